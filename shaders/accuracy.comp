@@ -1,5 +1,6 @@
 #version 450
-// hit[r] = weight where the largest logit of row r is its label (the first of equals wins; NaN is above all), else 0.
+// hit[r] = weight if the largest logit of row r is its label, else 0. Among equals the first is the
+// largest; NaN is above all.
 // Bindings: 0 logits [rows, classes], 1 labels, 2 weights [rows], 3 hit [rows]. Dispatch: rows.
 #extension GL_GOOGLE_include_directive : require
 #define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, hit)
@@ -13,7 +14,7 @@ void main() {
     float top = x.v[base];
     FOR_LANES(k, classes) top = max(top, x.v[base + k]);
     top = row_max(top);
-    // The first of equals: the largest of (classes - k), or of the same beyond `classes` where it is NaN.
+    // The first of equals has the largest (classes - k); NaN has the same beyond `classes`.
     float place = 0.0;
     FOR_LANES(k, classes) {
       if (x.v[base + k] == top) place = max(place, float(classes - k));

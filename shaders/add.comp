@@ -1,5 +1,5 @@
 #version 450
-// y += x: sums gradients where a value has several users.
+// y += x: sums the gradients of a value with several users.
 // Bindings: 0 x, 1 y. Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;

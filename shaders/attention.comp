@@ -5,8 +5,9 @@
 //   forward   o, and lse_i = log sum exp s[i, :]
 //   grad_q    D_i = do_i . o_i,  ds = p (do_i . v_j - D_i),  dq_i = scale sum_j ds k_j
 //   grad_kv   dv_j = sum_i p do_i,  dk_j = scale sum_i ds q_i
-// A lane owns a query (grad_kv: a key) and walks the other side, which all lanes read at the same place: every
-// product is a vector operation without any exchange between lanes, and sums have one order.
+// A lane owns a query (grad_kv: a key) and walks the other side, which all lanes read at the same
+// place. So every product is a vector operation without exchange between lanes, and sums have a
+// fixed order.
 //
 // Row t of sample b, head h of a tensor x begins at (b * tx + t) * x_stride + x_offset + h * HEAD: q, k and v may
 // be parts of one tensor. o and do are [batch, tq, heads * HEAD], lse and D [batch, heads, tq].
@@ -61,9 +62,9 @@ void main() {
   const uint width = heads * HEAD, o0 = b * tq * width + h * HEAD, row0 = gl_WorkGroupID.y * tq;
 
 #ifndef GRAD_KV
-  const uint i = min(lane, tq - 1);  // lanes beyond the end repeat the last query; they store nothing
+  const uint i = min(lane, tq - 1);  // lanes beyond the end repeat the last query but store nothing
   const uint sees = causal != 0 ? min(keys, i + tk - tq + 1) : keys;  // this lane's keys
-  // All lanes of the workgroup walk as far as its last query sees.
+  // All lanes of the workgroup walk up to the last key that its last query sees.
   const uint last = min(first + gl_WorkGroupSize.x, tq) - 1;
   const uint end = causal != 0 ? min(keys, last + tk - tq + 1) : keys;
   vec4 qi[QUADS];
@@ -77,7 +78,7 @@ void main() {
     FOR_QUADS(d) s4 += qi[d] * LOAD4(k, k0 + j * k_stride + 4 * d);
     const float s = j < sees ? s4.x + s4.y + s4.z + s4.w : NOTHING;
     const float above = max(top, s);
-    // Before the first key that is seen both are -infinity: nothing to rescale.
+    // Both are -infinity until the first visible key: nothing to rescale.
     const float rescale = top == NOTHING ? 0.0 : exp(top - above);
     const float p = s == NOTHING ? 0.0 : exp(s - above);
     total = total * rescale + p;
@@ -113,7 +114,7 @@ void main() {
 #endif
 #else
   const uint j = min(lane, tk - 1);
-  // The first query that sees any key of the workgroup, and this lane's own.
+  // The first query that sees any key of the workgroup, and the first that sees this lane's key.
   const uint begin = causal != 0 && first + tq > tk ? first + tq - tk : 0;
   const uint mine = j >= keys ? tq : causal != 0 && j + tq > tk ? j + tq - tk : 0;
   vec4 kj[QUADS], sum[QUADS];

@@ -1,8 +1,9 @@
 #version 450
-// attention.comp for GPUs, by tiles of 32 rows and 32 columns of scores (Dao et al. 2022): formulas and bindings are those there.
-// Rows are queries (grad_kv: keys), columns the other side, which the workgroup walks. Scores are products of rows staged in shared
-// memory, 32 elements of the head at a time; a tile of p (or ds) goes there too, to be multiplied with the columns' rows. Of 8 x 8
-// invocations each has 4 x 4 of the scores, and of the results 4 rows and 4 of each 32 columns.
+// attention.comp for GPUs, by tiles of 32 rows and 32 columns of scores (Dao et al. 2022), with the
+// same formulas and bindings. Rows are queries (grad_kv: keys); columns are the other side, which
+// the workgroup walks. Scores are products of rows staged in shared memory, 32 elements of the head
+// at a time. A tile of p (or ds) is staged too, to be multiplied with the columns' rows. Each of
+// 8 x 8 invocations owns 4 x 4 scores, and of the results 4 rows and 4 of each 32 columns.
 // Dispatch: x = tiles of rows, y = batch * heads, z = 1; grad_kv with APART: 2.
 //! variant attention_tiled
 //! variant attention_tiled_grad_q -DGRAD_Q
@@ -11,7 +12,7 @@
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint HEAD = 4;  // a multiple of 4
-// dk (z = 0) and dv (z = 1) of wide heads are workgroups' of their own, which have fewer registers to fill.
+// For wide heads, separate workgroups compute dk (z = 0) and dv (z = 1): they need fewer registers.
 layout(constant_id = 1) const bool APART = false;
 #define CHUNKS ((HEAD + 31) / 32)
 
@@ -38,7 +39,8 @@ shared float rows_[32 * 32], columns_[32 * 32];  // [element of the head, row]; 
 shared float p_[32 * 32];                        // [column, row]
 shared float of_row_[32], of_column_[32], dot_of_column_[32];
 
-// Elements 32 m ... of 32 rows of a tensor, where there are such, into `to`: at (element, row) or (row, element).
+// Loads elements 32 m ... of 32 rows of a tensor, as far as they exist, into `to`, at (element,
+// row) or (row, element).
 #define STAGE(to, turned, from, begin, stride, count, m)                                          \
   for (uint e = T; e < 256; e += 64) {                                                            \
     const uint row_ = turned ? e % 32 : e / 8, d_ = 4 * (turned ? e / 32 : e % 8);                \
@@ -76,7 +78,7 @@ shared float of_row_[32], of_column_[32], dot_of_column_[32];
     }                                                                                             \
   }
 
-// Of the scores s[r][c]: row and column of the tile.
+// Row and column in the tile of the score s[r][c].
 #define FOR_SCORES(r, c) \
   [[unroll]] for (uint r = 0; r < 4; ++r) [[unroll]] for (uint c = 0; c < 4; ++c)
 #define P(r, c) p_[(4 * TX + c) * 32 + 4 * TY + r]
@@ -102,9 +104,9 @@ void main() {
 
 #ifndef GRAD_KV
   const uint count = min(tq - first, 32);
-  // Keys that the tile's last query sees, and query i.
+  // Number of keys that the tile's last query sees, and query i.
   const uint end = causal != 0 ? min(keys, first + count + tk - tq) : keys;
-  // Without a branch: SwiftShader's compiler takes twice the memory for each that stands among the scores.
+  // Branch-free: each branch among the scores doubles the memory of SwiftShader's compiler.
   const uint ahead = causal != 0 ? tk - tq + 1 : keys;
 #define SEES(i) min(keys, (i) + ahead)
   const uint q_at = q0 + first * q_stride, o_at = o0 + first * width;
@@ -124,7 +126,7 @@ void main() {
         p_[j * 32 + T] = p;
         sum += p;
       }
-      // Before the first key that is seen both are -infinity: nothing to rescale.
+      // Both are -infinity until the first visible key: nothing to rescale.
       const float rescale = top == NOTHING ? 0.0 : exp(top - above);
       total = total * rescale + sum;
       top = above;

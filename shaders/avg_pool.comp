@@ -18,7 +18,7 @@ uvec2 under(uint o, uint size, uint outputs) {
   return uvec2(max(begin, 0), min(uint(begin + int(window)), size));
 }
 
-// The outputs [x, y) among which are all whose window holds pixel p.
+// A range of outputs [x, y) that contains all whose window holds pixel p.
 uvec2 over(uint p, uint size, uint outputs) {
   if (adaptive != 0) {
     const uint middle = p * outputs / size;

@@ -2,28 +2,30 @@
 // Batch normalisation over the rows of x [rows, c] (Ioffe and Szegedy 2015), optionally with ReLU:
 //   y = gamma * (x - mean) * inv_std + beta,  inv_std = 1 / sqrt(var + eps)
 // Training takes mean and (biased) variance of the batch and moves the running ones towards them,
-//   running = momentum * running + (1 - momentum) * batch (variance unbiased; a batch that is not finite moves nothing);
+//   running = momentum * running + (1 - momentum) * batch   (variance unbiased;
+//   a batch that is not finite is skipped);
 // evaluation uses the running ones. With g = dy (masked by y > 0 under ReLU), h = (x - mean) * inv_std:
 //   dbeta = sum g,  dgamma = sum g * h,  dx = gamma * inv_std * (g - (dbeta + h * dgamma) / rows)
 //
 // Stages, each a variant:
 //   stats     partial mean and sum of squared deviations of a slice of rows
 //             (0 x, 1 partial [slices, 2, c])
-//   merge     the slices' moments joined (Chan et al. 1979), running values moved; a product that computes
-//             x may have found them on its way, for each of several parts of the rows
+//   merge     combines the slices' moments (Chan et al. 1979) and updates the running values. The
+//             product that computes x may have found them, for each of several parts of the rows
 //             (0 partial [slices, 2, parts, c], 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
-//   join      mean and variance of all slices, to be joined with those of other ranks
+//   join      mean and variance of all slices, to be combined with those of other ranks
 //             (0 partial [slices, 2, parts, c], 1 joined [2 c + 1]: mean, variance, 1)
-//   finish    moments of what ranks have joined, running values moved
-//             (0 joined [2 c + 1]: mean, variance, rows by those of this rank, 1 moments [2, c], 2 running mean, 3 running var)
+//   finish    moments from what the ranks have combined; updates the running values
+//             (0 joined [2 c + 1]: mean, variance, all rows / this rank's rows, 1 moments [2, c],
+//             2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
 //   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
 // Dispatch: channels by slices of rows; merge, join: a row for each channel; fixed, finish: grid-stride over c.
 //
-// Each pass over x is bound by memory, so none looks at it twice, and whether y > 0 is found from x. Four rows an iteration
-// hide the loop's own cost.
+// Each pass over x is bound by memory, so none reads it twice, and y > 0 is recomputed from x. Four
+// rows per iteration hide the loop overhead.
 //
 //! variant batch_norm_stats -DSTATS
 //! variant batch_norm_merge -DMERGE
@@ -38,8 +40,8 @@
 #extension GL_GOOGLE_include_directive : require
 #define PARAMS uint rows, c, slices, relu; float epsilon, momentum; uint slice_rows, parts;
 
-// Rows of this workgroup's slice by fours: r is the first of them. ROW(i) is the i-th, or the slice's last in its stead,
-// where HAS(i) is false.
+// Iterates over the rows of this workgroup's slice by fours; r is the first of four. ROW(i) is the
+// i-th, or the slice's last row if HAS(i) is false.
 #define FOR_FOUR_ROWS(r)                                                                                   \
   for (uint per_ = (rows + slices - 1) / slices, r = gl_WorkGroupID.y * per_, end_ = min(r + per_, rows); \
        r < end_; r += 4)
@@ -54,7 +56,7 @@ void main() {
   const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
   float mean = 0.0, squares = 0.0, count = 0.0;
-  FOR_FOUR_ROWS(r) {  // the moments of four rows, joined with those so far (Chan et al. 1979)
+  FOR_FOUR_ROWS(r) {  // merges the moments of four rows into those so far (Chan et al. 1979)
     float x_[4], some = 0.0, sum = 0.0, deviations = 0.0;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       x_[i] = x.v[ROW(i) * c + ch];
@@ -81,7 +83,7 @@ void main() {
 #endif
 #include "interface.glsl"
 #include "row.glsl"
-// Of piece k: where its mean lies, and of how many rows that is. Its squares follow `parts` rows of c later.
+// Place of piece k's mean, and the number of its rows. Its squares follow `parts` rows of c later.
 #define PLACE(k) ((k) / parts * 2 * parts + (k) % parts) * c
 #define ROWS(k) float(min(slice_rows, rows - (k) / parts * slice_rows))
 void main() {
@@ -106,7 +108,7 @@ void main() {
     if (LANE == 0) {
       moments.v[ch] = mean;
       moments.v[c + ch] = inversesqrt(squares / n + epsilon);
-      // NaN would stay in the running values for ever.
+      // A NaN would stay in the running values forever.
       if (IS_FINITE(floatBitsToUint(mean)) && IS_FINITE(floatBitsToUint(squares))) {
         running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
         running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);

@@ -1,6 +1,6 @@
 #version 450
 // y = f(a, b) with broadcasting, or the gradients by a and b before they are summed over the broadcast axes.
-// Tensors are seen as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
+// Tensors are viewed as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
 //   `kind` chooses f: elementwise.glsl.
 // Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by slices of rows.
 // Equal shapes need no such view: `binary_same`, grid-stride over count.
@@ -38,7 +38,7 @@ void main() {
   const uint ch = CHANNEL;
   if (ch >= d3) return;
   FOR_ROWS(r, rows, slices) {
-    if (r * d3 + ch >= count) return;  // the last row of tensors without axes
+    if (r * d3 + ch >= count) return;  // the last row may be incomplete
     const uint i2 = r % d2, i1 = r / d2 % d1, i0 = r / (d2 * d1);
     const float u = a.v[i0 * a0 + i1 * a1 + i2 * a2 + ch * a3];
     const float v = b.v[i0 * b0 + i1 * b1 + i2 * b2 + ch * b3];

@@ -1,7 +1,8 @@
 #version 450
-// Which box of its sample each anchor is to find (Liu et al. 2016, section 2.2): the one it overlaps most, where the
-// overlap (intersection over union) reaches a threshold; besides, the anchor that overlaps a box most finds that box,
-// however small the overlap (of two such boxes the later one wins).
+// Assigns to each anchor the box of its sample to find (Liu et al. 2016, section 2.2): the one that
+// it overlaps most, if the overlap (intersection over union) reaches a threshold. In addition, the
+// anchor that overlaps a box most finds that box, however small the overlap; of two such boxes the
+// later one wins.
 //   best   best[n, m] = the anchor that overlaps box m most; -1 where none does
 //   match  match[n, a] = 1 + the number of the anchor's box; 0 for background
 // x [N, A, columns] ends each row with the anchor (centre x, centre y, width, height); boxes [N, M, 5] are (label,
@@ -19,7 +20,7 @@ layout(local_size_x = 64) in;
 #define PARAMS uint samples, anchors, columns, most; float overlap;
 #include "interface.glsl"
 
-// Of row r's anchor with box b; 0 where b is none.
+// Returns the overlap of row r's anchor with box b; 0 if there is no box b.
 float overlap_of(uint r, uint b) {
   if (!(boxes.v[5 * b] >= 0.0)) return 0.0;
   const uint at = r * columns + columns - 4;
@@ -47,7 +48,7 @@ void main() {
       }
     }
     const float highest = row_max(top);
-    // Of equals the first: the negative is the largest.
+    // The first of equals: its negative index is the largest.
     const float number = -row_max(top == highest ? -found : -16777216.0);
     if (LANE == 0) best.v[b] = highest > 0.0 ? int(number) : -1;
   }

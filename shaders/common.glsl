@@ -1,19 +1,20 @@
-// Shared by the simple kernels: a grid-stride loop, the step's dynamic values, random numbers.
+// Shared by simple kernels: a grid-stride loop, the step's values, random numbers.
 #include "finite.glsl"
 
 #define FOR_EACH(i, count)                                      \
   for (uint i = gl_GlobalInvocationID.x; i < (count);           \
        i += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
 
-// A float's bits without the sign: larger for larger numbers, largest for infinity and NaN. Whether all of many numbers are finite is
-// a maximum of these, which costs a CPU device a tenth of a condition on each.
+// A float's bits without the sign: larger for larger numbers, largest for infinity and NaN. The
+// maximum of these tells whether all of many numbers are finite. On a CPU device it costs a tenth
+// of a condition on each number.
 #define MAGNITUDE_BITS(bits) ((bits) & 0x7FFFFFFFu)
 
 // For tensors [rows, c]: neighbouring invocations own neighbouring channels and walk down a slice of
 // rows, so that no index needs a division (a division costs a CPU device more than the arithmetic).
 // Dispatch: x = ceil(c / lanes), y = slices.
 #define CHANNEL gl_GlobalInvocationID.x
-// (Why r stays below the end: see FOR_GROUPS in row.glsl.)
+// (See FOR_GROUPS in row.glsl for why r stays below the end.)
 #define FOR_ROWS(r, row_count, slice_count)                                                   \
   for (uint rows_per_ = ((row_count) + (slice_count) - 1) / (slice_count),                    \
             r##_ = gl_WorkGroupID.y * rows_per_, r = r##_,                                    \
@@ -23,17 +24,17 @@
 // What changes from step to step (ops/op.h mirrors it).
 struct StepValues {
   uint step;           // optimizer steps done before this one
-  uint valid_rows;     // rows of the batch that are samples; the rest is padding
+  uint valid_rows;     // rows of the batch that are samples; the others are padding
   uint seed_lo, seed_hi;
   float learning_rate;
   uint update;         // number of the update that this step ends, from 1; 0: gradients are only accumulated
   uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
-  uint not_finite;     // set by the device where a gradient had no finite value
-  uint first_row, rows;  // of the batch, in one that several ranks share
-  float kept_a, kept_b, rest_a, rest_b, log_a, log_b;  // of running means: shares that are kept, 1 - share, log(share)
+  uint not_finite;     // set by the device if a gradient is not finite
+  uint first_row, rows;  // place of the batch in one that ranks share
+  float kept_a, kept_b, rest_a, rest_b, log_a, log_b;  // running means: kept share, 1 - share, log
   float weight_decay, label_smoothing;
 };
 
-#define HOPELESS 2  // not_finite at the least loss scale
+#define HOPELESS 2  // not finite at the smallest loss scale
 #define FIRST_OF_UPDATE 1
 #define FRESH_BATCH 2

@@ -1,14 +1,16 @@
 #version 450
-// Convolutions with three taps a line and a stride of 1 by Winograd's F(2, 3) along the lines (Lavin and Gray 2016), for devices
-// whose "GPU" is a CPU's vector unit: four products for two pixels instead of six, transformed on their way into registers, so
-// that no memory is moved for it.
+// Convolutions with three taps along a line and a stride of 1 by Winograd's F(2, 3) along the lines
+// (Lavin and Gray 2016), for devices whose "GPU" is a CPU's vector unit: four products for two
+// pixels instead of six. Pixels are transformed while they are loaded into registers, without extra
+// memory traffic.
 //   pixels d0..d3 of a line, taps g0..g2, for two outputs:   d = (d0 - d2, d1 + d2, d2 - d1, d1 - d3)
 //   y0 = m0 + m1 + m2, y1 = m1 - m2 - m3,  m = d * u         u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)
 // and for the gradient by the three taps, of two pixels with the gradients e0, e1:
 //   g0 = m0 + m1 + m2, g1 = m1 - m2, g2 = m1 + m2 + m3,      m = (.., .., .., d3 - d1) * (e0, (e0 + e1) / 2, (e0 - e1) / 2, e1)
 //
-// One workgroup is one subgroup and computes ROWS rows by COLUMNS columns, as gemm_cpu.comp does; each element is four sums.
-//   forward  Row = pair of output pixels (image, oy, pair), with as many pairs to a line as runs of BLOCKS of them need;
+// One workgroup is one subgroup and computes ROWS rows by COLUMNS columns, as gemm_cpu.comp does.
+// Each element has four sums.
+//   forward  Row = pair of output pixels (image, oy, pair), with lines padded to runs of BLOCKS;
 //            k = (ky, channel), in steps of four channels; A = input [batch, h, w, c]; B = u [kh, c, 4, n], of line_filter.comp;
 //            C [batch, oh, ow, n].
 //   DW       Row = (ky, channel); k = pair of output pixels, four at a time; A = input, B = output gradient [batch, oh, ow, n];
@@ -47,11 +49,11 @@
 #define PART(value, i) value
 #endif
 #define PIXELS (2 * BLOCKS + 2)
-#define RUNS ((p.ow + 2 * BLOCKS - 1) / (2 * BLOCKS))  // of a line: BLOCKS pairs each
+#define RUNS ((p.ow + 2 * BLOCKS - 1) / (2 * BLOCKS))  // of BLOCKS pairs each, in a line
 #define ROWS (LANES * BLOCKS)
 
 layout(local_size_x = LANES) in;
-layout(constant_id = 0) const uint kTail = 0;  // 1: channels (DW: pixels of a line) are no multiple of 4 (8)
+layout(constant_id = 0) const uint kTail = 0;  // 1: channels % 4 != 0 (DW: p.ow % 8 != 0)
 layout(constant_id = 1) const uint kLoose = 0;  // 1: a line of the output ends within a run
 layout(constant_id = 2) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
@@ -63,9 +65,9 @@ layout(push_constant) uniform Push {
 };
 
 VEC acc[ROWS][4];
-uint column;  // first of the WIDTH that this lane owns, in range
+uint column;  // first of this lane's WIDTH columns, in range
 
-// d of the pixels around; `last`: the sign of its last part.
+// Returns d of four pixels; `last` is the sign of its last component.
 void transform(vec4 d[4], out vec4 t[4], float last) {
   t[0] = d[0] - d[2];
   t[1] = d[1] + d[2];
@@ -95,7 +97,7 @@ void multiply(vec4 t[BLOCKS][4], VEC bv[4][4]) {
 }
 
 #ifndef DW
-// A lane's rows are BLOCKS pairs side by side: what they read overlaps.
+// A lane's rows are BLOCKS adjacent pairs: the pixels that they read overlap.
 void accumulate(uint row0, uint lane) {
   const uint last = p.n - 1 - column;
   const uint run = min(row0 / BLOCKS + lane, p.m / BLOCKS - 1), runs = RUNS;
@@ -149,7 +151,7 @@ void accumulate(uint row0, uint lane) {
     channel[blk] = row - of_line * p.c;
   }
   uint image = first / p.oh, oy = first % p.oh;
-  for (uint line = first; line < end; ++line) {  // without divisions, which go lane by lane
+  for (uint line = first; line < end; ++line) {  // avoids divisions, which go lane by lane
     uint base[BLOCKS];
     bool inside[BLOCKS];
     [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
@@ -224,13 +226,13 @@ void main() {
     const uint col = first_column + i;
     if (col >= p.n) continue;
     const float shift = (p.epilogue & BIAS) != 0 ? side.v[col] : 0.0;
-    vec2 y[ROWS];  // by row: acc has them block by block
+    vec2 y[ROWS];  // by row; acc is ordered block by block
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
       const uint at = r % BLOCKS * LANES + r / BLOCKS;
       const vec4 m = vec4(PART(acc[at][0], i), PART(acc[at][1], i), PART(acc[at][2], i), PART(acc[at][3], i));
       y[r] = vec2(m.x + m.y + m.z, m.y - m.z - m.w) + shift;
     }
-    if ((kJoins & MOMENTS) != 0) {  // where every pair is whole
+    if ((kJoins & MOMENTS) != 0) {  // requires that every pair is complete
       float sum = 0.0, squares = 0.0;
       [[unroll]] for (uint r = 0; r < ROWS; ++r) sum += row0 + r < p.m ? y[r].x + y[r].y : 0.0;
       const float mean = sum / float(2 * min(ROWS, p.m - row0));

@@ -1,11 +1,11 @@
 #version 450
-// The weights of a convolution whose result is two pixels at once, side by side in a row of 2 n columns:
+// Weights of a convolution that computes two pixels at once, side by side in a row of 2 n columns:
 //   wide  y[ty, tx, c, p n + j] = w[ky, kx, c, j], or w[ky, kx, j, c] where `flipped`;  0 outside the kernel
 //         ky = ay ty + cy,  kx = ax tx + bx p + cx
 //   fold  the sum over p of the gradient of wide weights with ky = ty, kx = tx - p:
 //         y[ky, kx, c, j] = x[ky, kx, c, j] + x[ky, kx + 1, c, n + j]
-// See ops/conv.cpp for what it is good for. Bindings: 0 w or x, 1 y. Dispatch: channels (columns of y) by slices of its
-// rows (tap, c).
+// See ops/conv.cpp for its purpose.
+// Bindings: 0 w or x, 1 y. Dispatch: channels (columns of y) by slices of its rows (tap, c).
 //! variant conv_wide
 //! variant conv_fold -DFOLD
 #extension GL_GOOGLE_include_directive : require

@@ -1,6 +1,7 @@
 #version 450
-// y[r, y_offset + i] = x[r, x_offset + i] for i < count, with rows of x_stride and y_stride elements: what concat and
-// slice are made of. Where x has fewer rows (x_rows), they are repeated. Bindings: 0 x, 1 y. Dispatch: channels (i) by slices of rows.
+// y[r, y_offset + i] = x[r, x_offset + i] for i < count, with rows of x_stride and y_stride
+// elements, for concat and slice. If x has fewer rows (x_rows), they are repeated.
+// Bindings: 0 x, 1 y. Dispatch: channels (i) by slices of rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)

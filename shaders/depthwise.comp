@@ -42,7 +42,7 @@ void main() {
   float sum = 0.0;
   FOR_ROWS(line, lines, slices) {
     const uint n = line / oh, oy = line % oh, py = oy * stride + ky * dilation - pad_y;
-    if (py >= h) continue;  // above wraps: large
+    if (py >= h) continue;  // above the image py wraps: large
     for (uint ox = 0; ox < ow; ++ox) {
       const uint px = ox * stride + kx * dilation - pad_x;
       if (px < w) sum += x.v[((n * h + py) * w + px) * c + ch] * dy.v[(line * ow + ox) * c + ch];

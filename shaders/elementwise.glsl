@@ -1,6 +1,6 @@
-// What element-wise operations compute. Their kernels include this file; chains of operations that become one kernel while a
-// plan is made (ops/pointwise.cpp) call the same functions. `kind` is a constant wherever they are called. finite.glsl stands
-// before this file.
+// The formulas of element-wise operations. Their kernels include this file, and kernels fused from
+// chains of operations while a plan is made (ops/pointwise.cpp) call the same functions. `kind` is
+// a constant wherever they are called. finite.glsl must come before this file.
 
 // ---- Functions of one element, y = f(v), in the order of ops/unary_list.inc. alpha: slope of leaky_relu, scale of elu.
 #define RELU 0
@@ -91,7 +91,7 @@ float binary(uint kind, float u, float v) {
   }
 }
 
-// By u.
+// Derivative by u.
 float binary_slope_a(uint kind, float u, float v) {
   switch (kind) {
     case 2: return v;
@@ -102,7 +102,7 @@ float binary_slope_a(uint kind, float u, float v) {
   }
 }
 
-// By v.
+// Derivative by v.
 float binary_slope_b(uint kind, float u, float v) {
   switch (kind) {
     case 0: return 1.0;
@@ -114,7 +114,7 @@ float binary_slope_b(uint kind, float u, float v) {
   }
 }
 
-// ---- Batch normalisation before its ReLU, and its gradient by x from that after the ReLU; see batch_norm.comp.
+// ---- Batch normalisation without ReLU, and its gradient by x; see batch_norm.comp.
 float batch_norm(float x, float mean, float inv_std, float gamma, float beta) {
   return (x - mean) * (gamma * inv_std) + beta;
 }

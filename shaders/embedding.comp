@@ -1,5 +1,5 @@
 #version 450
-// y[r, k] = w[id[r], k]. An id outside the table gives NaN, so that it is seen.
+// y[r, k] = w[id[r], k]. An id outside the table gives NaN, so that it is noticed.
 // The table may be the slice of a larger one, of `all` entries, that begins at `first`: ids of other slices give 0.
 // The gradient sums the rows of dy in the order of r, without atomics: `order` sorts the rows by id (stable, by
 // counting), `begin` finds where each id's rows begin, `grad` sums them.

@@ -1,5 +1,6 @@
 #version 450
-// found[place] = 1 where an element of x is NaN or infinite. Bindings: 0 x, 1 found. Dispatch: grid-stride over count.
+// found[place] = 1 if an element of x is NaN or infinite.
+// Bindings: 0 x, 1 found. Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Uints, x) B(1, Floats, found)

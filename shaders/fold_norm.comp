@@ -1,5 +1,6 @@
 #version 450
-// Batch normalisation by running statistics, folded into the product before it (its output's channels are the last axis of w):
+// Folds batch normalisation by running statistics into the preceding product, whose output channels
+// are the last axis of w:
 //   scale = gamma / sqrt(var + epsilon),  w' = w scale,  b' = (b - mean) scale + beta
 // Bindings: 0 w [rows, c], 1 b (w where there is none), 2 gamma, 3 beta, 4 running mean, 5 running var, 6 w', 7 b'.
 // Dispatch: channels by slices of rows.

@@ -1,5 +1,5 @@
 #version 450
-// y[n, j, c] = x[n, id[n, j], c]: rows of each sample by number. An id outside the sample gives NaN, so that it is seen.
+// y[n, j, c] = x[n, id[n, j], c]: gathers rows of each sample. An id outside it gives NaN.
 //   grad  dx[n, i, c] = sum of dy[n, j, c] over the j with id[n, j] = i, in their order (no atomics)
 // Bindings: 0 x [N, rows, C] (grad: dy), 1 ids [N, picks], 2 y [N, picks, C] (grad: dx).
 // Dispatch: channels by rows of what is written.

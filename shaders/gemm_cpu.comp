@@ -2,13 +2,14 @@
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
 //
 // One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of LANES * BLOCKS rows by COLUMNS
-// columns in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent columns of B. One
-// load of A covers LANES rows, one per lane, and is broadcast row by row, so that each scalar of A costs one broadcast
-// and each of B one load. Narrow results take narrow tiles with more rows: columns past the end would be lost work.
+// columns in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent
+// columns of B. One load of A covers LANES rows, one per lane, and is broadcast row by row, so each
+// scalar of A costs one broadcast and each of B one load. Narrow results use narrow tiles with more
+// rows, because columns past the end would be wasted.
 //
 // Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
-// of B in use stay in the cache. ops/gemm.cpp knows the tiles too.
+// of B in use stay in the cache. ops/gemm_kernels.cpp knows the tiles too.
 //
 //! variant gemm_cpu_nn_8_16 -DMODE=0 -DLANES=8 -DCOLUMNS=16
 //! variant gemm_cpu_tn_8_16 -DMODE=1 -DLANES=8 -DCOLUMNS=16
@@ -86,10 +87,10 @@
 #define ROWS (LANES * BLOCKS)
 
 layout(local_size_x = LANES) in;
-layout(constant_id = 0) const uint kTail = 0;    // 1: the innermost extent of k is no multiple of 4
+layout(constant_id = 0) const uint kTail = 0;    // 1: innermost extent of k not a multiple of 4
 layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
 layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not contiguous
-layout(constant_id = 3) const uint kPad = 0;  // nn, one group: rows of A and B lie so many elements further apart
+layout(constant_id = 3) const uint kPad = 0;  // nn, one group: padding of rows of A and B
 layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
@@ -100,7 +101,7 @@ layout(push_constant) uniform Push {
 };
 
 VEC acc[ROWS][VECS];
-uint column[VECS];  // first of the WIDTH that this lane owns, in range
+uint column[VECS];  // first of this lane's WIDTH columns, in range
 
 // acc += A[:, 4 steps] * B[4 steps, :]; av holds the lane's row of each block, row_of_b the rows of B.
 #define ROW(r)                                                                     \
@@ -134,7 +135,7 @@ void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
 }
 
 // Four consecutive k starting at `at`, of which `valid` exist; each lane reads A at base + its own k.
-// Beyond the end A counts as zero and B repeats a row that exists.
+// Beyond the end A counts as zero and B repeats an existing row.
 void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint valid, uint b_row) {
   vec4 av[BLOCKS];
   const uvec4 i = kTail != 0 ? min(uvec4(0, 1, 2, 3), uvec4(valid - 1)) : uvec4(0, 1, 2, 3);
@@ -151,7 +152,7 @@ void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint va
   multiply(av, uvec4(b_row) + i);
 }
 
-// All of [0, extent) along k, with A contiguous or strided by a_step and B's rows from b_row on.
+// Accumulates [0, extent) along k: A is contiguous or strided by a_step, B's rows begin at b_row.
 void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_step, uint b_row) {
   for (uint at = begin; at < end; at += 4 * kUnroll)
     [[unroll]] for (uint u = 0; u < kUnroll; ++u)
@@ -187,7 +188,7 @@ void accumulate(uint row0, uint lane) {
     inside[blk] = true;
   }
 #if MODE == MODE_NN || MODE == MODE_TN
-  const uint step = 4 * kUnroll;  // no slice may end within one: what lies after it is another's
+  const uint step = 4 * kUnroll;  // slices are whole steps: a step reads past a slice's end
   const uint per_slice = (p.k + step * p.slices - 1) / (step * p.slices) * step;
   const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
@@ -209,7 +210,7 @@ void accumulate(uint row0, uint lane) {
       run(base, inside, 0, p.kc, 1, (ky * p.kw + kx) * p.kc);
     }
 #else
-  // Along k the output pixels of one line (image, oy) at a time; a slice is a range of lines.
+  // Walks k by the output pixels of one line (image, oy) at a time; a slice is a range of lines.
   const uint lines = p.batch * p.oh;
   const uint per_slice = (lines + p.slices - 1) / p.slices;
   const uint channels = p.c * p.groups;
@@ -222,7 +223,7 @@ void accumulate(uint row0, uint lane) {
     of_channel[blk] = int(GROUP * p.c + row[blk] % p.c);
   }
   uint n = first / p.oh, oy = first % p.oh;
-  for (uint line = first; line < last; ++line) {  // without divisions, which go lane by lane
+  for (uint line = first; line < last; ++line) {  // avoids divisions, which go lane by lane
     int line_base[BLOCKS];
     [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
       const int y = int(oy * p.stride) + y0[blk];

@@ -1,9 +1,10 @@
 #version 450
-// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU) for a few rows, on devices whose "GPU" is a CPU's vector unit: predictions
-// of single samples. Every number of B is used but ROWS times, so its way from memory is what counts.
+// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU) for a few rows, on devices whose "GPU" is a
+// CPU's vector unit: predictions of single samples. Every element of B is used only ROWS times, so
+// reading B from memory dominates.
 //
-// One workgroup is one subgroup and computes ROWS by 4 * LANES of C. A lane has a number of A for each row, and these go round
-// by broadcasts; neighbouring lanes read neighbouring columns of B.
+// One workgroup is one subgroup and computes ROWS by 4 * LANES of C. A lane holds one element of A
+// for each row, which is broadcast in turn. Neighbouring lanes read neighbouring columns of B.
 //
 // Bindings (device addresses): a, b [k, n], side, residual (not read), c [m, n]. Mode nn of gemm_params.glsl, one group, one
 // slice; of its epilogue BIAS and RELU.
@@ -27,7 +28,7 @@ layout(push_constant) uniform Push {
   GemmParams p;
 };
 
-// The i-th k of a lane's turn.
+// Accumulates the i-th k that the lanes hold.
 #define STEP(i)                                                                                         \
   {                                                                                                     \
     const uint at = min(k0 + i, p.k - 1) * p.n;                                                         \

@@ -1,10 +1,10 @@
 #version 450
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for GPUs: tiles of ROWS x COLUMNS through shared memory.
 //
-// 256 invocations, which share a tile as quads of 4 x 4 elements: one each, or 2 x 2 of the widest. While a tile along k is
-// multiplied, the next is on its way into registers. Narrow results take narrow tiles with more rows: columns past the end
-// would be lost work. What an invocation loads of A stays at the same row (or the same k) from tile to tile, so that
-// divisions are few.
+// 256 invocations share a tile as quads of 4 x 4 elements: one each, or 2 x 2 in the widest tiles.
+// While a tile along k is multiplied, the next is loaded into registers. Narrow results use narrow
+// tiles with more rows, because columns past the end would be wasted. An invocation loads the same
+// rows (or the same k) of A in each tile, so that there are few divisions.
 //
 // Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices of k. ops/gemm_kernels.cpp knows the tiles too.
@@ -35,7 +35,7 @@
 #include "gemm_params.glsl"
 
 #define LANES 256
-#define QUADS (ROWS * COLUMNS / (16 * LANES) == 4 ? 2 : 1)  // of an invocation, along each axis
+#define QUADS (ROWS * COLUMNS / (16 * LANES) == 4 ? 2 : 1)  // per invocation, along each axis
 #define LANES_X (COLUMNS / (4 * QUADS))
 #define LANES_Y (LANES / LANES_X)
 #define LOADS_A (ROWS * DEPTH / LANES)
@@ -51,7 +51,8 @@ layout(push_constant) uniform Push { GemmParams p; };
 layout(constant_id = 0) const uint kSpread = 0;  // 1: lines of C are not contiguous
 layout(constant_id = 1) const uint kJoins = 0;   // RESIDUAL, KEEP
 
-// A is stored transposed; its lines are longer by a vector, so that neighbours along k write to different banks.
+// A is stored transposed. Its lines are padded by a vector, so that neighbours along k write to
+// different banks.
 shared vec4 tile_a[DEPTH][ROWS / 4 + 1];
 shared vec4 tile_b[DEPTH][COLUMNS / 4];
 
@@ -59,7 +60,8 @@ shared vec4 tile_b[DEPTH][COLUMNS / 4];
 
 float next_a[LOADS_A], next_b[LOADS_B];
 
-// Invocations read neighbouring addresses: along k for row-major A, then all at one k; along rows otherwise, then all of one row.
+// Invocations read neighbouring addresses: along k for row-major A, where one invocation stays at
+// one k, and along rows otherwise, where it stays at one row.
 #if MODE == MODE_NN || MODE == MODE_CONV || MODE == MODE_CONV_DX
 #define ROWS_KEPT LOADS_A
 #define ROW_OF_LOAD(j) (gl_LocalInvocationIndex / DEPTH + LANES / DEPTH * (j))

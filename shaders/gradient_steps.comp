@@ -1,16 +1,17 @@
 #version 450
-// What is done to gradients before, and with weights after, an optimizer's update.
+// Processes gradients before, and weights after, an optimizer's update.
 //   accumulate  sum = (first of an update ? 0 : sum) + g;  on the last, g = sum / steps     (0 g, 1 sum, 2 step values)
-//               (g is 0 where it is not finite)
+//               (a g that is not finite counts as 0)
 //   squares     partial[z] = sum of g^2 of a part                                           (0 g, 1 partial [parts])
 //   norm        norm[0] = sqrt(sum of partial)                                               (0 partial, 1 norm)
 //   adjust      g = clamp(g min(1, most_norm / norm), -most, most) + proximal (w - anchor)
-//               anchor = w as it was when the batch came in fresh (Agarwal et al. 2020)
-//               (0 w, 1 g, 2 norm, 3 anchor, 4 step values); a limit of 0 is none
-//   finite      where an element or the loss is no finite number, or an earlier step has failed and the host does not
-//               know yet (failed != 0), the update is off: now.update = 0, now.not_finite = 1
+//               anchor = w at the time when the batch was fresh (Agarwal et al. 2020)
+//               (0 w, 1 g, 2 norm, 3 anchor, 4 step values); a limit of 0 means none
+//   finite      cancels the update (now.update = 0, now.not_finite = 1) if an element or the loss
+//               is not finite, or if an earlier step failed and the host does not know it yet
+//               (failed != 0)
 //               (0 g, 1 loss [1], 2 failed [1], 3 step values)
-//   verdict     NaN where an element is no finite number                                   (0 g, 1 verdict [1])
+//   verdict     NaN if an element is not finite                       (0 g, 1 verdict [1])
 //   average     mean = decay mean + (1 - decay) w                                            (0 w, 1 mean, 2 step values)
 //   receive     w = there, which another rank has updated, in steps that end an update        (0 w, 1 there, 2 step values)
 // Dispatch: grid-stride over count; squares: rows = parts; norm: one row.

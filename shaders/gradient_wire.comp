@@ -1,10 +1,14 @@
 #version 450
-// Gradients as they travel between ranks (parallel/compression.h): numbers of 16 bits, two to a word of the wire.
+// Converts gradients for the wire between ranks (parallel/compression.h): 16-bit numbers, two to a
+// word.
 //   pack    v = g / (divisor ranks) + scale r;  q = v rounded, at most the largest finite number;  r = (v - q) / scale
-//           (0 g, 1 r, 2 wire, 3 divisor [1], 4 scale [1], 5 step values); what rounding leaves joins the next gradient (Seide et al.
-//           2014; Karimireddy et al. 2019). Where v is not finite q is neither, and r stays. Without feedback r is not used.
+//           (0 g, 1 r, 2 wire, 3 divisor [1], 4 scale [1], 5 step values)
+//           The rounding error is added to the next gradient (error feedback: Seide et al. 2014;
+//           Karimireddy et al. 2019). If v is not finite, neither is q, and r stays. Without
+//           feedback r is not used.
 //   unpack  g = q                                                                      (0 wire, 1 g, 2 step values)
-// Nothing happens in steps that end no update. Dispatch: grid-stride over words, ceil(count / 2).
+// Does nothing in steps that do not end an update.
+// Dispatch: grid-stride over words, ceil(count / 2).
 //! variant gradient_pack -DPACK
 //! variant gradient_unpack
 #extension GL_GOOGLE_include_directive : require
@@ -23,7 +27,7 @@ layout(constant_id = 0) const uint kFormat = 1;  // parallel::Compression: 1 bfl
 #define BFLOAT16 1
 
 #ifdef PACK
-// Of a float that the format holds.
+// Encodes a float that the format can represent.
 uint shortened(uint bits) {
   if (kFormat == BFLOAT16) return bits >> 16;
   const uint sign = (bits >> 16) & 0x8000u, size = bits & 0x7FFFFFFFu;
@@ -45,7 +49,7 @@ uint packed(uint i) {
 float lengthened(uint half_bits) {
   if (kFormat == BFLOAT16) return uintBitsToFloat(half_bits << 16);
   const uint sign = (half_bits & 0x8000u) << 16, size = half_bits & 0x7FFFu;
-  if (size >= 0x7C00u) return NOT_A_NUMBER;  // the update is left out for either
+  if (size >= 0x7C00u) return NOT_A_NUMBER;  // either cancels the update
   if (size < 0x400u) {
     const float few = float(size) / 16777216.0;
     return sign != 0 ? -few : few;

@@ -1,6 +1,7 @@
 #version 450
-// Group normalisation of x [n, pixels, c] (Wu and He 2018): each sample's channels in groups of `width`, all
-// pixels of a group share mean and variance. h = (x - mean) inv, m = pixels * width elements:
+// Group normalisation of x [n, pixels, c] (Wu and He 2018): each sample's channels form groups of
+// `width`, and all pixels of a group share mean and variance.
+// h = (x - mean) inv, m = pixels * width elements:
 //   y = h gamma + beta,  inv = 1 / sqrt(var + epsilon)
 //   dx = inv (g - mean(g) - h mean(g h)),  g = dy gamma,  dgamma = sum dy h,  dbeta = sum dy
 // Variants: forward 0 x, 1 gamma, 2 beta, 3 y, 4 moments [n, groups, 2]; grad_x 0 x, 1 gamma, 2 dy, 3 moments,

@@ -5,7 +5,7 @@
 //
 // Each such shader is compiled twice: with descriptors, and (NAME_address) with the buffers as device
 // addresses at the head of the push constants. CPU devices use the latter: without descriptors their
-// loads are plain vector gathers, several times faster.
+// loads are plain vector gathers, which are several times faster.
 #include "common.glsl"
 
 #ifdef BY_ADDRESS

@@ -1,5 +1,5 @@
 #version 450
-// weight[r] = 0 where the label is the ignored one, else the weight of its class (1 without class weights).
+// weight[r] = 0 for the ignored label, else the weight of its class (1 without class weights).
 // Bindings: 0 labels [rows], 1 class weights [classes], 2 weights [rows]. Dispatch: grid-stride over rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;

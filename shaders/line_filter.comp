@@ -1,7 +1,7 @@
 #version 450
-// The weights of a convolution with three taps a line as conv_line.comp takes them:
+// Transforms the weights of a convolution with three taps along a line for conv_line.comp:
 //   u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)   w [kh, 3, c, n] -> u [kh, c, 4, n]
-// `flipped`: with the taps of w turned about, along lines and across them.
+// `flipped`: the taps of w are reversed along both axes.
 // Bindings: 0 w, 1 u. Dispatch: channels (n) by slices of rows (ky, c).
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require

@@ -1,9 +1,10 @@
 #version 450
 // The scale of gradients that pass through float16 (optim/loss_scale.h).
 //   loss_unscale     g /= scale                                                     (0 g, 1 scale)
-//   loss_scale_next  scale halved where a gradient was not finite, doubled after `patience` steps without one; where it
-//                    would fall below `least`, not_finite becomes HOPELESS. That, or a loss that is not finite, makes
-//                    failed 1: nothing changes any more until the host has cleared it
+//   loss_scale_next  halves the scale if a gradient was not finite, and doubles it after `patience`
+//                    steps without one. If it would fall below `least`, not_finite becomes
+//                    HOPELESS. That, or a loss that is not finite, sets failed to 1: nothing
+//                    changes any more until the host has cleared it
 //                    (0 scale and steps, 1 loss [1], 2 failed [1], 3 step values)
 // Dispatch: grid-stride over count; next: one workgroup.
 //! variant loss_unscale
@@ -38,7 +39,7 @@ void main() {
     state.v[1] = steps;
   }
 #else
-  // Powers of two: dividing loses nothing.
+  // The scale is a power of two: dividing is exact.
   const float by = 1.0 / scale.v[0];
   FOR_EACH(i, count) g.v[i] *= by;
 #endif

@@ -1,8 +1,9 @@
 #version 450
-// y[n, oy, ox, c] = max over the window of x [n, h, w, c]; pixels outside do not count; NaN wins, the last one.
-// The forward pass keeps which tap won (the first of equals); the gradient gathers, for each input
-// pixel, the output pixels whose winner it is: no atomics, the same bits every run. Where windows do not overlap each
-// output writes its own window instead (`apart`; pixels under no window are zeroed before).
+// y[n, oy, ox, c] = max over the window of x [n, h, w, c]; pixels outside do not count; the last
+// NaN wins. The forward pass stores which tap won (the first of equals). The gradient gathers, for
+// each input pixel, the output pixels whose winner it is: without atomics, with the same bits every
+// run. If windows do not overlap, each output writes its own window instead (`apart`); pixels under
+// no window are zeroed before.
 // Bindings: forward 0 x, 1 y, 2 winner; gradients 0 winner, 1 dy, 2 dx.
 // Dispatch: x = ceil(c / lanes), y = rows of y (forward, apart) or of x (gradient), z = batch.
 //! variant max_pool

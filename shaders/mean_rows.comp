@@ -1,6 +1,8 @@
 #version 450
-// y = sum of x over the valid rows / (sum of weights there, or how many there are); dx = dy / the same, 0 elsewhere.
-// total[0] is what is divided by, total[1] the same with no weight as 0. A row is `inner` elements. Bindings: forward 0 x [rows, inner], 1 weights, 2 y [1], 3 total [2], 4 step values;
+// y = sum of x over the valid rows / (sum of their weights, or their number); dx = dy / the same
+// for valid rows, else 0. total[0] is the divisor; total[1] is the same except that no weight is 0.
+// A row has `inner` elements.
+// Bindings: forward 0 x [rows, inner], 1 weights, 2 y [1], 3 total [2], 4 step values;
 // gradient 0 dy, 1 total, 2 dx, 3 step values. Dispatch: one row (forward), grid-stride (gradient).
 //! variant mean_rows
 //! variant mean_rows_grad -DGRAD
@@ -28,7 +30,7 @@ void main() {
   }
   sum = row_sum(sum);
   weight = weighted != 0 ? row_sum(weight) : float(valid);
-  // Nothing to learn from (an empty batch, all labels ignored) is a mean of 0.
+  // Without anything to learn from (an empty batch, all labels ignored) the mean is 0.
   if (LANE == 0) {
     total.v[0] = weight > 0.0 ? weight : 1.0;
     total.v[1] = weight;

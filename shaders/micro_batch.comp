@@ -1,11 +1,11 @@
 #version 450
-// What micro-batches of one batch need beside their own commands.
-//   values   the step's values, of the rows of a micro-batch                            (0 the batch's values, 1 its values)
+// Kernels for the micro-batches of a batch, besides their own commands.
+//   values   the step's values for the rows of a micro-batch   (0 the batch's values, 1 its values)
 //   sum      sums[2 at] += t, sums[2 at + 1] += t mean;  t = total[1] / all              (0 mean [1], 1 total [2], 2 sums)
-//   seed     y = t, times scale[0] where there is one: what a gradient begins with       (0 total [2], 1 scale [1], 2 y [1])
+//   seed     y = t, times scale[0] if given: loss's gradient (0 total [2], 1 scale [1], 2 y [1])
 //   mean     y = sums[2 at + 1] / w;  w = sums[2 at], or 1 where that is 0               (0 sums, 1 y [1])
 //   weight   y = w                                                                       (0 sums, 1 y [1])
-// `total` is what mean_rows leaves: total[1] is what its rows weigh. Dispatch: one invocation.
+// `total` is an output of mean_rows: total[1] is the weight of its rows. Dispatch: one invocation.
 //! variant micro_batch_values -DVALUES
 //! variant micro_batch_sum -DSUM
 //! variant micro_batch_seed -DSEED

@@ -4,11 +4,12 @@
 // and for the box g = (left, top, right, bottom) that the anchor is to find
 //   loss = cross-entropy of the classes + sum over i of smooth_l1(d_i - t_i)
 //   t = ((g_x - a_x) / (0.1 a_w), (g_y - a_y) / (0.1 a_h), log(g_w / a_w) / 0.2, log(g_h / a_h) / 0.2)
-// Anchors that are to find nothing count where they are among the hardest of their sample, `negatives` times as many
-// as those that find a box: their loss is the cross-entropy of background.
+// Of the anchors without a box, only the hardest of each sample count, `negatives` times as many as
+// anchors with a box. Their loss is the cross-entropy of background.
 //   entropy  the cross-entropy of every anchor
-//   pick     (bits, last): background counts where its cross-entropy is above bits, or equal and its number at most last
-// A label beyond the classes gives NaN, so that it is seen.
+//   pick     (bits, last): a background anchor counts if its cross-entropy is above bits, or equal
+//            and its number is at most last
+// A label beyond the classes gives NaN, so that it is noticed.
 // Bindings: 0 x [N, A, columns], 1 boxes [N, M, 5], 2 match [N, A] (box_match.comp), 3 entropy [N, A], 4 picked [N, 2],
 // 5 y [N, A] (grad: dy), 6 grad: dx. Dispatch: pick: rows; others grid-stride over N * A.
 //! variant multibox_entropy -DENTROPY
@@ -37,7 +38,8 @@ layout(local_size_x = 64) in;
 #include "row.glsl"
 bool is_background(uint r) { return match.v[r] == 0.0; }
 
-// Of the sample's background, how many have at least these bits (losses are not negative: bits order them).
+// Returns how many of the sample's background anchors have at least these bits. Losses are not
+// negative, so their bits order them.
 float count_from(uint first, uint bits) {
   float count = 0.0;
   FOR_LANES(a, anchors)
@@ -54,11 +56,11 @@ void main() {
     const float wanted = min(floor(negatives * (float(anchors) - background)), background);
     uint bits = 0xFFFFFFFFu, last = 0;  // none
     if (wanted > 0.0) {
-      // The largest bits that enough of them have.
+      // The largest bits that enough anchors reach.
       bits = 0;
       for (uint bit = 0x80000000u; bit != 0; bit >>= 1)
         if (count_from(first, bits | bit) >= wanted) bits |= bit;
-      // Of those with just these bits, the first ones, until there are enough.
+      // Of those with exactly these bits, the first ones, until there are enough.
       const float missing = wanted - count_from(first, bits + 1);
       uint end = anchors;
       while (last < end) {
@@ -79,13 +81,13 @@ void main() {
   }
 }
 #else
-#define CLASSES (columns - 8)  // background among them
+#define CLASSES (columns - 8)  // with background
 
 float box(uint r, uint i) {
   return boxes.v[5 * (r / anchors * most + uint(match.v[r]) - 1) + i];
 }
 
-// The column that is to be largest.
+// Returns the column of the anchor's class.
 uint label_of(uint r) { return match.v[r] > 0.0 ? uint(box(r, 0)) + 1 : 0; }
 
 float largest(uint r) {
@@ -100,7 +102,7 @@ float sum_exp(uint r, float top) {
   return sum;
 }
 
-// What the row's offsets are to be.
+// Returns the target of the row's offsets.
 vec4 offsets(uint r) {
   const uint at = r * columns + columns - 4;
   const vec2 centre = vec2(x.v[at], x.v[at + 1]), size = vec2(x.v[at + 2], x.v[at + 3]);

@@ -1,6 +1,6 @@
 #version 450
-// y[r, k] = byte r * columns + k of x, four to a word, * scale[c] + shift[c] with c = k mod channels. The bits are those of
-// tensor/normalize.h.
+// y[r, k] = byte r * columns + k of x, four to a word, * scale[c] + shift[c] with c = k mod
+// channels. Gives the same bits as tensor/normalize.h.
 // Bindings: 0 x, 1 scale and shift [2, channels], 2 y. Dispatch: channels (columns) by slices of rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;

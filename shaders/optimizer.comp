@@ -9,9 +9,10 @@
 //   RMSPROP  g += d w;  v = b v + (1 - b) g^2 (Tieleman and Hinton 2012);  g /= sqrt(v) + epsilon
 //            w -= r g, or, with momentum,  m = a m + g,  w -= r m
 //   LION     w -= r (sign(a m + (1 - a) g) + d w);  m = b m + (1 - b) g (Chen et al. 2023)
-// a, b and d come with the step's values, and so do 1 - a, 1 - b (rest_) and the logarithms, which floats near 1 would lose.
-// Bindings: 0 w, 1 grad, 2 m, 3 v, 4 step values; a kind without m or v has something else there. `keeps`: SGD and
-// RMSPROP have an m, their velocity.
+// a, b and d come from the step's values. So do 1 - a, 1 - b (rest_) and the logarithms, which
+// would lose precision if computed from floats near 1.
+// Bindings: 0 w, 1 grad, 2 m, 3 v, 4 step values; a kind without m or v has another buffer there.
+// `keeps`: SGD and RMSPROP have an m, their velocity.
 // Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;

@@ -1,5 +1,5 @@
 #version 450
-// y[r, :columns] = x[r, :]; rows of y are columns + pad long, and what is after is never read.
+// y[r, :columns] = x[r, :]; rows of y are columns + pad long, and the padding is never read.
 // Bindings: 0 x, 1 y. Dispatch: channels (columns) by slices of rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;

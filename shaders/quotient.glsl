@@ -1,5 +1,5 @@
-// a / b of whole numbers on CPU devices, whose integer divisions go lane by lane: float's quotient, brought nearer once and then
-// by one at most.
+// Returns a / b of integers, for CPU devices, whose integer divisions go lane by lane: the float
+// quotient, corrected once and then by at most one.
 uint quotient(uint a, uint b) {
   const float inverse = 1.0 / float(b);
   uint q = uint(float(a) * inverse);

@@ -7,8 +7,8 @@
 // Buffers, with G parts of width H and time t of T:
 //   x gates [N, T, G H], h gates [N, G H], kept [N, T, 4, H] (the gates after their functions; GRU: and hn),
 //   before [N, T, H] (the state that position started from), cells [N, T, H] (LSTM), h [N, H], y [N, T, H]
-// The gradient takes dy, dh (what the position after sends back through the product), carry (through c, or past the
-// GRU's gates) and gives d(x gates), d(h gates), the latter for the product too.
+// The gradient takes dy, dh (from the next position, through the product) and carry (through c, or
+// past the GRU's gates). It gives d(x gates) and d(h gates), the latter for the product too.
 // Dispatch: grid-stride over N H.
 //! variant recurrent_lstm -DLSTM
 //! variant recurrent_gru
@@ -16,7 +16,8 @@
 //! variant recurrent_gru_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
-// `previous` and `next` are the positions before and after in the order of the recurrence; steps: none.
+// `previous` and `next` are the neighbouring positions in the order of the recurrence; `steps` if
+// there is none.
 #define PARAMS uint count, width, steps, t, previous, next;
 #if defined(GRAD)
 #define BUFFERS(B)                                                                              \

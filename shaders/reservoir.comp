@@ -1,15 +1,19 @@
 #version 450
-// Examples u8 [H, W, C] that stay in device memory, `words` words each, and the batch f32 [n, h, w, C] that is
-// made of them: scaled, pixels put where a record says, black outside, colours changed, then normalised.
-//   put    reservoir[slot] = pixels[s], for records s with new pixels      (0 records, 1 pixels, 2 reservoir)
+// Keeps examples u8 [H, W, C] in device memory, `words` words each, and makes the batch f32
+// [n, h, w, C] from them: scales them, places pixels as a record says with black outside, changes
+// colours and normalises.
+//   put    reservoir[slot] = pixels[s] for records s with new pixels
+//                                          (0 records, 1 pixels, 2 reservoir)
 //   scale  scaled[s] = weighted sums of pixels of reservoir[slot]          (0 records, 1 reservoir, 2 taps, 3 scaled)
-//   mean   m[s, 0] = mean of the values that sample s will show            (0 records, 1 images, 2 m)
-//   luma   m[s, 1] = mean luma of what it will show, when it is bright     (the same)
+//   mean   m[s, 0] = mean of the values that sample s shows   (0 records, 1 images, 2 m)
+//   luma   m[s, 1] = mean luma of these after the change of brightness   (the same)
 //   view   y[s, i, j, c] = coloured(images[s](i, j, c)) * scale[c] + shift[c]
 //                                          (0 records, 1 images, 2 m, 3 scale and shift [2, C], 4 y)
-// `images` are what scale made, or the reservoir itself. A record (train/reservoir.cpp mirrors it): slot, is new, origin
+// `images` is the result of scale, or the reservoir itself.
+// A record (train/reservoir.cpp mirrors it): slot, is new, origin
 // y x, step y x, top, bottom, left, right; adjusts, contrast, brightness; jitters, brightness, contrast, saturation, hue
-// (9); columns first, taps of a row and of a column; three spare. What the colours become: pipeline/image_view.h.
+// (9); columns first, taps of a row and of a column; three spare.
+// Formulas of the colours: pipeline/image_view.h.
 // Dispatch: put: channels (words) by samples. scale: channels (words of a row) by rows by samples. mean, luma: a workgroup
 // for each sample. view: channels (w C) by samples.
 //! variant reservoir_put -DPUT
@@ -23,11 +27,13 @@
 #define PARAMS uint words;
 #define BUFFERS(B) B(0, Uints, records) B(1, Uints, pixels) B(2, Uints, reservoir)
 #elif defined(SCALE)
-// A sample's taps: for each row of the result the first pixel and weights, `row_taps` words; then for each column.
+// A sample's taps: for each row of the result the first pixel and the weights, in `row_taps` words;
+// then the same for each column.
 #define PARAMS uint words, width, channels, scaled_height, scaled_width, row_taps, column_taps;
 #define BUFFERS(B) B(0, Uints, records) B(1, Uints, reservoir) B(2, Uints, taps) B(3, Uints, scaled)
 #else
-// Of images with so many words, and bytes in a row; by_sample: of what scale made, which stand by sample, not by slot.
+// Layout of images: words of an image and bytes of a row. by_sample: images made by scale, which
+// are ordered by sample, not by slot.
 #define PARAMS uint samples, words, row_bytes, channels, view_height, view_width, by_sample; float share;
 #if defined(MEAN)
 #define BUFFERS(B) B(0, Uints, records) B(1, Uints, images) B(2, Floats, means)
@@ -58,7 +64,7 @@ void main() {
 #elif defined(SCALE)
 #include "quotient.glsl"
 
-// Channel c of pixel (y, x), in the order of sums that stages/resample.cpp has.
+// Returns channel c of pixel (y, x), summed in the order of stages/resample.cpp.
 uint scaled_value(uint s, uint y, uint x, uint c) {
   const uint taps_of_rows = s * (scaled_height * row_taps + scaled_width * column_taps);
   const uint of_row = taps_of_rows + y * row_taps;
@@ -97,7 +103,7 @@ void main() {
   scaled.v[(s * scaled_height + y) * row_words + w] = word;
 }
 #else
-// What sample s shows in channel c of row i, column j.
+// Returns what sample s shows in channel c of row i, column j.
 uint value_of(uint s, uint i, uint j, uint c) {
   const int row = int(RECORD(s, 2)) + int(RECORD(s, 4)) * int(i);
   const int column = int(RECORD(s, 3)) + int(RECORD(s, 5)) * int(j);
@@ -116,7 +122,7 @@ float stretched(float v, float factor, float about, float more) {
   return to_byte(moved);
 }
 
-// The same, as bright as it will be.
+// Same after the change of brightness.
 float bright_value(uint s, uint i, uint j, uint c) {
   float v = float(value_of(s, i, j, c));
   if (RECORD(s, ADJUSTS) != 0)
@@ -149,7 +155,7 @@ void main() {
         sum += value_of(s, i, k / channels, k % channels);
 #endif
       }
-    // Floats hold both halves exactly.
+    // A float represents each half exactly.
     const float high = row_sum(float(sum >> 12)), low = row_sum(float(sum & 4095));
     if (LANE == 0) {
 #if defined(LUMA)

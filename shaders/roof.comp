@@ -1,6 +1,7 @@
 #version 450
-// What the device can do at most: eight independent chains of multiply-adds in each invocation, for a profile's
-// share of the roof. y keeps the compiler from dropping them. 2 * 32 * count operations an invocation.
+// Measures the device's peak rate for profiles: eight independent chains of multiply-adds in each
+// invocation. Writing y keeps the compiler from removing them. 2 * 32 * count operations per
+// invocation.
 // Bindings: 0 y [invocations]. Dispatch: one invocation each.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;

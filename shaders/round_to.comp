@@ -1,6 +1,6 @@
 #version 450
-// y = x rounded to a shorter format, to the nearest and of two the even one; products of mixed precision take such
-// operands.
+// y = x rounded to a shorter format, to nearest with ties to even, for operands of mixed-precision
+// products.
 // Bindings: 0 x, 1 y. Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;

@@ -1,12 +1,13 @@
-// A workgroup for each row: its lanes share the row's elements and join their sums and maxima.
-// Include it after interface.glsl; a CPU device runs the workgroup as one subgroup, others meet in
-// shared memory (in a fixed order: sums are bitwise the same from run to run).
+// A workgroup for each row: its lanes share the row's elements and combine their sums and maxima.
+// Include it after interface.glsl. A CPU device runs the workgroup as one subgroup. Others combine
+// in shared memory, in a fixed order, so that sums are bitwise the same from run to run.
 //   FOR_GROUPS(r, rows) FOR_LANES(k, length) sum += x.v[r * length + k];  total = row_sum(sum);
 layout(local_size_x_id = 0) in;
 
 #define LANE gl_LocalInvocationID.x
-// Rows after the last are never looked at, not even by lanes that do nothing: lavapipe (Mesa 26) runs a loop's body once more
-// with all lanes off, and loads from addresses that all of them share then too. An index read there may point anywhere.
+// Rows after the last are never read, not even by inactive lanes. Lavapipe (Mesa 26) runs a loop's
+// body once more with all lanes off and still loads from addresses that all lanes share. An index
+// read there might point anywhere.
 #define FOR_GROUPS(r, count)                                           \
   for (uint r##_ = gl_WorkGroupID.x, r = r##_; r##_ < (count);         \
        r##_ += gl_NumWorkGroups.x, r = min(r##_, (count) - 1))

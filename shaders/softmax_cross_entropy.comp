@@ -2,9 +2,10 @@
 // Per row of logits [rows, classes] with integer label t, smoothing s (Szegedy et al. 2016) and weight w[row]:
 //   loss = w (log sum exp(x) - sum_k q_k x_k),  q_k = (1 - s) [k = t] + s / classes
 //   dx_k = w (softmax(x)_k - q_k) * dloss
-// A label outside [0, classes) makes the row's loss NaN, so that it is seen; a row of weight 0 is 0 whatever its
-// label. Bindings: forward 0 logits, 1 labels, 2 weights, 3 loss [rows], 4 step values; gradient 3 dloss, 4 dx,
-// 5 step values. s comes with the step's values. Dispatch: rows.
+// A label outside [0, classes) makes the row's loss NaN, so that it is noticed. A row of weight 0
+// has loss 0 whatever its label. s comes from the step's values.
+// Bindings: forward 0 logits, 1 labels, 2 weights, 3 loss [rows], 4 step values; gradient 3 dloss,
+// 4 dx, 5 step values. Dispatch: rows.
 //! variant softmax_cross_entropy
 //! variant softmax_cross_entropy_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require

@@ -1,6 +1,6 @@
 #version 450
-// out[b, j, i] = in[b, i, j] for in [batch, rows, columns]. Lanes own neighbouring i and walk along j: writes are
-// contiguous, and the lines that the lanes read from stay in the cache until they are used up.
+// out[b, j, i] = in[b, i, j] for in [batch, rows, columns]. Lanes own neighbouring i and walk along
+// j. So writes are contiguous, and the cache lines that the lanes read stay until they are used up.
 // Bindings: 0 in, 1 out. Dispatch: channels (i) by slices of columns by batch.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;

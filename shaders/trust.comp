@@ -2,8 +2,9 @@
 // Optimizers that scale each tensor's step by a trust ratio. r is the learning rate, d the weight decay.
 //   LARS (You et al. 2017)  u = g + d w,  q = trust |w| / (|g| + d |w|),  m = a m + r q u,  w -= m
 //   LAMB (You et al. 2020)  m, v as Adam's,  u = m' / (sqrt(v') + epsilon) + d w,  q = |w| / |u|,  w -= r q u
-// q is 1 for parameters without decay (biases, normalisation) and where a norm is 0. Tensors are cut into segments,
-// each a workgroup: segment s is [begin, count, tensor], tensor t is [first segment, segments, decayed].
+// q is 1 for parameters without decay (biases, normalisation) and if a norm is 0. Tensors are cut
+// into segments, one per workgroup: segment s is [begin, count, tensor], and tensor t is
+// [first segment, segments, decayed].
 //   direction  u, and m and v of LAMB          (0 w, 1 grad, 2 m, 3 v, 4 u, 5 segments, 6 tensors, 7 step values)
 //   norms      partial [segments, 2]: |w|^2 and |g|^2 (LARS) or |u|^2 (LAMB)   (0 w, 1 other, 2 segments, 3 partial)
 //   ratios     q [tensors]                      (0 partial, 1 tensors, 2 ratios, 3 step values)

@@ -1,5 +1,6 @@
 #version 450
-// y = f(x) element by element, or its gradient dx = f'(x) dy. `kind` chooses f; the formulas stand in elementwise.glsl.
+// y = f(x) element by element, or its gradient dx = f'(x) dy. `kind` chooses f.
+// Formulas: elementwise.glsl.
 // Bindings: forward 0 x, 1 y; gradient 0 x, 1 y, 2 dy, 3 dx. Dispatch: grid-stride over count.
 //! variant unary
 //! variant unary_grad -DGRAD

@@ -1,9 +1,9 @@
 #version 450
 // 3 x 3 convolutions with stride 1 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray 2016): 16 products for 4 outputs instead of 36.
 //   y = A^T [ (G w G^T) * (B^T x B) ] A   for each tile of 2 x 2 outputs, which reads 4 x 4 inputs;
-// the products in the middle are matrix products over the channels, one for each of the 16 places.
+// the products in the middle are matrix products over the channels, one for each of 16 positions.
 //   input   v = B^T x B        x [n, h, w, c]      -> v [tiles, 16, c], zero outside the image
-//   filter  u = G w G^T        w [3, 3, c, f]      -> u [c, 16, f]; flipped: both axes of the taps turned
+//   filter  u = G w G^T        w [3, 3, c, f]      -> u [c, 16, f]; flipped: reversed taps
 //   output  y = A^T m A        m [tiles, 16, f]    -> y [n, oh, ow, f] (+ bias) (ReLU)
 // Bindings: 0 from, 1 to; output: 2 bias. Dispatch: channels by slices of rows; rows are tiles (filter: c).
 //! variant winograd_input -DINPUT
@@ -17,11 +17,11 @@ layout(local_size_x_id = 0) in;
 #else
 #define BUFFERS(B) B(0, Floats, from) B(1, Floats, to)
 #endif
-// `channels` lie over the lanes; h, w of the image (input: of x, output: of y); tiles of an image.
+// Lanes own `channels`. h, w: size of the image (input: x, output: y). tiles_y, tiles_x: per image.
 #define PARAMS uint rows, channels, slices, h, w, tiles_y, tiles_x; int pad_y, pad_x; uint first_image, relu, bias, flipped;
 #include "interface.glsl"
 
-// Along one axis: B^T d, G g, A^T m.
+// The transforms along one axis: B^T d, G g, A^T m.
 vec4 input_of(vec4 d) { return vec4(d.x - d.z, d.y + d.z, d.z - d.y, d.y - d.w); }
 vec4 filter_of(vec3 g) {
   return vec4(g.x, 0.5 * (g.x + g.y + g.z), 0.5 * (g.x - g.y + g.z), g.z);
@@ -33,7 +33,7 @@ void main() {
   if (ch >= channels) return;
   FOR_ROWS(row, rows, slices) {
 #ifdef FILTER
-    vec4 half_way[3];  // by ky: along x
+    vec4 half_way[3];  // transformed along x, by ky
     [[unroll]] for (uint ky = 0; ky < 3; ++ky) {
       vec3 taps;
       [[unroll]] for (uint kx = 0; kx < 3; ++kx) {

@@ -20,7 +20,7 @@ using spirv::Storage;
 
 constexpr uint64_t kSampleInstructions = 2'000'000, kAllInstructions = 8'000'000;
 
-// Device memory to the host, a piece at a time.
+// Copies device memory to the host, a piece at a time.
 class Courier {
  public:
   explicit Courier(DevicePtr device)
@@ -43,11 +43,11 @@ class Courier {
   Buffer staging_;
 };
 
-// What some of a dispatch's bindings have in common: none of its bytes is another region's.
+// The union of overlapping bindings of a dispatch. Regions share no bytes.
 struct Region {
   Buffer buffer;
   bool written = false;
-  Buffer copy;  // of `buffer`, where it is written
+  Buffer copy;  // copy of `buffer` if it is written
   std::unique_ptr<Storage> storage;
 };
 
@@ -78,7 +78,7 @@ const Region& region_of(const std::vector<Region>& regions, const Buffer& buffer
                        [&](const Region& region) { return overlap(region.buffer, buffer); });
 }
 
-// The workgroups that the host runs, in this order.
+// Returns the workgroups that the host runs, in order.
 std::vector<std::array<uint32_t, 3>> groups_of(const Dispatch& dispatch, Scope scope) {
   const auto& [x, y, z] = dispatch.groups;
   const uint64_t count = uint64_t{x} * y * z;
@@ -95,7 +95,7 @@ std::vector<std::array<uint32_t, 3>> groups_of(const Dispatch& dispatch, Scope s
   return out;
 }
 
-// False where even the first workgroup takes too long.
+// Returns false if even the first workgroup takes too long.
 bool run_on_host(const Dispatch& dispatch, const std::vector<Region>& regions,
                  uint32_t subgroup_size, Scope scope) {
   std::vector<spirv::Argument> arguments;
@@ -164,7 +164,7 @@ std::string told(const Device& device, const std::string& kernel) {
              ") computes the kernel '", kernel, "' wrongly");
 }
 
-// Whether a dispatch is like none that was compared on this device before.
+// Returns whether no such dispatch has been compared on this device.
 bool is_new(const Device& device, const Dispatch& dispatch) {
   std::string seen = dispatch.kernel->key;
   for (const uint32_t groups : dispatch.groups) seen += cat(" ", groups);
@@ -178,7 +178,7 @@ bool is_settled(const Device& device, const Kernel& kernel) {
   return kernel.beyond_host || device.vk().verdicts->of(kernel.key) != Verdict::unknown;
 }
 
-// Compares a kernel's dispatch, and replaces the kernel where it is wrong.
+// Compares a dispatch and replaces its kernel if it is wrong.
 void settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
   const Kernel& kernel = *dispatch.kernel;
   std::scoped_lock lock(device->vk().comparison_mutex);
@@ -227,13 +227,13 @@ Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scop
             courier.fetch(from, offset, words);
           });
     }
-    // Where a workgroup is a subgroup, that has as many lanes as the device's.
+    // A workgroup that is one subgroup must have the device's number of lanes.
     if (!run_on_host(dispatch, regions, device->info().subgroup_size, scope))
       return {Comparison::Result::unknown, "a workgroup takes the host too long"};
     run_on_device(device, dispatch, regions);
     return judge(courier, regions);
   } catch (const Error& error) {
-    // Neither a fault that has been there before nor memory for the copies is worth the end of a run.
+    // A run should not fail because of an existing fault or a lack of memory for the copies.
     const bool is_fault = error.code() == Code::internal;
     const bool bearable =
         is_fault || error.code() == Code::unsupported || error.code() == Code::out_of_memory;

@@ -1,7 +1,8 @@
-// Whether a device's driver computes a kernel as its SPIR-V says.
+// Checks whether a device's driver executes a kernel as its SPIR-V specifies.
 //
-// The host runs workgroups of a dispatch itself (spirv/machine.h), on what the dispatch's buffers hold at that time, and
-// compares what it writes with what the device writes into copies of them (gpu/judge.h).
+// The host interprets some workgroups of a dispatch (spirv/machine.h) on the current contents of
+// the dispatch's buffers. It compares the words it writes with those that the device writes into
+// copies of the buffers (gpu/judge.h).
 #pragma once
 
 #include "gpu/judge.h"
@@ -9,22 +10,24 @@
 
 namespace etr::gpu {
 
-// Which workgroups the host runs: the first, the last and one between them; or one after the other, as many as it
-// can in some seconds.
+// Which workgroups the host runs. `samples`: the first, the last and one in the middle. `all`: one
+// after another, up to a limit of instructions that takes some seconds.
 enum class Scope { samples, all };
 
-// Leaves the dispatch's buffers as they are. Errors of the device pass through.
+// Compares one dispatch. Does not change its buffers. Passes on errors of the device.
 Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scope);
 
-// Whether one of these kernels has yet to be compared, as DeviceOptions::compare wants it.
+// Returns whether DeviceOptions::compare asks for a comparison of any of these kernels.
 bool wants_comparison(const Device& device, const CommandList& commands);
 
-// Runs commands as a Recording does, once, and compares their kernels on the way. A kernel that the driver computes wrongly is
-// compiled again without the driver's optimizer, with a line in the log; recordings that have the first one keep it. Throws
-// Error(device) that names the kernel, the driver and a value where that does not help.
+// Runs the commands once, as a Recording does, and compares their kernels on the way. A kernel that
+// the driver miscompiles is compiled again without the driver's optimizer, and a warning is logged;
+// existing recordings keep the old pipeline. Throws Error(device), naming the kernel, the driver
+// and a wrong value, if the recompiled kernel is wrong too.
 void run_compared(const DevicePtr& device, const CommandList& commands);
 
-// Of this device's, since it was opened: recordings made at another count may have a wrong one.
+// Returns how many kernels were recompiled since the device was opened. A recording that was made
+// at a lower count may still use a miscompiled kernel.
 uint32_t kernels_replaced(const Device& device);
 
 }  // namespace etr::gpu

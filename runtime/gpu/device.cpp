@@ -189,7 +189,7 @@ std::string VulkanDevice::cache_file(const std::string& directory, const char* w
 
 void VulkanDevice::load_pipeline_cache(const std::string& directory) {
   std::string data;
-  std::error_code ignored;  // a cache that cannot be kept is only slower
+  std::error_code ignored;  // without a cache the run is only slower
   if (!directory.empty()) std::filesystem::create_directories(directory, ignored);
   pipeline_cache_file = cache_file(directory, "pipelines", ".bin");
   if (!directory.empty() && std::filesystem::exists(pipeline_cache_file, ignored))
@@ -247,7 +247,7 @@ Device::~Device() = default;
 uint64_t Device::allocated_bytes() const { return vk_->memory_taken.load(); }
 
 uint64_t Device::max_tensor_bytes() const {
-  constexpr uint64_t kMostElements = uint64_t{1} << 32;  // what shaders can count
+  constexpr uint64_t kMostElements = uint64_t{1} << 32;  // limit of the shaders' 32-bit counts
   return family_ == KernelFamily::cpu ? 4 * kMostElements : info_.max_storage_bytes;
 }
 

@@ -1,4 +1,4 @@
-// A Vulkan device with a compute queue, and one for uploads where it has such.
+// A Vulkan device with a compute queue and, where it has one, a separate queue for uploads.
 //
 // Handles of other Vulkan objects (buffers, kernels, recordings) keep their Device alive through a
 // shared_ptr, so they may be destroyed in any order. Submission is internally locked; everything
@@ -19,7 +19,8 @@ enum class DeviceKind { discrete, integrated, virtual_gpu, cpu, other };
 
 const char* device_kind_name(DeviceKind kind);
 
-// What the device's matrix units multiply for a subgroup: [m, k] by [k, n], elements of 16 bits with sums of 32.
+// One matrix product that a subgroup can do on the device's matrix units: [m, k] by [k, n] with
+// 16-bit elements and 32-bit sums.
 struct MatrixUnit {
   bool bfloat16;  // otherwise float16
   uint32_t m, n, k;
@@ -33,7 +34,7 @@ struct DeviceInfo {
   uint32_t api_major = 0, api_minor = 0;
   uint64_t memory_bytes = 0;  // the largest device-local heap
 
-  // Limits and capabilities that the kernels choose by.
+  // Limits and capabilities that decide which kernels are used.
   uint64_t max_storage_bytes = 0;        // of one bound buffer range
   uint32_t max_storage_buffers = 0;      // bound to a kernel
   std::array<uint32_t, 3> max_groups{};  // workgroups of a dispatch, along each axis
@@ -42,73 +43,79 @@ struct DeviceInfo {
   uint32_t subgroup_size = 0;
   bool subgroup_broadcast = false;
   bool buffer_addresses = false;
-  bool imports_memory = false;           // takes memory of the host's as its own
+  bool imports_memory = false;           // can import host memory
   std::vector<MatrixUnit> matrix_units;  // VK_KHR_cooperative_matrix; empty: none
   double timestamp_period_ns = 0;        // 0: the queue has no timestamps
-  uint32_t timestamp_bits = 64;          // after which they begin again at 0
+  uint32_t timestamp_bits = 64;          // valid bits; the counter wraps to 0 after them
 };
 
-// Which kernels to use: `automatic` takes `cpu` on CPU devices that can run it, `matrix` where there are matrix units,
-// `tiled` elsewhere. `matrix` is `tiled` but for products that matrix units can do.
+// Which kernels to use. `automatic` takes `cpu` on CPU devices that can run it, `matrix` where
+// there are matrix units, and `tiled` elsewhere. `matrix` equals `tiled` except for products that
+// matrix units can do.
 enum class KernelFamily { automatic, cpu, tiled, matrix };
 
-// Limits below those of the device itself, to see on one device how another would fare; 0 and true: its own.
+// Limits below the device's own, to test on one device how another would behave. 0 and true keep
+// the device's own.
 struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
   uint32_t max_storage_buffers = 0;
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
-  bool uploads_apart = false;    // all that can, also where there is but one queue
-  std::string wrong_kernels;     // kernels whose names begin so fail their check
-  std::string hopeless_kernels;  // and also when they are compiled without the driver's optimizer
+  bool uploads_apart = false;    // every upload that can, even on a device with only one queue
+  std::string wrong_kernels;     // kernels whose names begin with this fail their check
+  std::string hopeless_kernels;  // these fail it even without the driver's optimizer
 };
 
-// A Vulkan device that the program made itself and shares. It outlives everything made with it. Handles are Vulkan's.
+// A Vulkan device that the host program has created and shares. It must outlive everything made
+// with it. The pointers are Vulkan handles.
 struct HostDevice {
   void* get_instance_proc_addr =
-      nullptr;  // PFN_vkGetInstanceProcAddr; nullptr: that of the system's loader
+      nullptr;  // PFN_vkGetInstanceProcAddr; nullptr: the system loader's
   void *instance = nullptr, *physical_device = nullptr, *device = nullptr, *queue = nullptr;
-  uint32_t queue_family = 0;      // with compute
-  bool buffer_addresses = false;  // made with the features bufferDeviceAddress and shaderInt64
-  // Made with cooperativeMatrix, vulkanMemoryModel, and shaderFloat16 or shaderBFloat16CooperativeMatrix, as there are.
+  uint32_t queue_family = 0;      // must support compute
+  bool buffer_addresses = false;  // created with bufferDeviceAddress and shaderInt64
+  // Created with cooperativeMatrix, vulkanMemoryModel and whichever of shaderFloat16 and
+  // shaderBFloat16CooperativeMatrix the device has.
   bool matrix_units = false;
-  // Called around each submission to the queue, where the program submits to it too.
+  // Called around each submission; needed if the program also submits to the queue.
   std::function<void()> lock, unlock;
 };
 
-// What of the device's work is compared with the host's (gpu/comparison.h): nothing; each kernel once per driver; or, for
-// tests, each kernel for each size of its problem, and a fault of its own is an error.
+// What is compared with the host's results (gpu/comparison.h): nothing; each kernel once per
+// driver; or, for tests, each kernel at each problem size, where a fault of the kernel itself is an
+// error.
 enum class Compare { nothing, kernels, dispatches };
 
 struct DeviceOptions {
-  // "" opens the first device; a number opens that index; other text the first device whose name
-  // contains it (case ignored).
+  // "" opens the first device. A number opens the device with that index. Any other text opens the
+  // first device whose name contains it, ignoring case.
   std::string selector;
   bool validation = false;  // load the Khronos validation layer with synchronization validation
   KernelFamily family = KernelFamily::automatic;
-  std::string
-      cache_directory;  // of compiled pipelines and of what was compared; "" keeps none on disk
+  // Holds compiled pipelines and the results of comparisons; "" keeps none on disk.
+  std::string cache_directory;
   Compare compare = Compare::nothing;
-  uint64_t memory_limit_bytes = 0;  // of all memory taken from the device; 0: what there is
-  // A submission that takes longer is cut into several: systems reset a GPU that is busy with one for too
-  // long. CPU devices have no such watchdog. 0: never cut.
+  uint64_t memory_limit_bytes = 0;  // limit on all memory allocated from the device; 0: none
+  // A submission that would take longer is split into several, because operating systems reset a
+  // GPU that one submission keeps busy for too long. CPU devices have no such watchdog and never
+  // split. 0: never split.
   double longest_submit_seconds = 0.25;
   LoweredLimits lowered;
-  std::optional<HostDevice> host;  // this one, instead of one by `selector`
+  std::optional<HostDevice> host;  // if set, used instead of `selector`
 };
 
-// All devices with a compute queue and Vulkan 1.1: discrete GPUs first, CPU devices last.
-// Throws Error(no_device) where the loader is missing.
+// Returns all devices with a compute queue and Vulkan 1.1: discrete GPUs first, CPU devices last.
+// Throws Error(no_device) if the loader is missing.
 std::vector<DeviceInfo> list_devices();
 
-// Whether it is one that DeviceOptions::selector names.
+// Returns whether `selector` (see DeviceOptions) names this device.
 bool matches(const DeviceInfo& device, const std::string& selector);
 
-struct VulkanDevice;  // the Vulkan handles, for files of this room (gpu/vulkan_device.h)
+struct VulkanDevice;  // the Vulkan handles, internal to gpu/ (gpu/vulkan_device.h)
 
 class Device {
  public:
-  // Throws Error(no_device) that lists what there is when nothing matches.
+  // Throws Error(no_device), which lists the available devices, if none matches.
   explicit Device(const DeviceOptions& options);
   ~Device();
   Device(const Device&) = delete;
@@ -119,13 +126,14 @@ class Device {
   VulkanDevice& vk() const { return *vk_; }
 
   const DeviceOptions& options() const { return options_; }
-  uint64_t allocated_bytes() const;  // memory taken from the device now
+  uint64_t allocated_bytes() const;  // currently allocated from the device
 
-  // The largest tensor that kernels can take: those that work by address are not bound to ranges.
+  // The largest tensor that kernels can take. The limit on bound ranges does not apply to the CPU
+  // family, which addresses memory by pointer.
   uint64_t max_tensor_bytes() const;
 
-  // Messages of the validation layer so far (0 where it is not loaded); `validating` tells whether
-  // the layer was found.
+  // Number of messages from the validation layer so far (0 if it is not loaded). `validating` tells
+  // whether it is.
   int validation_messages() const;
   bool validating() const;
 

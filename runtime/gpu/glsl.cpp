@@ -12,7 +12,7 @@
 namespace etr::gpu {
 namespace {
 
-// The compiler's tables, for as long as the process lives.
+// The compiler's global tables, initialised once for the process.
 struct Compiler {
   Compiler() { glslang_initialize_process(); }
   ~Compiler() { glslang_finalize_process(); }

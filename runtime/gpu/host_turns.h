@@ -1,4 +1,4 @@
-// The thread on which recordings with host turns go their way, one after another; a device has one.
+// The thread that runs recordings with host turns, one after another. Each device has one.
 #pragma once
 
 #include <condition_variable>
@@ -12,12 +12,12 @@ namespace etr::gpu {
 class HostTurns {
  public:
   HostTurns() = default;
-  ~HostTurns();  // after the last job
+  ~HostTurns();  // waits for the last job
   HostTurns(const HostTurns&) = delete;
   HostTurns& operator=(const HostTurns&) = delete;
 
-  // Runs `job`, which does not throw, after those before it. Starts the thread with the first one: Error(out_of_memory)
-  // where it cannot be had.
+  // Queues `job`, which must not throw. Jobs run in order. The first call starts the thread and
+  // throws Error(out_of_memory) if that fails.
   void post(std::function<void()> job);
 
  private:

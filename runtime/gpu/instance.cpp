@@ -130,7 +130,7 @@ void set_timestamps(DeviceInfo& info, const VkQueueFamilyProperties& family) {
   if (info.timestamp_bits == 0) info.timestamp_period_ns = 0;
 }
 
-// Fills everything of a DeviceInfo but its index and whether the queue has timestamps.
+// Fills in a DeviceInfo except its index and whether the queue has timestamps.
 DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device,
                     const Extensions& extensions) {
   const VulkanApi& api = instance.api;
@@ -210,7 +210,7 @@ void VulkanInstance::create(bool debug_utils) {
   features.enabledValidationFeatureCount = 1;
   features.pEnabledValidationFeatures = enabled;
   std::vector<const char*> extensions;
-  // MoltenVK and its like are listed only to those who ask for incomplete implementations.
+  // Incomplete implementations such as MoltenVK are listed only on request.
   if (has_instance_extension(api, "VK_KHR_portability_enumeration")) {
     extensions.push_back("VK_KHR_portability_enumeration");
     info.flags |= 0x1;  // VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
@@ -249,7 +249,7 @@ std::vector<VkQueueFamilyProperties> families_of(const VulkanApi& api, VkPhysica
 
 std::optional<uint32_t> family_for_uploads(const std::vector<VkQueueFamilyProperties>& families) {
   constexpr VkQueueFlags kElse = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT |
-                                 0x160;  // decodes or encodes video, finds optical flow
+                                 0x160;  // video decode, video encode, optical flow
   for (uint32_t i = 0; i < families.size(); ++i)
     if ((families[i].queueFlags & VK_QUEUE_TRANSFER_BIT) && !(families[i].queueFlags & kElse))
       return i;

@@ -43,7 +43,7 @@ void Judge::look_at(const spirv::Storage::Page& page, std::span<const uint32_t> 
   }
 }
 
-// Root of the mean square of what the host has written.
+// Returns the root mean square of the finite floats that the host wrote.
 double Judge::size_of_floats() const {
   double squares = 0;
   uint64_t count = 0;

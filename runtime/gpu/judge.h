@@ -1,4 +1,4 @@
-// What the host has written of a buffer against what the device has.
+// Compares what the host wrote into a buffer with what the device wrote.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,22 @@ struct Comparison {
   enum class Result {
     equal,
     different,
-    empty,    // both wrote nothing but zeros, which says little
-    faulty,   // the kernel does what none may, whatever the driver
+    empty,    // both wrote only zeros, which proves little
+    faulty,   // the kernel itself is invalid on any driver
     unknown,  // the host could not run it
   };
   Result result = Result::unknown;
-  std::string why;  // of `different`, `faulty` and `unknown`
+  std::string why;  // set for `different`, `faulty` and `unknown`
 };
 
-// Floats agree to a thousandth of themselves or of the mean square's root, as drivers may contract and approximate.
-// Integers agree exactly, but for one in a hundred: a float that is rounded otherwise may be on another side of a threshold.
+// Floats agree if they differ by at most a thousandth of the value plus a thousandth of the root
+// mean square, since drivers may contract and approximate. Integers must be equal except for one
+// word in a hundred, since a float that is rounded differently may fall on the other side of a
+// threshold.
 class Judge {
  public:
-  // `page` begins at word `first_word` of its buffer, of which the device has these words there.
+  // Adds a page of the host's storage that begins at word `first_word` of the buffer; `device`
+  // holds the device's words of the same range.
   void look_at(const spirv::Storage::Page& page, std::span<const uint32_t> device,
                uint64_t first_word);
 

@@ -17,7 +17,7 @@ const ShaderCode* find_shader(std::string_view name) {
   return row == table.end() ? nullptr : &*row;
 }
 
-// The shader's own name, without how this variant takes its buffers.
+// Returns the shader's name without the suffix for how this variant takes its buffers.
 std::string shader_of(std::string_view name) {
   constexpr std::string_view kAddress = "_address";
   return std::string(name.ends_with(kAddress) ? name.substr(0, name.size() - kAddress.size())
@@ -157,7 +157,7 @@ const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t
 
 namespace {
 
-// A driver that refuses a kernel does not compute it either.
+// A kernel that the driver refuses to compile counts as wrong.
 bool compiles_and(const std::function<bool()>& check) {
   try {
     return check();

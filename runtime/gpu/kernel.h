@@ -19,7 +19,8 @@
 
 namespace etr::gpu {
 
-// What a command does with a buffer. Only the recorder places barriers, from these declarations.
+// What a command does with a buffer. The recorder alone places barriers, and derives them from
+// these declarations.
 enum class Access { read, write, read_write };
 
 struct Binding {
@@ -30,35 +31,36 @@ struct Binding {
 // A compute pipeline: a shader variant with its specialization constants. Owned by Kernels.
 class Kernel;
 
-const std::string& kernel_name(const Kernel& kernel);  // its shader's
+const std::string& kernel_name(const Kernel& kernel);  // the name of its shader
 
-// The pipelines of one device, made on first use and kept. Thread safe.
+// The pipelines of one device, created on first use and kept. Thread safe.
 class Kernels {
  public:
   explicit Kernels(DevicePtr device);
   ~Kernels();
 
-  // `constants` are the values of constant_id 0, 1, 2, ...; `bindings` and `push_bytes` describe
-  // the shader's interface. CPU devices get the variant NAME_address where there is one. Throws
-  // Error(internal) for an unknown shader name.
+  // Returns the kernel of `shader`. `constants` are the values of constant_id 0, 1, 2, ...;
+  // `bindings` and `push_bytes` describe the shader's interface. The CPU family gets the variant
+  // NAME_address if there is one. Throws Error(internal) for an unknown shader name.
   const Kernel& get(const std::string& shader, const std::vector<uint32_t>& constants,
                     size_t bindings, size_t push_bytes);
 
-  // A kernel from GLSL: the same source is compiled once. It takes its buffers as descriptors or, `by_address`, at
-  // the head of its push constants. Throws Error(invalid_argument) with the compiler's messages, in which the source
-  // is called `name`, or Error(unsupported) in a build without a compiler.
+  // Returns a kernel compiled from GLSL; the same source is compiled only once. It takes its
+  // buffers as descriptors or, if `by_address`, as addresses at the head of its push constants.
+  // `name` stands for the source in the compiler's messages. Throws Error(invalid_argument) with
+  // these messages, or Error(unsupported) in a build without a compiler.
   const Kernel& from_source(const std::string& source, const std::string& name, size_t bindings,
                             size_t push_bytes = 0, bool by_address = false);
 
-  // Whether the device computes this kernel as it should: what `check` says, which is called once. Logs a warning
-  // where it does not.
+  // Returns whether the device computes this kernel correctly. The first call decides by `check`
+  // and logs a warning if it fails; later calls return the same result.
   bool trusts(const std::string& shader, const std::vector<uint32_t>& constants,
               const std::function<bool()>& check);
 
-  size_t count() const;  // pipelines made so far
+  size_t count() const;  // pipelines created so far
 
   const DevicePtr& device() const { return device_; }
-  Tuning& tuning() { return tuning_; }  // of this device
+  Tuning& tuning() { return tuning_; }  // measured choices for this device
 
  private:
   DevicePtr device_;
@@ -67,27 +69,28 @@ class Kernels {
   std::map<std::string, std::unique_ptr<Kernel>> from_source_;
   using Key = std::pair<std::string, std::vector<uint32_t>>;  // shader and constants
   std::map<Key, std::unique_ptr<Kernel>> kernels_;
-  std::mutex checks_mutex_;  // held while a check runs: another thread waits for its verdict
+  std::mutex checks_mutex_;  // held while a check runs, so that other threads wait for the result
   std::map<Key, bool> trusted_;
 };
 
-// What whoever emitted a dispatch tells of it, so that others may become one with it; see graph/fusion.h.
+// What a dispatch computes, attached by the code that emitted it, so that the dispatch can be fused
+// with others (graph/fusion.h).
 struct Fusible {
   virtual ~Fusible() = default;
 };
 
 struct Dispatch {
-  std::string label;  // the op it belongs to, for errors and profiles
+  std::string label;  // the op that it belongs to, for errors and profiles
   const Kernel* kernel = nullptr;
   std::vector<Binding> bindings;
   std::vector<std::byte> push;  // the shader's push constants, without addresses
   std::array<uint32_t, 3> groups{1, 1, 1};
-  double flops = 0;  // multiplications and additions, for profiles; 0: not worth counting
-  std::shared_ptr<const Fusible> fusible;  // empty: runs as it is
+  double flops = 0;  // multiplications and additions, for profiles; 0: not counted
+  std::shared_ptr<const Fusible> fusible;  // empty: never fused
 };
 
 struct Copy {
-  Buffer from, to;  // equal sizes
+  Buffer from, to;  // must be of equal size
 };
 
 struct Fill {
@@ -95,9 +98,11 @@ struct Fill {
   uint32_t word = 0;  // repeated
 };
 
-// A place where the device's work is cut for the host's. At `begin` the commands so far end before `work` begins, and the
-// device goes on; at `end` it goes on when the same `work` has returned. It runs on a thread of the device's, in the order of
-// the `begin`s, and may throw: the commands after its `end` are left out, and Recording::wait() throws the same.
+// A point where the command list is split so that the host can do some work. `work` starts when all
+// commands before `begin` have ended; meanwhile the device goes on. The commands after `end` start
+// when the same `work` has returned. Works run on a thread of the device in the order of their
+// `begin`s. If a work throws, the commands after its `end` are not run and Recording::wait()
+// rethrows the exception.
 struct HostTurn {
   enum class Mark { begin, end };
   Mark mark = Mark::begin;

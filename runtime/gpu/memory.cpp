@@ -9,11 +9,11 @@
 namespace etr::gpu {
 namespace {
 
-// Blocks grow with the arena: small models take little, large ones few allocations.
+// Blocks grow with the arena: small models use little memory, large ones need few allocations.
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10, kLargestBlock = uint64_t{16} << 20;
 
-constexpr uint64_t kImportAlignment =
-    kSmallestBlock;  // of imported memory: the most that drivers may ask for
+// Alignment of imported memory: the most that drivers may require.
+constexpr uint64_t kImportAlignment = kSmallestBlock;
 
 bool is_on_device(MemoryUse use) { return use == MemoryUse::device || use == MemoryUse::landing; }
 
@@ -64,7 +64,7 @@ struct Arena::Block {
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (addresses) info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-    // Where a copy on another queue family reads or writes.
+    // Copies on another queue family access these buffers.
     const uint32_t families[] = {vk.physical.queue_family, vk.upload_family()};
     if ((use == MemoryUse::upload || use == MemoryUse::landing) && vk.upload_queue &&
         families[0] != families[1]) {
@@ -106,8 +106,8 @@ struct Arena::Block {
     }
   }
 
-  // A CPU's driver takes its memory in small pages, as a file's. A step walks through tens of megabytes, and misses
-  // the translation of addresses all the time.
+  // A CPU driver backs its memory with small pages, like those of a file. A step walks through tens
+  // of megabytes and would miss the TLB all the time.
   bool wants_own_pages() const {
     const DeviceInfo& device = vk.physical.info;
     return device.kind == DeviceKind::cpu && device.imports_memory &&
@@ -167,7 +167,7 @@ struct Arena::Block {
   VkDeviceMemory memory = VK_NULL_HANDLE;
   std::byte* host = nullptr;
   HostPages* source;
-  std::byte* pages = nullptr;  // of our own, or of the source, where the driver works on them
+  std::byte* pages = nullptr;  // pages that the driver works on, our own or the source's
   uint64_t pages_bytes = 0;
   uint64_t address = 0;
 };

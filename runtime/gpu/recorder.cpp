@@ -1,4 +1,4 @@
-// Commands become command buffers: barriers, descriptors, cuts.
+// Records commands into command buffers: barriers, descriptors, cuts.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,10 +10,11 @@
 namespace etr::gpu {
 namespace {
 
-// The ranges that commands since the last barrier have read and written.
+// Tracks the ranges that commands have read and written since the last barrier.
 class HazardTracker {
  public:
-  // Whether `uses` conflicts with what came before: read after write, write after read or write.
+  // Returns whether `uses` conflicts with earlier commands: read after write, write after read or
+  // write.
   bool conflicts(const std::vector<Binding>& uses) const {
     return std::any_of(uses.begin(), uses.end(), [&](const Binding& use) {
       return overlaps(writes_, use.buffer) ||
@@ -179,9 +180,10 @@ void Recording::Handles::record(const Fill& fill) {
 
 namespace {
 
-// What a command is likely to take, in bytes moved: a GPU does some ten operations in the time of one byte.
+// Estimates a command's cost in bytes moved: a GPU does about ten operations in the time of one
+// byte.
 double weight_of(const Command& command) {
-  double weight = 1e4;  // its launch
+  double weight = 1e4;  // launch cost
   for (const Binding& use : uses_of(command)) weight += static_cast<double>(use.buffer.size_bytes);
   if (const auto* dispatch = std::get_if<Dispatch>(&command)) weight += dispatch->flops / 10;
   return weight;
@@ -198,14 +200,14 @@ double weight_of(const CommandList& commands) {
 int parts_for(const Device& device, const CommandList& commands, double seconds) {
   const double longest = device.options().longest_submit_seconds;
   if (longest <= 0 || device.info().kind == DeviceKind::cpu) return 1;
-  constexpr double kSlowest = 2e10;  // bytes a second, of the slowest GPU that anyone trains on
+  constexpr double kSlowest = 2e10;  // bytes per second of the slowest GPU used for training
   if (seconds <= 0) seconds = weight_of(commands) / kSlowest;
   const double parts = std::ceil(seconds / longest);
   return static_cast<int>(
       std::clamp(parts, 1.0, static_cast<double>(std::max<size_t>(commands.size(), 1))));
 }
 
-// Barriers reach over the ends of command buffers: a queue's submissions are one sequence.
+// Barriers also apply across command buffers: submissions to a queue are one sequence.
 void Recording::Handles::next_part() {
   if (commands_buffer) check(vk.api.EndCommandBuffer(commands_buffer), "vkEndCommandBuffer");
   commands_buffer = unused.back();
@@ -220,7 +222,7 @@ void Recording::Handles::begin_segment() {
   const VkFenceCreateInfo fence_info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &segment.fence), "vkCreateFence");
   next_part();
-  // What earlier submissions on the queue and the host have written is visible from here on.
+  // Makes writes by earlier submissions on the queue and by the host visible.
   barrier(kWork | VK_PIPELINE_STAGE_HOST_BIT, kWorkWrites | VK_ACCESS_HOST_WRITE_BIT, kWork,
           kWorkAll);
   if (!queries) return;
@@ -281,7 +283,7 @@ Recording::Recording(DevicePtr device, const CommandList& commands, bool timed, 
   check(h.vk.api.EndCommandBuffer(h.commands_buffer), "vkEndCommandBuffer");
 }
 
-// Without those that host turns make.
+// Does not count the parts that host turns add.
 int Recording::parts() const {
   size_t parts = 0;
   for (const Segment& segment : handles_->segments) parts += segment.parts.size();

@@ -1,4 +1,4 @@
-// Command buffers become work: submissions, the host's turns, times.
+// Runs recordings: submissions, host turns, times.
 #include "gpu/recording.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Recording::~Recording() {
 
 namespace {
 
-// Keeps the program that shares its queue from submitting at the same time.
+// Keeps a program that shares its queue from submitting at the same time.
 class HostLock {
  public:
   explicit HostLock(const VulkanDevice& vk) : vk_(vk) {
@@ -53,7 +53,7 @@ void Recording::Handles::submit(const Segment& segment, Upload* after) {
     VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
     info.commandBufferCount = 1;
     info.pCommandBuffers = &part;
-    // The step's clock, too, begins after the copies.
+    // All stages wait, so that the step's timestamps also begin after the copies.
     const VkPipelineStageFlags waits = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
     const bool first = &part == &segment.parts.front();
     if (first && after) {
@@ -88,8 +88,8 @@ void Recording::submit(Upload* after, bool in_turn) {
   in_flight_ = has_run_ = true;
 }
 
-// On the thread of the device's host turns. Works are done in the order in which they begin, each when its segment has ended:
-// meanwhile the device is at those after it.
+// Runs on the device's thread of host turns. Works run in the order of their begins, each after its
+// segment has ended; meanwhile the device executes later segments.
 void Recording::run_turns(Upload* after) {
   VulkanDevice& vk = handles_->vk;
   std::deque<std::pair<Work, VkFence>> begun;
@@ -115,7 +115,7 @@ void Recording::run_turns(Upload* after) {
     }
     while (!begun.empty()) do_first();
   } catch (
-      ...) {  // what was submitted must end before anyone goes on, and wait() finds the last fence signalled
+      ...) {  // submitted segments must end first, and wait() must find the last fence signalled
     const auto end = [&](VkFence fence) {
       vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE, UINT64_MAX);
     };

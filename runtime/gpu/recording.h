@@ -1,4 +1,4 @@
-// A command list, recorded once and submitted many times.
+// A command list that is recorded once and submitted many times.
 #pragma once
 
 #include <cstdint>
@@ -11,44 +11,49 @@
 
 namespace etr::gpu {
 
-// Ticks from one timestamp of so many bits to a later one: few of them, and the clock passes 0 within hours.
+// Returns the ticks between two timestamps with `bits` valid bits. With few of them the counter
+// wraps within hours.
 constexpr uint64_t ticks_between(uint64_t from, uint64_t to, uint32_t bits) {
   return (to - from) & (~uint64_t{0} >> (64 - bits));
 }
 
-// Owns one command buffer with its descriptors, timestamps and fence. Used by one thread at a time.
+// Owns command buffers with their descriptors, timestamps and fences. Used by one thread at a time.
 class Recording {
  public:
-  // Places a barrier before each command that touches a range which an earlier command has written
-  // (or writes one that an earlier command reads), and nowhere else. Ends with a barrier to the
-  // host, so that read-back memory is visible once `wait` returns.
-  // `timed`: waits after each command and takes its time, for profiles. `parts`: submissions that the
-  // commands are divided among, by their operations and bytes.
+  // Places a barrier before each command that accesses a range which an earlier command has
+  // written, or writes a range which an earlier command reads, and nowhere else. Ends with a
+  // barrier to the host, so that read-back memory is visible once `wait` returns.
+  // `timed`: takes the time of each command, with a barrier after each, for profiles. `parts`:
+  // number of submissions among which the commands are divided by their operations and bytes.
   Recording(DevicePtr device, const CommandList& commands, bool timed = false, int parts = 1);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Starts the commands, after what `after` has submitted. The previous submission of this recording must have been waited
-  // for. Recordings with host turns go one after another; those without may overtake them, unless they are to go `in_turn`.
+  // Starts the commands, after the copies that `after` has submitted. The previous submission of
+  // this recording must have been waited for. Recordings with host turns run one after another.
+  // Those without may overtake them unless `in_turn` is set.
   void submit(Upload* after = nullptr, bool in_turn = false);
 
-  // As submit(), where the commands were run otherwise: gpu/comparison.h. It has no device time.
+  // Same as submit() when the commands have already been run in another way (gpu/comparison.h):
+  // submits only the fence. Reports no device time.
   void submit_nothing();
 
-  // Blocks until the last submission has ended; returns at once if there is none.
-  // Throws Error(device_lost) when the device dies, and what a host turn has thrown.
+  // Blocks until the last submission has ended; returns at once if there is none. Throws
+  // Error(device_lost) if the device is lost, and rethrows what a host turn has thrown.
   void wait();
 
   bool in_flight() const { return in_flight_; }
-  bool has_run() const { return has_run_; }  // the last submission was no submit_nothing()
-  bool done();                               // whether `wait` would return at once
-  bool done_within(double seconds);          // whether it would after at most that long
+  bool has_run() const { return has_run_; }  // the last submission was a submit()
+  bool done();                               // returns whether `wait` would not block
+  bool done_within(double seconds);          // same, after waiting for at most that long
 
-  // Device time of the last finished submission, without what the device waited for host turns; 0 where it has no timestamps.
+  // Device time of the last finished submission, without the time spent waiting for host turns; 0
+  // if the device has no timestamps.
   double busy_seconds() const { return busy_seconds_; }
 
-  // Device clock at its begin and end, in seconds from an arbitrary start, which may change (0 without timestamps).
+  // Device clock at the begin and the end of that submission, in seconds from an arbitrary origin
+  // that may change; 0 without timestamps.
   double begin_seconds() const { return begin_seconds_; }
   double end_seconds() const { return end_seconds_; }
 
@@ -56,8 +61,8 @@ class Recording {
   int parts() const;
   bool has_host_turns() const;
 
-  // Of each command of the last finished submission, where the recording is timed and the device has
-  // timestamps; else empty.
+  // Device time of each command of the last finished submission; empty unless the recording is
+  // timed and the device has timestamps.
   const std::vector<double>& command_seconds() const { return command_seconds_; }
 
  private:
@@ -69,18 +74,20 @@ class Recording {
   DevicePtr device_;
   std::unique_ptr<Handles> handles_;
   bool in_flight_ = false, has_run_ = false;
-  std::future<void> turns_;  // of the last submission, where it has any: all segments are submitted
+  std::future<void> turns_;  // of the last submission, if it runs on the thread of host turns
   double busy_seconds_ = 0, begin_seconds_ = 0, end_seconds_ = 0;
   int barriers_ = 0;
   std::vector<double> command_seconds_;
 };
 
-// Submissions into which commands that take `seconds` (0: not known yet, so their operations are counted)
-// should be divided on this device; see DeviceOptions::longest_submit_seconds.
+// Returns into how many submissions commands that take `seconds` should be split on this device; 0:
+// the time is not known yet and is estimated from their operations and bytes. See
+// DeviceOptions::longest_submit_seconds.
 int parts_for(const Device& device, const CommandList& commands, double seconds);
 
-// Records, submits and waits: for set-up work and tests. Compares what has to be compared.
+// Records, submits and waits, for set-up work and tests. Compares kernels if the device asks for
+// it.
 void run_once(const DevicePtr& device, const CommandList& commands);
-void run_uncompared(const DevicePtr& device, const CommandList& commands);  // and compares nothing
+void run_uncompared(const DevicePtr& device, const CommandList& commands);  // without comparison
 
 }  // namespace etr::gpu

@@ -1,4 +1,4 @@
-// The SPIR-V modules that the build compiled from shaders/*.comp and embedded (generated table).
+// The SPIR-V modules that the build compiles from shaders/*.comp and embeds in a generated table.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct ShaderCode {
 
 std::span<const ShaderCode> shader_table();
 
-// shaders/elementwise.glsl with what it needs, for kernels that are made while the program runs.
+// Returns shaders/elementwise.glsl with its dependencies, for kernels that are compiled at run
+// time.
 std::string_view elementwise_glsl();
 
 }  // namespace etr::gpu

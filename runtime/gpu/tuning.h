@@ -1,4 +1,4 @@
-// Which of several ways to compute something was measured best on a device.
+// Remembers which of several ways to compute something was measured fastest on a device.
 #pragma once
 
 #include <functional>
@@ -11,27 +11,31 @@ namespace etr::gpu {
 
 class Kernels;
 
-// Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_32 0 2 0". Who asks for a problem knows
-// the choices; one that it does not know (a file of an older release) is no choice. Thread safe.
+// Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_32 0 2 0". The
+// caller knows the valid choices and must ignore an unknown one, which may come from a file of an
+// older release. Thread safe.
 class Tuning {
  public:
-  // Finds the best choice for a problem by trying; "" where there is nothing to choose.
+  // Measures a problem and returns the best choice; "" if there is nothing to choose.
   using Measure = std::function<std::string(Kernels&)>;
 
-  // The choice for `problem`, "" where none is known: then `measure` is kept for measure_wanted().
+  // Returns the choice for `problem`. If none is known, returns "" and keeps `measure` for
+  // measure_wanted().
   std::string choice(const std::string& problem, const Measure& measure);
 
   struct Progress {
     size_t done, total;
-    std::string problem, choice;  // measured last
+    std::string problem, choice;  // the latest measurement
   };
 
-  // Measures what was asked for in vain so far. `progress` is called after each; false ends it early, and what was
-  // measured stays. Uses the device: other work on it at the same time spoils the measurements.
+  // Measures every problem for which choice() found none so far. Calls `progress` after each; if it
+  // returns false, measuring stops and the results so far are kept. Other work on the device during
+  // this call spoils the measurements.
   void measure_wanted(Kernels& kernels, const std::function<bool(const Progress&)>& progress);
 
-  // A file has choices of any number of devices, by their names. Reading adds those of `device` (a missing file has none; Error(corrupt_data)
-  // names what is wrong with another); writing replaces those of `device` and keeps the others.
+  // A file holds the choices of any number of devices, by name. read() adds those of `device`. It
+  // ignores a missing file, and throws Error(corrupt_data) with the cause for an invalid one.
+  // write() replaces those of `device` and keeps the others.
   void read(const std::string& path, const std::string& device);
   void write(const std::string& path, const std::string& device) const;
 

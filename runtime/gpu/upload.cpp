@@ -36,7 +36,8 @@ void Upload::Handles::create_semaphore() {
   check(vk.api.CreateSemaphore(vk.handle, &info, nullptr, &done), "vkCreateSemaphore");
 }
 
-// No barriers: a submission sees what the host has written, and the semaphore shows what it has written itself.
+// Needs no barriers: a submission sees the host's earlier writes, and the semaphore makes its own
+// writes visible.
 void Upload::Handles::record(const std::vector<Copy>& copies) {
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   check(vk.api.BeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
@@ -66,7 +67,7 @@ void Upload::wait() { handles_->wait(); }
 void Upload::submit() {
   Handles& h = *handles_;
   h.wait();
-  if (!h.awaited) {  // the step after it could not be submitted: a semaphore is signalled once
+  if (!h.awaited) {  // nobody waited for the semaphore, which may be signalled only once
     h.vk.api.DestroySemaphore(h.vk.handle, std::exchange(h.done, {}), nullptr);
     h.create_semaphore();
     h.awaited = true;
@@ -84,7 +85,8 @@ void Upload::submit() {
 }
 
 bool uploads_apart(const Device& device, uint64_t bytes) {
-  constexpr uint64_t kWorthwhile = uint64_t{1} << 20;  // some 50 us on the way, of which a submission costs 10
+  // About 50 us of transfer; the extra submission costs 10 us.
+  constexpr uint64_t kWorthwhile = uint64_t{1} << 20;
   const bool forced = device.options().lowered.uploads_apart;
   return device.vk().upload_queue && (forced || bytes >= kWorthwhile);
 }

@@ -1,4 +1,4 @@
-// Copies to the device that a queue of their own makes, while the other computes.
+// Copies to the device on a transfer queue while the compute queue works.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace etr::gpu {
 
-// Recorded once, submitted many times. From MemoryUse::upload to MemoryUse::landing. Used by one thread at a time.
+// Copies from MemoryUse::upload to MemoryUse::landing. Recorded once and submitted many times. Used
+// by one thread at a time.
 class Upload {
  public:
   Upload(DevicePtr device, const std::vector<Copy>& copies);
@@ -16,10 +17,10 @@ class Upload {
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  // Starts the copies; the submission of a Recording that is given this Upload begins when they are done. What they write
-  // must no longer be in use.
+  // Starts the copies. A Recording that is submitted with this Upload begins when they are done.
+  // The memory that they write must no longer be in use.
   void submit();
-  void wait();  // until the copies are done; returns at once where none were submitted
+  void wait();  // blocks until the copies are done; returns at once if none were submitted
 
  private:
   friend class Recording;
@@ -29,8 +30,8 @@ class Upload {
   std::unique_ptr<Handles> handles_;
 };
 
-// Whether a step with so many bytes of input had better have them copied so: the device has a queue that does nothing else,
-// and the copies take longer than another submission.
+// Returns whether a step should upload this many bytes of input by an Upload: the device has a
+// transfer queue, and the copies take longer than the extra submission.
 bool uploads_apart(const Device& device, uint64_t bytes);
 
 }  // namespace etr::gpu

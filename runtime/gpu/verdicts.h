@@ -1,4 +1,5 @@
-// Which kernels this device's driver was seen to compute as the host does, and how they had to be compiled for that.
+// Remembers which kernels the device's driver computes as the host does, and how they had to be
+// compiled for that.
 #pragma once
 
 #include <map>
@@ -10,13 +11,15 @@ namespace etr::gpu {
 enum class Verdict {
   unknown,  // not compared yet
   right,
-  right_plainly,  // only without the driver's optimizer
+  right_plainly,  // only if compiled without the driver's optimizer
 };
 
-// Kept in a file from run to run, as they hold for a kernel's very words and a driver's version. Thread safe.
+// Kept in a file between runs: a verdict applies to the exact SPIR-V of a kernel and one version of
+// a driver. Thread safe.
 class Verdicts {
  public:
-  // Those of `path`, to which save() writes; "" keeps none. A file that cannot be read is logged and begun anew.
+  // Reads the verdicts in `path`, to which save() writes; "" keeps none. A file that cannot be read
+  // is logged and replaced.
   explicit Verdicts(std::string path);
 
   Verdict of(const std::string& kernel) const;

@@ -1,4 +1,4 @@
-// The Vulkan handles behind a Device. Only files of this room include this header.
+// The Vulkan handles of a Device. Internal to gpu/.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace etr::gpu {
 // An instance with its (optional) validation messenger.
 struct VulkanInstance {
   explicit VulkanInstance(bool validation);
-  explicit VulkanInstance(const HostDevice& host);  // the program's own
+  explicit VulkanInstance(const HostDevice& host);  // the host program's instance
   ~VulkanInstance();
   VulkanInstance(const VulkanInstance&) = delete;
   VulkanInstance& operator=(const VulkanInstance&) = delete;
@@ -32,21 +32,21 @@ struct VulkanInstance {
   void create(bool debug_utils);
 };
 
-// Has to be enabled where it is there.
+// Must be enabled on devices that have it.
 constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
 
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   uint32_t queue_family = 0;
   DeviceInfo info;
-  std::optional<uint32_t> upload_family;  // of queues that only copy, where there are such
-  bool is_incomplete = false;             // has the extension kPortabilitySubset
+  std::optional<uint32_t> upload_family;  // family of queues that only copy, if there is one
+  bool is_incomplete = false;             // has kPortabilitySubset
 };
 
-// In the order that list_devices() documents.
+// Returns the devices in the order of list_devices().
 std::vector<PhysicalDevice> enumerate(VulkanInstance& instance);
 
-// That of a program that shares its device.
+// Returns the physical device of a program that shares its device.
 PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host);
 
 struct VulkanDevice {
@@ -55,12 +55,12 @@ struct VulkanDevice {
 
   VulkanInstance instance;
   PhysicalDevice physical;
-  VulkanApi& api;  // the instance's table, completed with this device's functions
+  VulkanApi& api;  // the instance's table, with this device's functions added
   VkDevice handle = VK_NULL_HANDLE;
   VkQueue queue = VK_NULL_HANDLE;
-  VkQueue upload_queue = VK_NULL_HANDLE;  // where uploads can go apart
+  VkQueue upload_queue = VK_NULL_HANDLE;  // null unless uploads can run separately
   std::mutex queue_mutex;
-  std::optional<HostDevice> host;  // whose device and queue these are, where they are shared
+  std::optional<HostDevice> host;  // owner of the device and the queue, if they are shared
   VkPhysicalDeviceMemoryProperties memory{};
   VkDeviceSize storage_alignment = 256;
   uint64_t memory_limit = 0;              // 0: none
@@ -71,19 +71,20 @@ struct VulkanDevice {
   std::unique_ptr<Verdicts> verdicts;
   std::mutex comparison_mutex;  // held while a kernel is compared
   std::atomic<uint32_t> kernels_replaced{0};
-  std::set<std::string> compared_dispatches;  // of Compare::dispatches
+  std::set<std::string> compared_dispatches;  // for Compare::dispatches
   HostTurns host_turns;
 
   uint32_t upload_family() const { return physical.upload_family.value_or(physical.queue_family); }
 
-  // The first memory type among `type_bits` with all flags of `wanted`; throws Error(device).
+  // Returns the first memory type among `type_bits` that has all flags of `wanted`; throws
+  // Error(device) if there is none.
   uint32_t memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
   std::optional<uint32_t> find_memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
 
  private:
   void open(bool uploads_apart);
   void create_device();
-  // A file of this device and its driver in the cache; "" where there is no cache.
+  // Returns the path of a cache file for this device and driver; "" if there is no cache.
   std::string cache_file(const std::string& directory, const char* what, const char* suffix) const;
   void load_pipeline_cache(const std::string& directory);
   void save_pipeline_cache() noexcept;

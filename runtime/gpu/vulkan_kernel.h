@@ -1,4 +1,4 @@
-// The Vulkan handles behind a Kernel. Only files of this room include this header.
+// The Vulkan handles of a Kernel. Internal to gpu/.
 #pragma once
 
 #include <atomic>
@@ -22,19 +22,21 @@ class Kernel {
   VulkanDevice& vk;
   const std::string name;
   const bool by_address;
-  const size_t bindings;                              // buffers, however they are passed
-  const size_t push_bytes;                            // with addresses, where the shader takes them
-  const std::string key;  // tells it from all other kernels, also those of other releases
+  const size_t bindings;    // number of buffers, however they are passed
+  const size_t push_bytes;  // includes the addresses if by_address
+  // Identifies the kernel among all kernels, also those of other releases.
+  const std::string key;
   VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;  // null when by_address
   VkPipelineLayout layout = VK_NULL_HANDLE;
-  // Of the next recording: compile_plainly() puts another into its place.
+  // Used by the next recording: compile_plainly() may replace it.
   mutable std::atomic<VkPipeline> pipeline = VK_NULL_HANDLE;
 
-  // For gpu/comparison.h, one thread at a time.
-  const spirv::Module& module()
-      const;                     // throws Error(unsupported) for one that the host does not run
-  void compile_plainly() const;  // again, without the driver's optimizer
-  mutable std::atomic<bool> beyond_host = false;  // it was tried in vain to run it there
+  // The following serve gpu/comparison.h, one thread at a time.
+  //
+  // Throws Error(unsupported) for a module that the host cannot run.
+  const spirv::Module& module() const;
+  void compile_plainly() const;  // compiles it again without the driver's optimizer
+  mutable std::atomic<bool> beyond_host = false;  // an attempt to run it on the host has failed
 
  private:
   void create_layout();
@@ -43,7 +45,8 @@ class Kernel {
 
   const std::vector<uint32_t> words_, constants_;
   mutable std::unique_ptr<spirv::Module> module_;
-  mutable VkPipeline replaced_ = VK_NULL_HANDLE;  // by another; recordings may still have it
+  // The former pipeline, which recordings may still use.
+  mutable VkPipeline replaced_ = VK_NULL_HANDLE;
 };
 
 }  // namespace etr::gpu

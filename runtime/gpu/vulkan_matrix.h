@@ -1,5 +1,5 @@
-// VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16 as far as the runtime uses them; older Vulkan headers lack both. Names
-// and numbers are the specification's. Only files of this room include this header.
+// The parts of VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16 that the runtime uses; older
+// Vulkan headers lack both. Names and numbers are the specification's. Internal to gpu/.
 #pragma once
 
 #include "gpu/vulkan_api.h"

@@ -1,4 +1,4 @@
-// What a Recording has recorded, for files of this room.
+// The Vulkan handles of a Recording. Internal to gpu/.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@ namespace etr::gpu {
 
 using Work = std::shared_ptr<const std::function<void()>>;
 
-// What is submitted at once: between two cuts by host turns.
+// The commands between two host turns, which are submitted together.
 struct Segment {
-  std::vector<Work> awaited;  // before it is submitted
-  std::vector<Work> begun;    // when it has ended
+  std::vector<Work> awaited;  // must return before the segment is submitted
+  std::vector<Work> begun;    // start when the segment has ended
   std::vector<VkCommandBuffer> parts;
   VkFence fence = VK_NULL_HANDLE;
   bool empty = true;
@@ -41,15 +41,15 @@ struct Recording::Handles {
   void bind_descriptors(const Dispatch& dispatch);
   void push_constants(const Dispatch& dispatch);
   void submit(const Segment& segment, Upload* after);
-  void submit_nothing();  // but what signals last_fence()
+  void submit_nothing();  // only signals last_fence()
   void reset_fences();
   VkFence last_fence() const { return segments.back().fence; }
 
   VulkanDevice& vk;
   VkCommandPool pool = VK_NULL_HANDLE;
-  std::vector<VkCommandBuffer> unused;  // allocated
+  std::vector<VkCommandBuffer> unused;  // allocated, not yet begun
   std::vector<Segment> segments;
-  VkCommandBuffer commands_buffer = VK_NULL_HANDLE;  // the one that is being recorded
+  VkCommandBuffer commands_buffer = VK_NULL_HANDLE;  // the one being recorded
   VkDescriptorPool descriptors = VK_NULL_HANDLE;
   VkQueryPool queries = VK_NULL_HANDLE;
   uint32_t query_count = 0, next_query = 0;

@@ -1,4 +1,4 @@
-// The handles of an Upload, for files of this room.
+// The Vulkan handles of an Upload. Internal to gpu/.
 #pragma once
 
 #include "gpu/upload.h"
@@ -20,8 +20,8 @@ struct Upload::Handles {
   VkCommandBuffer commands = VK_NULL_HANDLE;
   VkSemaphore done = VK_NULL_HANDLE;
   VkFence fence = VK_NULL_HANDLE;
-  bool in_flight = false;  // until the fence was waited for
-  bool awaited = true;     // by a submission, once for each time that `done` is signalled
+  bool in_flight = false;  // submitted, and the fence not waited for yet
+  bool awaited = true;     // a submission waits for the last signal of `done`
 };
 
 }  // namespace etr::gpu

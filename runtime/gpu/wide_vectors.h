@@ -1,16 +1,17 @@
-// The vectors that Mesa's lavapipe computes with.
+// The vector width of Mesa's lavapipe.
 #pragma once
 
 #include "gpu/device.h"
 
 namespace etr::gpu {
 
-// Whether the device is a lavapipe that is faster with 512-bit vectors. Before Mesa 24 it is slower with them.
+// Returns whether the device is a lavapipe that gains from 512-bit vectors: one of Mesa 25 or
+// later. Mesa 22 is slower with them; 23 and 24 were not measured.
 bool gains_by_wide_vectors(const DeviceInfo& device);
 
-// Sets LP_NATIVE_VECTOR_WIDTH=512, unless it is set, where the processor has AVX-512 and there is a device that gains by it.
-// Lists the devices to find out. Changes the process's environment: call it before there are other threads and before a device
-// is opened.
+// Sets LP_NATIVE_VECTOR_WIDTH=512 in the environment if the processor has AVX-512, a device gains
+// from it, and the variable is not set. Lists the devices to find out. Call it before other threads
+// exist and before a device is opened.
 void prefer_wide_cpu_vectors();
 
 }  // namespace etr::gpu

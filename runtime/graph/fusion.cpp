@@ -18,14 +18,15 @@ using ops::GemmKernel;
 using ops::Pointwise;
 using ops::Product;
 
-// Buffers that a chain's kernel takes: as addresses they have to fit into 128 bytes of push constants.
+// Returns how many buffers a chain's kernel may take. Addresses must fit into 128 bytes of push
+// constants.
 uint32_t most_bindings(const gpu::Device& device) {
   constexpr uint32_t kMost = 12;
   const bool by_address = device.family() == gpu::KernelFamily::cpu;
   return by_address ? kMost : std::min(kMost, device.info().max_storage_buffers);
 }
 
-// Who touches a block of memory, in order.
+// An access to a block of memory.
 struct Touch {
   size_t command;
   Access access;
@@ -41,7 +42,7 @@ void for_each_touch(const gpu::Command& command, F&& f) {
     f(copy->to, Access::write);
   } else if (const auto* fill = std::get_if<gpu::Fill>(&command)) {
     f(fill->to, Access::write);
-  }  // what a host turn's work does lies between the copies around it
+  }  // the copies around a host turn cover what its work accesses
 }
 
 class Fusion {
@@ -58,12 +59,12 @@ class Fusion {
     if (gpu::can_compile_glsl())
       for (size_t i = 0; i < commands_.size(); ++i) into_readers(i);
     for (size_t i = 0; i < commands_.size();)
-      if (!into_product(i)) ++i;  // otherwise the next command is the i-th now
+      if (!into_product(i)) ++i;  // after a fusion the i-th command is another one
     sweep();
   }
 
  private:
-  // Of planned memory by its number, of other memory by its handle.
+  // A block of memory: planned memory by its number, other memory by its handle.
   struct Block {
     uint32_t planned;
     const void* handle;
@@ -99,13 +100,14 @@ class Fusion {
            b.offset < a.offset + a.size_bytes;
   }
 
-  // A whole block that only this list knows.
+  // Returns whether `buffer` is a whole block that only these commands use.
   bool is_own(const Buffer& buffer) const {
     return buffer.planned && buffer.offset == 0 && memory_.is_whole(buffer) &&
            !memory_.is_kept(buffer);
   }
 
-  // Commands after `i` that read what it wrote to `buffer`; nullopt where a part of it may be overwritten between them.
+  // Returns the commands after `i` that read what it wrote to `buffer`; nullopt if a part of the
+  // buffer may be overwritten in between.
   std::optional<std::vector<size_t>> readers(size_t i, const Buffer& buffer) {
     std::vector<size_t> out;
     for (const Touch& touch : touches(buffer)) {
@@ -114,7 +116,7 @@ class Fusion {
         if (out.empty() || out.back() != touch.command) out.push_back(touch.command);
         if (touch.access == Access::read) continue;
       }
-      // Behind a whole new value nobody sees the old one.
+      // A write of the whole buffer ends the life of the old value.
       const bool reads_too = !out.empty() && out.back() == touch.command;
       if (!reads_too && !writes_whole(touch)) return std::nullopt;
       break;
@@ -128,7 +130,7 @@ class Fusion {
     return !p || p->params.line_step == 1;
   }
 
-  // Whether what `buffer` holds at command `from` it still holds when `to` reads it.
+  // Returns whether no command between `from` and `to` writes `buffer`.
   bool unchanged(const Buffer& buffer, size_t from, size_t to) {
     return std::none_of(touches(buffer).begin(), touches(buffer).end(), [&](const Touch& touch) {
       return touch.access != Access::read && touch.command > from && touch.command < to &&
@@ -142,7 +144,7 @@ class Fusion {
     });
   }
 
-  // An element-wise result that is computed anew by each that reads it, if that moves fewer tensors.
+  // Merges an element-wise dispatch into all its readers if that moves fewer tensors.
   void into_readers(size_t i) {
     if (!pointwise(i)) return;
     const Dispatch producer = *dispatch(i);
@@ -162,7 +164,7 @@ class Fusion {
     if (after >= before) return;
     for (const gpu::Binding& binding : producer.bindings) {
       if (binding.buffer == result) continue;
-      // The last reader may write over what it reads, element by element.
+      // The last reader may overwrite what it reads, element by element.
       if (!unchanged(binding.buffer, i, all->back())) return;
       if (writes(all->back(), binding.buffer) && !element_by_element(producer, binding.buffer))
         return;
@@ -179,7 +181,7 @@ class Fusion {
     });
   }
 
-  // A sum, or the gradient after a ReLU, that follows a product becomes a part of it.
+  // Merges a sum, or the gradient after a ReLU, into the product that it follows.
   bool into_product(size_t i) {
     const Pointwise* note = pointwise(i);
     if (!note || note->form == Pointwise::Form::other) return false;
@@ -203,7 +205,8 @@ class Fusion {
     for (const size_t writer : writers) {
       const Product& now = *product(writer);
       const bool fits = ops::elements_of_c(now.mode, now.params) == note.count;
-      // The order within a product is fixed: a sum, its ReLU, the gradient after another.
+      // A product applies its operations in a fixed order: bias, sum, ReLU, gradient after another
+      // ReLU.
       const bool done = (now.params.epilogue & ops::GemmParams::kRelu) != 0 ||
                         (now.joins & GemmKernel::kKeep) != 0 ||
                         (is_gradient && (now.params.epilogue & ops::GemmParams::kBias) != 0);
@@ -234,7 +237,7 @@ class Fusion {
     return true;
   }
 
-  // The products that together write all of `buffer` before command i, which alone reads it.
+  // Returns the products that together write all of `buffer` before command i, the only reader.
   std::vector<size_t> products_behind(size_t i, const Buffer& buffer) {
     std::vector<size_t> out;
     uint32_t lines = 0;
@@ -260,7 +263,7 @@ class Fusion {
     look();
   }
 
-  // Takes out what was dropped, and makes the kernels of chains.
+  // Removes dropped commands and compiles the kernels of chains.
   void sweep() {
     std::erase_if(commands_, [](const gpu::Command& command) {
       const auto* dispatch = std::get_if<Dispatch>(&command);

@@ -1,4 +1,5 @@
-// Commands that become one: chains of element-wise operations, and what a product can do with its result before it writes it.
+// Fuses commands: chains of element-wise operations, and operations that a product can apply to its
+// result before writing it.
 #pragma once
 
 #include "graph/memory_plan.h"
@@ -6,10 +7,11 @@
 
 namespace etr::graph {
 
-// Rewrites a plan's finished list before its memory is placed. Element-wise dispatches are computed within those that read
-// them where that moves fewer tensors and nobody else wants them; a sum, its ReLU, or the gradient after a ReLU becomes a
-// part of the product it follows. Results are the same but for how a driver rounds within a kernel. Without a GLSL
-// compiler only products take part.
+// Rewrites a plan's complete command list before its memory is placed. An element-wise dispatch is
+// merged into its readers if that moves fewer tensors and nothing else needs its result. A sum,
+// with or without ReLU, or the gradient after a ReLU becomes part of the product that it follows.
+// Results stay the same except for how a driver rounds within a kernel. Without a GLSL compiler
+// only products are fused.
 void fuse(gpu::CommandList& commands, const MemoryPlan& memory, gpu::Kernels& kernels);
 
 }  // namespace etr::graph

@@ -1,4 +1,4 @@
-// A static graph of operations: what a model is before it meets a device.
+// A static graph of operations: a model before it is planned for a device.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ struct Node {
   std::vector<ValueId> inputs;
   ValueId output;
   std::vector<Shape> saved;
-  uint32_t key = 0;  // of its random numbers
+  uint32_t key = 0;  // key of its random numbers
 };
 
 // Built once by appending; immutable afterwards. Shapes are checked as nodes are added, so an error
@@ -44,28 +44,31 @@ class Graph {
  public:
   ValueId add_input(std::string name, Shape shape, DType dtype);
   ValueId add_parameter(std::string name, Shape shape, bool decay, Initializer initializer);
-  // Changed by ops in training (running statistics); part of a checkpoint.
+  // Adds a value that ops change in training (running statistics); part of a checkpoint.
   ValueId add_state(std::string name, Shape shape, Initializer initializer);
-  // Never changed, made anew by the initializer: not part of a checkpoint.
+  // Adds a value that never changes. The initializer recreates it, so it is not part of a
+  // checkpoint.
   ValueId add_constant(std::string name, Shape shape, Initializer initializer);
-  // `key`: of the op's random numbers; without it the node's place in the graph.
+  // Adds a node. `key` identifies its op's random numbers; default: the node's position in the
+  // graph.
   ValueId add(const std::string& op, const Json& options, std::vector<ValueId> inputs,
               const std::string& label, std::optional<uint32_t> key = {});
 
-  // The parameter of that name; Error(not_found) names the nearest. For layers that share one.
+  // Returns the parameter of that name, for layers that share one. Throws Error(not_found), naming
+  // the nearest.
   ValueId parameter(const std::string& name) const;
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }
-  // By value: references to values die when one is added.
+  // By value, since adding a value invalidates references to values.
   Shape shape(ValueId id) const { return value(id).shape; }
 
  private:
   ValueId add_value(Value value);
 
   std::vector<Value> values_;
-  std::unordered_set<std::string> names_;  // of those that have one
+  std::unordered_set<std::string> names_;  // of named values
   std::vector<Node> nodes_;
 };
 

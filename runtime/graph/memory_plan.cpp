@@ -9,9 +9,8 @@ namespace etr::graph {
 namespace {
 
 constexpr uint64_t kAlignment = 256;                // enough for binding on every device
-constexpr uint64_t kHeapBytes = uint64_t{1} << 30;  // of one piece of memory, where tensors allow
+constexpr uint64_t kHeapBytes = uint64_t{1} << 30;  // size of one heap, unless a tensor is larger
 
-// Of a command, or of a constant one.
 template <typename Command, typename F>
 void for_each_buffer(Command& command, F&& f) {
   if (auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
@@ -30,7 +29,8 @@ struct Placed {
   int64_t first, last;
 };
 
-// The lowest offset where `size` bytes are free from `first` to `last`. `heap` is sorted by offset.
+// Returns the lowest offset at which `size` bytes are free from command `first` to `last`. `heap`
+// is sorted by offset.
 uint64_t lowest_free(const std::vector<Placed>& heap, uint64_t size, int64_t first, int64_t last) {
   uint64_t offset = 0;
   for (const Placed& other : heap) {
@@ -117,8 +117,8 @@ void for_each_written(const gpu::Command& command, F&& f) {
 
 }  // namespace
 
-// A copy of a whole buffer into one that nobody wrote before is no copy but the same memory, if neither is written while
-// the other is still read.
+// A copy of a whole buffer into one that was not written before needs no second buffer if neither
+// is written while the other is still read.
 void MemoryPlan::join_copies(gpu::CommandList& commands) {
   find_lifetimes(commands);
   std::vector<std::vector<int64_t>> writes(blocks_.size());  // by block, in order
@@ -166,7 +166,7 @@ void MemoryPlan::join_copies(gpu::CommandList& commands) {
 void MemoryPlan::place(gpu::CommandList& commands, gpu::Arena& arena) {
   join_copies(commands);
   find_lifetimes(commands);
-  // The largest first: small ones find room between them.
+  // Place the largest first: small ones fit between them.
   std::vector<uint32_t> order;
   for (uint32_t i = 0; i < blocks_.size(); ++i)
     if (!blocks_[i].same_as && blocks_[i].first <= blocks_[i].last) order.push_back(i);

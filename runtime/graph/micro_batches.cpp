@@ -1,4 +1,4 @@
-// Plans of a part of a graph, for micro-batches: what each has of its own, and what they have together.
+// Plans for a part of a graph: the state of each micro-batch, and what they share.
 #include <algorithm>
 #include <string_view>
 
@@ -12,7 +12,7 @@ using gpu::Access;
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
 
-// Alone in a kernel of one invocation.
+// Emits a kernel with a single workgroup.
 template <typename Push>
 void emit_one(ops::Emitter& emit, const char* shader, std::vector<gpu::Binding> bindings,
               const Push& push) {
@@ -32,7 +32,7 @@ bool Plan::computes(ValueId value) const {
                      [&](const Node& node) { return node.output == value; });
 }
 
-// What is left of the op's rows and weights (ops/mean_rows).
+// Returns the divisor and weight saved by the op mean_rows.
 const ops::DeviceTensor& Plan::total_of(const Flight& flight, ValueId mean) const {
   for (size_t n = begin_; n < end_; ++n)
     if (graph_.nodes()[n].output == mean &&
@@ -41,7 +41,7 @@ const ops::DeviceTensor& Plan::total_of(const Flight& flight, ValueId mean) cons
   fail(Code::internal, "an output of a part is no mean over rows");
 }
 
-// Elements of the mean in all micro-batches, valid or not.
+// Returns the number of elements of the mean in all micro-batches, valid or not.
 float Plan::all_rows(ValueId mean) const {
   for (const Node& node : graph_.nodes())
     if (node.output == mean)
@@ -72,7 +72,7 @@ void Plan::make_micro_batches(ops::Emitter& emit, const PlanOptions& options) {
   }
 }
 
-// What the host has uploaded, in its part for the micro-batch.
+// Copies the micro-batch's part of what the host has uploaded.
 void Plan::bring_inputs(ops::Emitter& emit, Flight& flight, int micro_batch) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!has_[i] || graph_.values()[i].kind != ValueKind::input) continue;
@@ -136,7 +136,7 @@ void Plan::run_micro_batches(ops::Emitter& emit, const ParameterStore& parameter
       if (each.differentiable) out.push_back(flight.gradients[index(each.value)]);
     return out;
   };
-  const Flight* before = nullptr;  // to whose gradients of parameters the next one's are added
+  const Flight* before = nullptr;  // the micro-batch to whose parameter gradients the next adds
   for (const Pass& pass : part_->order) {
     Flight& flight = flights_[static_cast<size_t>(pass.micro_batch)];
     if (pass.direction == Pass::Direction::forward) {

@@ -8,7 +8,7 @@
 namespace etr::graph {
 namespace {
 
-// Parameters start at multiples of this many scalars, so that every one can be bound by itself.
+// Parameters start at multiples of this many scalars, so that each can be bound separately.
 constexpr uint32_t kAlignment = 64;
 
 uint64_t aligned(int64_t count) {
@@ -34,7 +34,7 @@ ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64
       seed_(seed),
       has_(std::move(has)) {
   place(graph, keeps_gradients);
-  // The gaps between parameters take part in updates: keep them zero.
+  // Updates include the gaps between parameters: keep them zero.
   if (count_ > 0) gpu::run_once(device_, {gpu::Fill{weights_, 0}});
   if (gradients_) gpu::run_once(device_, {gpu::Fill{gradients_, 0}});
   for (const Value& value : graph.values())
@@ -123,7 +123,7 @@ void ParameterStore::place(const Graph& graph, bool keeps_gradients) {
 }
 
 std::vector<ParameterStore::Range> ParameterStore::ranges(uint32_t first, uint32_t all) const {
-  constexpr uint64_t kAligned = 1024;  // scalars: any device's alignment of bindings
+  constexpr uint64_t kAligned = 1024;  // scalars: satisfies every device's binding alignment
   const uint64_t most =
       std::max(device_->max_tensor_bytes() / 4 / kAligned, uint64_t{1}) * kAligned;
   std::vector<Range> out;

@@ -1,6 +1,6 @@
 // The parameters and states of a model in device memory.
 //
-// All trainable parameters lie in one buffer, their gradients in another, so that one dispatch
+// All trainable parameters lie in one buffer and their gradients in another, so that one dispatch
 // updates them all. Parameters under weight decay come first. Training and evaluation plans of the
 // same model share one store.
 #pragma once
@@ -15,23 +15,26 @@ namespace etr::graph {
 
 class ParameterStore {
  public:
-  // Places and initialises every parameter and state of `graph` from `seed`.
-  // `has`, by the graph's values: those that a part of it computes with, and no others; empty: all.
-  // Without `keeps_gradients` each plan has its own, for as long as it needs them (TakeGradients).
+  // Places every parameter and state of `graph` and initialises them from `seed`. `has`, indexed by
+  // the graph's values, restricts them to those that a part of the graph uses; empty: all. Without
+  // `keeps_gradients` each plan holds its own gradients, for as long as it needs them
+  // (TakeGradients).
   ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed,
                  std::vector<bool> has = {}, bool keeps_gradients = true);
 
-  // The parameters and states of `shared`, which outlives it, for a graph that has the same ones: the same model on
-  // batches of another shape. Constants, which may depend on that shape, are its own.
+  // Shares the parameters and states of `shared`, which must outlive it, for a graph with the same
+  // ones: the same model on batches of another shape. Constants may depend on that shape and are
+  // its own.
   ParameterStore(const ParameterStore& shared, const Graph& graph);
 
   const ops::DeviceTensor& tensor(const std::string& name) const;  // Error(not_found)
-  // A tensor in a buffer that is laid out like weights(); what is no parameter stays where it is.
+  // Returns the tensor's place in a buffer that is laid out like weights(); for states and
+  // constants, the tensor itself.
   ops::DeviceTensor elsewhere(const std::string& name, const gpu::Buffer& weights) const;
-  // Of parameters only; without a buffer where the store keeps no gradients.
+  // Parameters only; has no buffer if the store keeps no gradients.
   const ops::DeviceTensor& gradient(const std::string& name) const;
 
-  // Where a parameter lies in weights() and gradients(), in scalars.
+  // A parameter's place in weights() and gradients(), in scalars.
   struct Parameter {
     std::string name;
     uint32_t begin, count;
@@ -39,13 +42,13 @@ class ParameterStore {
   };
   const std::vector<Parameter>& parameters() const { return parameters_; }  // ascending
 
-  // Parts of weights() and gradients() that the device can bind, in scalars.
+  // A part of weights() and gradients() that the device can bind, in scalars.
   struct Range {
     uint32_t begin, count;
     uint32_t decayed;  // leading ones under weight decay
   };
   std::vector<Range> ranges() const { return ranges(0, count_); }
-  // The same of `count` scalars from `begin` on, counted from there.
+  // Same for `count` scalars from `begin` on; the ranges count from there.
   std::vector<Range> ranges(uint32_t begin, uint32_t count) const;
 
   const gpu::Buffer& weights() const { return weights_; }
@@ -54,14 +57,13 @@ class ParameterStore {
   uint32_t decayed() const { return decayed_; }  // leading ones under weight decay
   int64_t trainable() const { return trainable_; }
 
-  // Copies between host and device; they wait for the device. Order of names: as in the graph.
+  // Copies between host and device; they wait for the device. Names are in the order of the graph.
   std::map<std::string, Tensor> download() const;
-  // Every name must exist with the same shape: Error(invalid_argument) names the first that does
-  // not.
+  // Throws Error(invalid_argument), naming the first tensor that is unknown or has another shape.
   void upload(const std::map<std::string, Tensor>& tensors);
-  void check(const std::map<std::string, Tensor>& tensors) const;  // the same, and no more
+  void check(const std::map<std::string, Tensor>& tensors) const;  // only the checks of upload()
 
-  // Of parameters and states; constants are not among them.
+  // Names of parameters and states, not of constants.
   const std::vector<std::string>& names() const { return names_; }
   bool is_trainable(const std::string& name) const { return gradient_tensors_.contains(name); }
   const gpu::DevicePtr& device() const { return device_; }
@@ -83,10 +85,11 @@ class ParameterStore {
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
 };
 
-// Names the random numbers of a parameter's first values within a seed: Rng(seed, parameter_stream(name)).
+// Returns the key of the random numbers that initialise a parameter: Rng(seed,
+// parameter_stream(name)).
 uint64_t parameter_stream(const std::string& name);
 
-// How a graph's parameters lie in such a buffer, whether or not a device has them.
+// The layout of a graph's parameters in such a buffer, computed without a device.
 struct Layout {
   std::vector<ParameterStore::Parameter> parameters;  // ascending
   uint32_t count = 0;                                 // scalars, with alignment gaps
@@ -95,7 +98,7 @@ struct Layout {
 // `has`: see ParameterStore.
 Layout layout_of(const Graph& graph, const std::vector<bool>& has = {});
 
-// The part of a buffer of scalars that lies at `range`.
+// Returns the part of a buffer of scalars at `range`.
 inline gpu::Buffer part_of(const gpu::Buffer& buffer, const ParameterStore::Range& range) {
   return buffer.slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4);
 }

@@ -7,7 +7,7 @@ namespace {
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
 
-// Values that lead from a parameter.
+// Returns the values that depend on a parameter.
 std::vector<bool> trained(const Graph& graph) {
   std::vector<bool> out(graph.values().size());
   for (size_t i = 0; i < out.size(); ++i) out[i] = graph.values()[i].kind == ValueKind::parameter;

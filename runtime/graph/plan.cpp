@@ -78,7 +78,7 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
     else if (tensors_[i].buffer.planned)
       tensors_[i] = {};
   }
-  // An input that no command reads is uploaded all the same.
+  // Inputs that no command reads are uploaded too.
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (graph_.values()[i].kind == ValueKind::input && has_[i] && !tensors_[i])
       tensors_[i] = {
@@ -121,7 +121,7 @@ void Plan::allocate(const ParameterStore& parameters, const gpu::Buffer& weights
 Plan::Flight Plan::make_flight() {
   Flight flight{step_, tensors_, std::vector<ops::DeviceTensor>(tensors_.size()),
                 std::vector<std::vector<ops::DeviceTensor>>(graph_.nodes().size())};
-  for (size_t i = 0; part_ && i < tensors_.size(); ++i) {  // what comes from without
+  for (size_t i = 0; part_ && i < tensors_.size(); ++i) {  // inputs, and values from other parts
     const ValueKind kind = graph_.values()[i].kind;
     if (has_[i] && (kind == ValueKind::input || kind == ValueKind::result))
       flight.tensors[i] = unplaced(graph_.values()[i].shape);
@@ -139,20 +139,14 @@ Plan::Flight Plan::make_flight() {
 
 ops::OpCall Plan::call_of(const Flight& flight, size_t n) const {
   const Node& node = graph_.nodes()[n];
-  ops::OpCall call{node.options,
-                   node.key,
-                   training_,
-                   {},
-                   flight.tensors[index(node.output)],
-                   flight.saved[n],
-                   flight.step,
-                   {},
-                   {}};
+  ops::OpCall call{node.options,    node.key,    training_, {}, flight.tensors[index(node.output)],
+                   flight.saved[n], flight.step, {},        {}};
   for (const ValueId id : node.inputs) call.inputs.push_back(flight.tensors[index(id)]);
   return call;
 }
 
-// A normalisation whose input is a product that nobody else reads, with weights of its own.
+// Finds normalisations whose input is a product that nothing else reads and that has its own
+// weights.
 void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
   const auto& nodes = graph_.nodes();
   folded_away_.assign(nodes.size(), false);
@@ -230,8 +224,8 @@ void Plan::find_needed(const PlanOptions& options) {
         needs_gradient_[index(node.output)] = true;
 }
 
-// Nodes at which parts begin whose insides are computed again: about as many as the root of all, where the
-// fewest bytes cross.
+// Returns the nodes at which the parts for recomputation begin: about as many as the square root of
+// the number of nodes, where the fewest bytes cross.
 std::vector<size_t> Plan::cuts() const {
   const size_t n = end_ - begin_;
   std::vector<size_t> last_user(graph_.values().size());
@@ -287,12 +281,12 @@ void Plan::begin_backward(ops::Emitter& emit, Flight& flight, const PlanOptions&
     emit.add(gpu::Fill{first.buffer, std::bit_cast<uint32_t>(1.0f)});
 }
 
-// What is recomputed is for the backward pass alone.
+// Recomputed tensors serve only the backward pass.
 void Plan::backward(ops::Emitter& emit, Flight& flight, const ParameterStore& parameters) {
   const auto first = flight.tensors;
   std::vector<size_t> parts = recompute_ ? cuts() : std::vector<size_t>{begin_};
   for (size_t n = end_; n-- > begin_;) {
-    if (n < parts.back()) {  // a part of which only what crosses its end is still there
+    if (n < parts.back()) {  // only values that cross the part's end are left of it
       const size_t end = parts.back();
       parts.pop_back();
       forward_again(emit, flight, parts.back(), end);
@@ -333,7 +327,7 @@ void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
         if (value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
         if (!gradient) gradient = emit.scratch(value.shape);
         target = gradient;
-      } else {  // a second user: into a temporary, then added
+      } else {  // another user: into a temporary, then added
         target = node.op->view ? ops::DeviceTensor{output_grad.buffer, value.shape}
                                : emit.scratch(value.shape);
         sums.emplace_back(target, gradient);

@@ -1,4 +1,4 @@
-// A graph planned for a device: where every tensor lies, and the dispatches of the forward and
+// A graph planned for a device: the place of every tensor, and the dispatches of the forward and
 // backward pass.
 #pragma once
 
@@ -15,8 +15,9 @@
 
 namespace etr::graph {
 
-// Takes a plan's gradients, by parameter, where the store keeps none. Called when the commands are there, before memory is given to what
-// they use: it adds to them what reads each gradient, which has its memory until then.
+// Consumes a plan's gradients, by parameter, if the store keeps none. Called when the commands are
+// complete, before their memory is placed. It appends commands that read each gradient; until these
+// a gradient keeps its memory.
 using TakeGradients = std::function<void(gpu::CommandList& commands,
                                          const std::map<std::string, gpu::Buffer>& gradients,
                                          const gpu::Buffer& step_values)>;
@@ -24,57 +25,62 @@ using TakeGradients = std::function<void(gpu::CommandList& commands,
 struct PlanOptions {
   bool training = false;
   ValueId loss = -1;  // differentiated with respect to every parameter when training
-  // Values that are read after the commands; the memory of all others is used again.
+  // Values that are read after the commands; the memory of all others is reused.
   std::vector<ValueId> outputs;
-  // Weights to compute with instead of the store's own (a running mean of them), laid out alike.
+  // Weights to use instead of the store's own (for instance their running mean), with the same
+  // layout.
   gpu::Buffer weights;
-  // Keep only what crosses from one part of the graph to the next, and compute the rest again in the
-  // backward pass (Chen et al. 2016): for a third more work, memory falls towards the root of the depth.
+  // Keep only the values that cross from one part of the graph to the next, and compute the rest
+  // again in the backward pass (Chen et al. 2016). Costs a third more work and reduces memory
+  // towards the square root of the depth.
   bool recompute = false;
   ops::Precision precision = ops::Precision::fp32;  // of products
-  // Evaluation only: batch normalisation becomes part of the weights before it, which preparation() makes of the
-  // parameters as they are when it runs.
+  // Evaluation only: folds batch normalisation into the weights before it. preparation() computes
+  // the folded weights from the current parameters.
   bool fold_norms = false;
-  bool fuse =
-      true;  // chains of element-wise operations, and what products can do besides; see graph/fusion.h
-  // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
+  // Fuses chains of element-wise operations and operations that products can do (graph/fusion.h).
+  bool fuse = true;
+  // f32 [1], the factor of the gradients in the backward pass (optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
   ops::Peers peers =
-      {};  // devices with which this one computes the step; they outlive the commands
-  // Inputs whose gradients are read after the commands, as well as the parameters' are: tables of which a step has some rows.
+      {};  // Devices with which this one computes the step; they must outlive the commands.
+  // Inputs whose gradients are also read after the commands: tables of which a step holds some
+  // rows.
   std::vector<ValueId> input_gradients = {};
-  TakeGradients take_gradients = {};  // where the store keeps none
-  // Computes this part of the graph alone, micro-batch after micro-batch; the graph's rows are those of one. `outputs` are means over rows
-  // (op mean_rows).
+  TakeGradients take_gradients = {};  // if the store keeps none
+  // Computes only this part of the graph, one micro-batch after another. The graph's rows are those
+  // of one micro-batch, and `outputs` must be means over rows (op mean_rows).
   std::optional<Part> part;
 };
 
-// Its memory lives as long as the plan. Reverse-mode differentiation walks the nodes backwards; a
-// value that several nodes use sums its gradients in a fixed order.
+// Owns the memory of its tensors. Reverse-mode differentiation walks the nodes backwards. The
+// gradients of a value that several nodes use are summed in a fixed order.
 class Plan {
  public:
   Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& parameters,
        const PlanOptions& options);
 
-  // An input or output (Error(internal) for others: their memory is used again).
+  // Returns an input or output. Throws Error(internal) for other values, whose memory is reused.
   const ops::DeviceTensor& tensor(ValueId id) const;
   const ops::DeviceTensor& input_gradient(ValueId id) const;  // one of PlanOptions::input_gradients
   const gpu::Buffer& step_values() const { return step_; }
   const gpu::CommandList& commands() const { return commands_; }
-  // To be run before the first commands(), and again when parameters have changed; may be empty.
+  // Must run before the first commands(), and again when parameters have changed; may be empty.
   const gpu::CommandList& preparation() const { return preparation_; }
   uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }
-  uint64_t asked_bytes() const { return memory_.asked_bytes(); }  // had every tensor its own memory
+  uint64_t asked_bytes() const { return memory_.asked_bytes(); }  // without sharing of memory
 
-  // Of a part, whose inputs have the rows of all micro-batches. After commands() there is of each output in turn what its rows weigh and
-  // the weighted sum, in a part that does not compute it 0: parts add these up. Gradients are those of the loss's weighted sum.
+  // For a part, whose inputs have the rows of all micro-batches. After commands(), sums() holds for
+  // each output the weight of its rows and the weighted sum; 0 if this part does not compute it.
+  // The sums of all parts are added. Gradients are those of the loss's weighted sum.
   const gpu::Buffer& sums() const { return sums_; }  // f32 [outputs, 2]
-  // Appends what makes the outputs of sums(), and the weight that the gradients are then to be divided by.
+  // Appends commands that compute the outputs and weight() from sums(). The gradients must then be
+  // divided by weight().
   void emit_means(ops::Emitter& emit) const;
   const gpu::Buffer& weight() const { return weight_; }  // f32 [1]
 
  private:
-  // What a batch, or a micro-batch, has of its own.
+  // The state of one batch or micro-batch.
   struct Flight {
     gpu::Buffer step;  // StepValues
     std::vector<ops::DeviceTensor> tensors, gradients;
@@ -98,7 +104,7 @@ class Plan {
   void place(gpu::Kernels& kernels, const PlanOptions& options);
   ops::OpCall call_of(const Flight& flight, size_t node) const;
 
-  // Of a part (graph/micro_batches.cpp).
+  // For a part (graph/micro_batches.cpp).
   void make_micro_batches(ops::Emitter& emit, const PlanOptions& options);
   void run_micro_batches(ops::Emitter& emit, const ParameterStore& parameters,
                          const PlanOptions& options);
@@ -113,16 +119,17 @@ class Plan {
   bool training_, recompute_;
   const std::optional<Part> part_;
   const size_t begin_, end_;     // of the nodes
-  const std::vector<bool> has_;  // by value: whether it is computed with
+  const std::vector<bool> has_;  // by value: whether the part has it
   gpu::Arena arena_;
   MemoryPlan memory_;
   gpu::Buffer step_;
   gpu::CommandList commands_, preparation_;
-  std::vector<ops::DeviceTensor> tensors_;  // what all flights share
+  std::vector<ops::DeviceTensor> tensors_;  // shared by all flights
   std::vector<Flight> flights_;
   std::vector<ValueId> means_;  // the outputs of a part
   gpu::Buffer sums_, weight_;
-  // Products with a normalisation folded in: the product's node and its new weights, by the normalisation's node.
+  // Products with a normalisation folded in: the product's node and its folded weights, by the
+  // normalisation's node.
   struct Fold {
     size_t product;
     ops::DeviceTensor w, b;

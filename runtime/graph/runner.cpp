@@ -11,19 +11,20 @@ namespace etr::graph {
 
 struct Runner::Slot {
   std::vector<std::vector<gpu::Buffer>> inputs;  // each in parts
-  std::vector<gpu::Copy> uploads;                // of these, where another queue makes them
+  std::vector<gpu::Copy> uploads;  // copies of the inputs on the separate queue, if used
   std::unique_ptr<gpu::Upload> upload;
   std::vector<gpu::Buffer> outputs;
-  gpu::Buffer step, step_after;  // the step's values, and what the device left of them
+  gpu::Buffer step, step_after;  // the step's values before and after it
   gpu::CommandList commands;
-  size_t feeding = 0;  // how many of them, the first, bring in the inputs
+  size_t feeding = 0;  // number of leading commands that bring in the inputs
   std::unique_ptr<gpu::Recording> recording;
-  uint32_t kernels_replaced = 0;      // on the device when it was recorded
-  std::vector<gpu::Buffer> sources;   // of the inputs that are on the device
-  std::vector<gpu::Buffer> recorded;  // those of `bringing`, which serves again for the same
+  uint32_t kernels_replaced = 0;      // the device's count when it was recorded
+  std::vector<gpu::Buffer> sources;   // of the inputs that are `on_device`
+  std::vector<gpu::Buffer> recorded;  // the sources that `bringing` was recorded for
   std::unique_ptr<gpu::Recording> bringing;
   uint64_t tag = 0;
-  bool measured = false;  // its first step, by which it was recorded anew if need be
+  // Its first step was timed, and it was recorded again if that was too long.
+  bool measured = false;
 };
 
 Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>& feeds,
@@ -36,7 +37,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     return feed.upload_bytes.empty() ? std::vector{plan.tensor(feed.value).buffer.size_bytes}
                                      : feed.upload_bytes;
   };
-  uint64_t bytes = 0;  // that a step brings in
+  uint64_t bytes = 0;  // bytes that a step uploads
   for (const Feed& feed : feeds)
     for (const uint64_t part : part_bytes(feed))
       bytes += feed.on_device || feed.in_place ? 0 : part;
@@ -88,7 +89,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
 
 Runner::~Runner() = default;
 
-// In submissions of bearable length, by the step's time where it is known.
+// Records the slot in submissions of tolerable length, by the step's time if it is known.
 void Runner::record(Slot& slot, double seconds) {
   const int parts = gpu::parts_for(*device_, slot.commands, seconds);
   if (slot.recording && parts == slot.recording->parts()) return;
@@ -108,9 +109,9 @@ void Runner::harvest(Slot& slot) {
   if (slot.bringing) slot.bringing->wait();
   ops::StepValues after;
   if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
-  // Not counting what the step before, which may still have been at work, was counted for.
+  // Do not count the overlap with the step before, which may still have been running.
   const gpu::Recording& done = *slot.recording;
-  if (done.begin_seconds() < busy_from_) busy_until_ = 0;  // the device's clock has begun anew
+  if (done.begin_seconds() < busy_from_) busy_until_ = 0;  // the device's clock has wrapped
   busy_from_ = done.begin_seconds();
   const double waited =
       done.end_seconds() - done.begin_seconds() - done.busy_seconds();  // for host turns
@@ -144,7 +145,7 @@ void Runner::bring(size_t i, const gpu::Buffer& from) { free_slot().sources[i] =
 
 size_t Runner::parts_of(size_t i) const { return slots_.front()->inputs[i].size(); }
 
-// Of the step's inputs that lie elsewhere.
+// Returns the copies of the step's `on_device` inputs.
 gpu::CommandList Runner::bringing(const Slot& slot) const {
   gpu::CommandList out;
   for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -157,17 +158,17 @@ gpu::CommandList Runner::bringing(const Slot& slot) const {
   return out;
 }
 
-// In a submission of its own, before the slot's, which stays as it was recorded.
+// Submits these copies separately before the slot's recording, which stays as it is.
 void Runner::bring_in(Slot& slot) {
   if (slot.bringing)
-    slot.bringing->wait();  // still in flight only where the step after it could not be submitted
+    slot.bringing->wait();  // still in flight only if the following step could not be submitted
   if (!slot.bringing || slot.recorded != slot.sources) {
     const gpu::CommandList commands = bringing(slot);
     if (commands.empty()) return;
     slot.bringing = std::make_unique<gpu::Recording>(device_, commands);
     slot.recorded = slot.sources;
   }
-  // The step before may have host turns, and read its inputs after them.
+  // The step before may have host turns and read its inputs after them.
   slot.bringing->submit(nullptr, slot.recording->has_host_turns());
 }
 

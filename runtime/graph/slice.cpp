@@ -5,7 +5,7 @@
 namespace etr::graph {
 namespace {
 
-// Tells `f(at, of_slice, count)` of each run of elements that lie one after another in both.
+// Calls `f(at, of_slice, count)` for each run of elements that are contiguous in both.
 template <typename F>
 void for_each_run(const Slice& slice, F&& f) {
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };

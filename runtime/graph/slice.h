@@ -1,4 +1,4 @@
-// The part of a parameter that one of several devices has.
+// The slice of a parameter that one of several devices holds.
 #pragma once
 
 #include <map>
@@ -8,19 +8,19 @@
 
 namespace etr::graph {
 
-// An axis is made of `parts` ranges of equal length (a product whose columns are those of q, k and v has three), of each of which
-// every device has as many elements, in their order.
+// The axis consists of `parts` ranges of equal length; a product with q, k and v side by side in
+// its columns has three. Every device holds an equal share of each range, in the order of ranks.
 struct Slice {
   Shape whole;
   size_t axis = 0;
   int64_t parts = 1;
   int rank = 0, size = 1;
 
-  Shape shape() const;       // of the slice
-  int64_t length() const;    // along the axis, of a part
-  Slice of(int rank) const;  // the same parameter's slice on another device
+  Shape shape() const;       // shape of the slice
+  int64_t length() const;    // length of a part of the slice along the axis
+  Slice of(int rank) const;  // slice of the same parameter on another device
 
-  // Between a whole parameter's elements and those of the slice.
+  // Copy elements between a whole parameter and the slice.
   void take(std::span<const float> from_whole, std::span<float> to_slice) const;
   void put(std::span<const float> from_slice, std::span<float> to_whole) const;
 };

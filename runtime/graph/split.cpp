@@ -15,7 +15,8 @@ constexpr size_t kNone = SIZE_MAX;
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
 
-// A part that devices compute in slices: products by columns at its begin, one by rows at its end.
+// A part of the graph that devices compute in slices: products by columns at its begin, one by rows
+// at its end.
 struct Block {
   struct Columns {
     size_t node;
@@ -24,7 +25,7 @@ struct Block {
   std::vector<Columns> columns;
   std::vector<size_t> inside;  // nodes
   size_t rows = kNone;
-  std::string why;  // there is none
+  std::string why;  // reason if there is no block
 };
 
 class Splitter {
@@ -62,7 +63,7 @@ class Splitter {
     return whole_.value(node(n).inputs[is(n, "embedding") ? 0 : 1]);
   }
 
-  // A product with a weight of its own.
+  // Returns whether the node is a product with its own weight.
   bool is_plain_product(size_t n) const {
     return n != kNone && is(n, "dense") && !node(n).options.boolean("transposed") &&
            weight(n).kind == ValueKind::parameter && users_[index(node(n).inputs[1])] == 1;
@@ -76,10 +77,10 @@ class Splitter {
     if (!is_plain_product(n)) return;
     const Block block = block_before(n);
     if (block.why.empty()) return take(block);
-    tell_whole(n, block.why);  // unless it is to be the begin of another's block
+    tell_whole(n, block.why);  // may still become the begin of another block
   }
 
-  // A layer of several products has one reason, the last one's.
+  // Records that the node's layer stays whole. A layer of several products keeps the last reason.
   void tell_whole(size_t n, const std::string& why) {
     forget_whole(n);
     out_.layers.push_back({node(n).label, "whole", why});
@@ -104,7 +105,7 @@ class Splitter {
     add_slice(n, 0, 1, "entries");
   }
 
-  // The block that ends with the product `n`.
+  // Returns the block that ends with the product `n`.
   Block block_before(size_t n) const {
     Block block;
     block.rows = n;
@@ -143,7 +144,7 @@ class Splitter {
     }
   }
 
-  // Every device has some of the heads.
+  // Every device gets an equal number of heads.
   void add_attention(Block& block, size_t n) const {
     const auto& inputs = node(n).inputs;
     const int64_t heads = node(n).options.integer("heads");
@@ -202,7 +203,7 @@ class Splitter {
     const auto found = out_.slices.find(value.name);
     if (found == out_.slices.end())
       return g.add_parameter(value.name, value.shape, value.decay, value.initializer);
-    // What one device would draw.
+    // Draw what a single device would draw, and take the slice.
     const Slice slice = found->second;
     const auto draw = [slice, initializer = value.initializer](std::span<float> out, Rng& rng) {
       std::vector<float> all(static_cast<size_t>(element_count(slice.whole)));
@@ -240,14 +241,14 @@ class Splitter {
     return add_op(n, node(n).op->name, options, std::move(inputs));
   }
 
-  // Products that read the same value have one sum of its gradients.
+  // Products that read the same value share one sum of its gradients.
   ValueId entered(size_t n, ValueId id) {
     const auto [it, is_new] = entered_.emplace(id, -1);
     if (is_new) it->second = add_op(n, "enter_slices", Json::object(), {now(id)});
     return it->second;
   }
 
-  // What follows the sum is computed once on each device: bias, ReLU.
+  // Bias and ReLU follow the sum and are computed on each device.
   ValueId add_rows(size_t n, Json options, std::vector<ValueId> inputs) {
     const bool relu = node(n).options.boolean("relu");
     options["relu"] = false;
@@ -260,7 +261,7 @@ class Splitter {
   const Graph& whole_;
   const int rank_, size_;
   std::vector<size_t> producer_;  // node, by value
-  std::vector<size_t> users_;     // how many, by value
+  std::vector<size_t> users_;     // number of users, by value
   std::vector<Role> role_;        // by node
   std::map<ValueId, ValueId> entered_;
   SplitGraph out_;

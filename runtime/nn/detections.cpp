@@ -24,7 +24,7 @@ float overlap(const Found& a, const Found& b) {
   return either > 0 ? both / either : 0;
 }
 
-// A row of the output with its anchor, see shaders/multibox_loss.comp.
+// Decodes a row of the output, which ends with its anchor; see shaders/multibox_loss.comp.
 Found box_of(std::span<const float> row) {
   const std::span<const float> d = row.last(8), anchor = row.last(4);
   const float x = anchor[0] + 0.1f * d[0] * anchor[2], y = anchor[1] + 0.1f * d[1] * anchor[3];

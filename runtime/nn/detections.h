@@ -1,4 +1,4 @@
-// What a detector has found: its output as boxes.
+// Decodes a detector's output into boxes.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -6,15 +6,15 @@
 namespace etr::nn {
 
 struct DetectionOptions {
-  float least_score = 0.5f;  // probability of the class, from which a box counts
-  float most_overlap =
-      0.45f;  // intersection over union of two boxes of a class, of which the better one stays
-  int64_t most = 100;  // boxes of an image
+  float least_score = 0.5f;  // least probability of the class for a box to count
+  // Largest intersection over union of two boxes of a class; beyond it only the better box stays.
+  float most_overlap = 0.45f;
+  int64_t most = 100;  // most boxes per image
 };
 
-// Of a detector's output [N, anchors, 1 + classes + 8] (layer box_head): f32 [N, most, 6], in each row label, left,
-// top, right, bottom (shares of the image) and score, the best first; rows beyond those found have the label -1.
-// Throws Error(invalid_argument).
+// Decodes a detector's output [N, anchors, 1 + classes + 8] (layer box_head). Returns f32 [N, most,
+// 6]: each row holds label, left, top, right, bottom (as fractions of the image) and score, the
+// best first. Rows beyond the boxes found have the label -1. Throws Error(invalid_argument).
 Tensor detections(const Tensor& output, const DetectionOptions& options);
 
 }  // namespace etr::nn

@@ -16,7 +16,8 @@ graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out);
 // Normal with mean 0.
 graph::Initializer normal(float deviation);
 
-// By the layers' option `init`: "he", "glorot", "normal" (deviation 0.02) or "zeros".
+// Returns the initializer for the layers' option `init`: "he", "glorot", "normal" (deviation 0.02)
+// or "zeros".
 graph::Initializer weight_initializer(const std::string& kind, int64_t fan_in, int64_t fan_out);
 
 }  // namespace etr::nn

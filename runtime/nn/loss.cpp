@@ -33,7 +33,7 @@ const char* op_of(const std::string& kind) {
   return kind == "mse" ? "squared_error" : kind == "l1" ? "absolute_error" : kind.c_str();
 }
 
-// The field as a value: that of the model's inputs where the model reads it too (an autoencoder).
+// Returns the field as a value: the model's own input if the model reads it too (an autoencoder).
 graph::ValueId field(graph::Graph& graph, const std::string& name, const Shape& shape,
                      DType dtype) {
   for (size_t i = 0; i < graph.values().size(); ++i) {
@@ -66,7 +66,7 @@ Loss::Loss(const Json& spec) {
   delta_ = options.number("delta");
 }
 
-// What each label counts.
+// Adds the weight of each label.
 graph::ValueId Loss::weights(graph::Graph& graph, graph::ValueId target) const {
   std::vector<graph::ValueId> inputs{target};
   if (!class_weights_.empty())
@@ -79,7 +79,8 @@ graph::ValueId Loss::weights(graph::Graph& graph, graph::ValueId target) const {
   return graph.add("label_weights", {{"ignored", ignored_}}, inputs, "loss");
 }
 
-// The sum over a batch's anchors, over those that are to find a box (Liu et al. 2016, equation 1).
+// The sum over a batch's anchors divided by the number of anchors that are to find a box (Liu et
+// al. 2016, equation 1).
 Loss::Values Loss::build_multibox(graph::Graph& graph, graph::ValueId output) const {
   const Shape& shape = graph.shape(output);
   if (shape.size() != 3 || shape[2] < 10)

@@ -1,4 +1,4 @@
-// What training minimises.
+// The loss that training minimises.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace etr::nn {
 
-// Validated options of a loss, no shapes yet.
+// The validated options of a loss, without shapes.
 class Loss {
  public:
-  explicit Loss(const Json& spec);  // {"loss": "huber", "delta": 2}; null is the default
+  explicit Loss(const Json& spec);  // {"loss": "huber", "delta": 2}; null: the default
 
   bool classifies() const { return kind_ == "softmax_cross_entropy"; }
   const std::string& target() const { return target_; }        // the field of the batch
-  int64_t ignored_label() const { return ignored_; }           // where it classifies
-  double label_smoothing() const { return label_smoothing_; }  // likewise
+  int64_t ignored_label() const { return ignored_; }           // only if it classifies
+  double label_smoothing() const { return label_smoothing_; }  // only if it classifies
   DType target_dtype() const { return classifies() ? DType::i32 : DType::f32; }
 
   struct Values {
-    graph::ValueId target, loss, accuracy;  // accuracy is -1 where there are no classes
+    graph::ValueId target, loss, accuracy;  // accuracy is -1 without classes
   };
-  // Appends the loss of `output` ([N, ..., classes], [N, ..., columns], for "multibox" [N, anchors, 1 +
-  // classes + 8]) and its target.
+  // Appends the loss and its target for `output`: [N, ..., classes], [N, ..., columns], or for
+  // "multibox" [N, anchors, 1 + classes + 8].
   Values build(graph::Graph& graph, graph::ValueId output) const;
 
  private:

@@ -24,11 +24,11 @@ bool is_nested(const LayerSpec& spec, const std::string& key, const Json& value)
   return option != spec.options.end() && option->type == OptionType::layers && value.is_array();
 }
 
-// What a layer's list says of it, sorted by whose it is.
+// A layer's keys in the spec: common options, its own options, and lists of layers.
 struct Given {
   Json common = Json::object(), own = Json::object();
   std::vector<std::pair<std::string, const Json*>>
-      nested;  // lists of layers; in `own` they are empty
+      nested;  // lists of layers, which are empty in `own`
 };
 
 Given sorted(const Json& json, const LayerSpec& spec) {
@@ -46,7 +46,8 @@ Given sorted(const Json& json, const LayerSpec& spec) {
   return out;
 }
 
-// Reads all layers, nested ones too, so that a mistake is found before there is a batch. Each is looked at once.
+// Reads all layers, including nested ones, so that errors appear before there is a batch. Each
+// layer is read once.
 std::vector<LayerText> read_layers(const Json& layers, const std::string& scope, int depth) {
   if (!layers.is_array())
     fail(Code::invalid_argument, "model: 'layers' must be a list, not ", layers.dump());
@@ -109,7 +110,7 @@ class Builder {
   }
 
  private:
-  // The innermost scope that knows the name.
+  // Looks the name up from the innermost scope outwards.
   graph::ValueId find(const std::string& name, std::string scope, const std::string& reader) const {
     while (true) {
       const auto it = values_.find(scope + name);
@@ -135,10 +136,10 @@ class Builder {
   graph::Graph& graph_;
   std::vector<ServedTable>* const served_;
   size_t built_ = 0;
-  std::map<std::string, graph::ValueId> values_;  // by the whole name
+  std::map<std::string, graph::ValueId> values_;  // by full name
 };
 
-// Beside the layers and the loss.
+// Options besides the layers and the loss.
 constexpr OptionSpec kOptions[] = {
     {"inputs", OptionType::strings, "[\"image\"]", "fields of the batch that the layers read"},
     {"recompute", OptionType::boolean, "false",
@@ -170,7 +171,7 @@ ops::Precision precision_named(const std::string& name) {
                           : ops::Precision::fp32;
 }
 
-// The spec of a ready-made model is that of its layers; keys given beside it win.
+// Expands a ready-made model into its layers; keys given beside "model" take precedence.
 Json expanded(const Json& spec) {
   if (!spec.is_object() || !spec.contains("model")) return spec;
   if (!spec["model"].is_string())
@@ -183,7 +184,8 @@ Json expanded(const Json& spec) {
     options.erase(key);
   }
   Json out = expand_model(spec["model"].get<std::string>(), options);
-  // Of a loss those keys that are given: label smoothing does not take the model's target away.
+  // A given loss without a kind replaces only the given keys: label smoothing keeps the model's
+  // target.
   if (kept.contains("loss") && kept["loss"].is_object() && !kept["loss"].contains("loss")) {
     Json loss = out.value("loss", Json::object());
     loss.update(kept["loss"]);

@@ -1,4 +1,4 @@
-// A model as its user writes it: layers, what they read, and a loss.
+// A model as the user writes it: layers, their inputs, and a loss.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace etr::nn {
 
-// What a field of a batch looks like to a model: its type and one sample's shape.
+// A field of a batch as a model sees it: its type and the shape of one sample.
 struct Field {
   DType dtype = DType::f32;
   Shape sample;
@@ -24,43 +24,44 @@ struct ModelGraph {
   graph::Graph graph;
   std::vector<graph::ValueId> inputs;  // in the order of Model::inputs()
   graph::ValueId target = -1;          // of the loss
-  graph::ValueId output = -1;          // the last layer's; before the softmax of a classifier
+  graph::ValueId output = -1;          // the last layer's value; of a classifier, before softmax
   graph::ValueId loss = -1;            // f32 [1], mean over the valid rows
   graph::ValueId accuracy = -1;        // f32 [1]; -1 where the loss has no classes
-  std::vector<ServedTable> served;     // where the model is built so
+  std::vector<ServedTable> served;     // tables that are stored elsewhere, if the model `serves`
   bool recompute = false;              // see graph::PlanOptions
   ops::Precision precision = ops::Precision::fp32;
 };
 
 constexpr int kMaxLayerDepth = 64;
-constexpr size_t kMaxLayers = 20'000;  // with the repeated ones
+constexpr size_t kMaxLayers = 20'000;  // repeated layers included
 
-struct LayerText;  // a layer with its options, and those in it
+struct LayerText;  // a layer with its options and nested layers
 
-// Immutable after construction: validated options, no shapes yet.
+// A validated model without shapes. Immutable after construction.
 class Model {
  public:
-  // {"layers": [{"layer": "conv2d", "filters": 16, "name": "a"}, {"layer": "relu"},
-  //             {"layer": "add", "input": ["relu_2", "a"]}, ...],
-  //  "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"}, "recompute": false, "precision": "bf16"}
+  //   {"layers": [{"layer": "conv2d", "filters": 16, "name": "a"}, {"layer": "relu"},
+  //               {"layer": "add", "input": ["relu_2", "a"]}, ...],
+  //    "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"},
+  //    "recompute": false, "precision": "bf16"}
   // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h).
   // A layer reads the one before it, or what "input" names: layers by their "name" (KIND_POSITION
-  // where none is given) or fields of the batch. Layers lie in each other at most kMaxLayerDepth deep. Throws
-  // Error(invalid_argument) that names the layer and the key.
-  // `serves`: the tables of sparse embeddings lie elsewhere (see ServedTable).
+  // by default) or fields of the batch. Layers nest at most kMaxLayerDepth deep. With `serves` the
+  // tables of sparse embeddings are stored elsewhere (ServedTable). Throws Error(invalid_argument),
+  // naming the layer and the key.
   explicit Model(const Json& spec, bool serves = false);
 
-  // The graph for one batch size; `fields` holds at least inputs(). Throws Error(invalid_argument)
-  // that names the layer whose shapes do not fit.
+  // Builds the graph for one batch size; `fields` must contain inputs(). Throws
+  // Error(invalid_argument), naming the layer whose shapes do not fit.
   ModelGraph build(int64_t batch, const Fields& fields) const;
 
-  // The whole spec: layers (of a ready-made model too), inputs and loss.
+  // The whole spec: layers (also of a ready-made model), inputs and loss.
   const Json& json() const { return *spec_; }
 
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::string& target() const { return loss_.target(); }
   const Loss& loss() const { return loss_; }
-  bool has_sparse() const;  // a layer with the option `sparse`
+  bool has_sparse() const;  // whether a layer has the option `sparse`
 
  private:
   std::vector<std::string> inputs_;

@@ -70,7 +70,7 @@ Json batch_norm(const std::string& name, bool relu) {
   return named(name, layer("batch_norm", {{"activation", relu ? "relu" : "none"}}));
 }
 
-// Names follow torchvision's (layer1.0.conv1, bn1, downsample), so that its weights find their place.
+// Names follow torchvision's (layer1.0.conv1, bn1, downsample), so that its weights can be loaded.
 Json block(const std::string& name, int64_t filters, int64_t stride, bool bottleneck, bool project,
            bool norm) {
   Json branch = Json::array(), shortcut = Json::array();
@@ -80,7 +80,7 @@ Json block(const std::string& name, int64_t filters, int64_t stride, bool bottle
     branch.push_back(std::move(convolution));
     if (norm) branch.push_back(batch_norm(cat("bn", index), relu));
   };
-  if (bottleneck) {  // the stride in the 3 x 3 convolution, as torchvision has it
+  if (bottleneck) {  // the stride is in the 3 x 3 convolution, as in torchvision
     add(1, filters, 1, 1, true);
     add(2, filters, 3, stride, true);
     add(3, 4 * filters, 1, 1, false);
@@ -195,7 +195,7 @@ Json attention(const Options& o, bool causal) {
       layer("attention", {{"heads", o.integer("heads")}, {"causal", causal}, {"init", "glorot"}}));
 }
 
-// x + dropout(f(norm(x))): normalisation in front (Xiong et al. 2020).
+// x + dropout(f(norm(x))): pre-normalisation (Xiong et al. 2020).
 Json part(const std::string& name, Json inside, double dropout) {
   Json layers{named("norm", layer("layer_norm"))};
   append(layers, inside);
@@ -246,8 +246,8 @@ constexpr OptionSpec kTransformer[] = {
     {"tied", OptionType::boolean, "true", "the output's weight is the decoder's table"},
 };
 
-// Vaswani et al. 2017, with normalisation in front. Reads "source" and "source_length"; the decoder
-// reads "input" (the target moved by one) and learns "target".
+// Vaswani et al. 2017, with pre-normalisation. Reads "source" and "source_length"; the decoder
+// reads "input" (the target shifted by one) and learns "target".
 Json expand_transformer(const Options& o) {
   const double rate = o.number("dropout");
   const auto read = [](Json layers, const char* field) {
@@ -286,16 +286,16 @@ constexpr OptionSpec kSsd[] = {
      "filters of the first level; each next one has twice as many", 1, 1 << 12},
     {"most_width", OptionType::integer, "256", "filters of a level at most", 1, 1 << 14},
     {"levels", OptionType::integer, "6", "how often the image is halved", 1, 12},
-    {"first_head", OptionType::integer, "3", "first level that finds boxes; all after it do too",
-     1, 12},
+    {"first_head", OptionType::integer, "3", "first level that finds boxes; all after it do too", 1,
+     12},
     {"smallest", OptionType::number, "0.2",
      "side of the first level's anchors, as a share of the image", 0.001, 1},
     {"largest", OptionType::number, "0.9", "side of the last level's anchors", 0.001, 2},
     {"ratios", OptionType::numbers, "[1, 2, 0.5]", "width by height of the anchors", 0.01, 100},
 };
 
-// Liu et al. 2016: anchors of one more size on each coarser map. The trunk is a residual network with a block
-// a level, made for learning from nothing.
+// Liu et al. 2016: each coarser map has anchors of the next size. The trunk is a residual network
+// with one block per level, suited to training from scratch.
 Json expand_ssd(const Options& o) {
   const int64_t levels = o.integer("levels"), first = o.integer("first_head");
   if (first > levels)

@@ -1,4 +1,4 @@
-// Ready-made models: {"model": NAME, option: value, ...} stands for the layers they expand to.
+// Ready-made models: {"model": NAME, option: value, ...} expands to layers.
 #pragma once
 
 #include <span>
@@ -13,12 +13,12 @@ struct ModelSpec {
   const char* name;
   const char* doc;
   Schema options;
-  Json (*expand)(const Options&);  // {"layers": [...]} and, where they differ, "inputs" and "loss"
+  Json (*expand)(const Options&);  // {"layers": [...]}, and "inputs" and "loss" unless default
 };
 
 std::span<const ModelSpec* const> model_table();
 
-// Throws Error(not_found) that names the nearest model, Error(invalid_argument) for its options.
+// Throws Error(not_found), naming the nearest model, or Error(invalid_argument) for wrong options.
 Json expand_model(const std::string& name, const Json& options);
 
 }  // namespace etr::nn

@@ -32,7 +32,7 @@ class Exporter : private OnnxFile {
     return transpose(f(transpose(x, {0, 3, 1, 2})), {0, 2, 3, 1});
   }
   std::vector<float> floats(ValueId id);
-  Name weight(ValueId id);  // as it is
+  Name weight(ValueId id);  // unchanged
   std::vector<int64_t> free_batch(const Shape& shape);
 
   // One for each op.
@@ -78,14 +78,14 @@ OnnxFile::Name Exporter::weight(ValueId id) {
   return names_[id] = name;
 }
 
-// A shape for Reshape whose first axis stays what it is.
+// Returns a shape for Reshape that keeps the first axis.
 std::vector<int64_t> Exporter::free_batch(const Shape& shape) {
   std::vector<int64_t> out(shape.begin(), shape.end());
   out[0] = 0;
   return out;
 }
 
-// What the output depends on: not the loss.
+// Finds what the output depends on, which excludes the loss.
 void Exporter::find_needed() {
   needed_ = {model_.output};
   for (size_t n = graph_.nodes().size(); n-- > 0;) {
@@ -107,7 +107,7 @@ OnnxFile::Name Exporter::unary(const Node& node) {
   if (f == "elu") return emit("Elu", {x}, OnnxAttributes().real("alpha", alpha));
   if (f == "square") return emit("Mul", {x, x});
   if (f == "silu") return emit("Mul", {x, emit("Sigmoid", {x})});
-  // x times something between 0 and 1.
+  // x times a factor between 0 and 1.
   Name inner;
   if (f == "gelu") {
     inner = emit("Erf", {emit("Mul", {x, number(std::sqrt(0.5))})});
@@ -151,7 +151,8 @@ OnnxFile::Name Exporter::conv2d(const Node& node, bool transposed) {
   attributes.integers("kernel_shape", {w[0], w[1]})
       .integers("pads", {pad_y, pad, pad_y, pad})
       .integers("strides", {o.integer("stride"), o.integer("stride")});
-  // [KH, KW, C, F] -> [F, C, KH, KW]; of the transpose [KH, KW, F, C] -> [C, F, KH, KW]: the same order.
+  // [KH, KW, C, F] -> [F, C, KH, KW]; for the transpose [KH, KW, F, C] -> [C, F, KH, KW]: the same
+  // permutation.
   const std::vector<float> from = floats(node.inputs[1]);
   std::vector<float> to(from.size());
   const auto taps = static_cast<size_t>(w[0] * w[1]), c = static_cast<size_t>(w[2]),
@@ -185,7 +186,7 @@ OnnxFile::Name Exporter::batch_norm(const Node& node) {
   return relu_where(node, y);
 }
 
-// The input, repeated where it is one sample for all.
+// Returns the input, repeated for all samples if it has only one.
 OnnxFile::Name Exporter::each_sample(const Node& node, size_t i) {
   const Shape shape = shape_in(node, i);
   if (shape[0] == graph_.shape(node.output)[0]) return in(node, i);
@@ -247,7 +248,7 @@ OnnxFile::Name Exporter::pool(const Node& node, const char* op) {
   });
 }
 
-// ONNX has the gates of a weight as rows, in another order, and both biases in one tensor.
+// ONNX stores gates as rows, in another order, and both biases in one tensor.
 OnnxFile::Name Exporter::recurrent(const Node& node) {
   const bool lstm = node.options.string("cell") == "lstm",
              reverse = node.options.boolean("reverse");
@@ -390,7 +391,7 @@ std::string Exporter::run() {
   for (const Node& node : graph_.nodes()) {
     if (!needed_.count(node.output)) continue;
     const std::string op = node.op->name;
-    // Weights that are folded or laid out anew are not wanted as they are.
+    // Weights that are folded or rearranged are not exported as they are.
     const bool folds = op == "batch_norm",
                rearranges = op.starts_with("conv2d") || op == "recurrent";
     for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -1,4 +1,4 @@
-// Models for other runtimes, as ONNX files.
+// Exports models as ONNX files for other runtimes.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace etr::nn {
 
-// The model up to its output, as evaluation computes it (batch normalisation folded into a scale and a shift,
-// dropout left out), for opset 17: inputs by their fields' names, one output "output", the batch axis "N" free.
-// `value_of` gives the values of parameters, states and constants by name. Throws Error(unsupported) that names
-// the layer and what ONNX lacks.
+// Exports the model up to its output, as evaluation computes it (batch normalisation folded into a
+// scale and a shift, dropout omitted), for opset 17. Inputs have their fields' names, the only
+// output is "output", and the batch axis "N" is free. `value_of` returns the values of parameters,
+// states and constants by name. Throws Error(unsupported), naming the layer and what ONNX lacks.
 std::string to_onnx(const ModelGraph& model,
                     const std::function<Tensor(const std::string&)>& value_of);
 

@@ -17,7 +17,7 @@ Message tensor_message(const std::string& name, const std::vector<int64_t>& dims
   return m.bytes(9, {reinterpret_cast<const char*>(data), count * sizeof(T)});
 }
 
-// Name, element type, and shape with a free first axis.
+// Returns a name, element type, and shape with a free first axis.
 Message value_info(const std::string& name, DType dtype, const Shape& shape) {
   Message dims;
   for (size_t i = 0; i < shape.size(); ++i)

@@ -1,4 +1,4 @@
-// An ONNX file as it is written: nodes, their constants, inputs and one output.
+// Writes an ONNX file: nodes, their constants, inputs and one output.
 #pragma once
 
 #include <string>
@@ -29,9 +29,9 @@ class OnnxAttributes {
 
 class OnnxFile {
  public:
-  using Name = std::string;  // of a value in the file's graph
+  using Name = std::string;  // name of a value in the file's graph
 
-  // A node; the name of its first output (others are NAME.1, NAME.2, ...).
+  // Adds a node and returns the name of its first output (others are NAME.1, NAME.2, ...).
   Name emit(const char* op, const std::vector<Name>& inputs, const OnnxAttributes& attributes = {},
             int outputs = 1);
   Name constant(const std::vector<int64_t>& dims, const std::vector<float>& values);
@@ -45,14 +45,14 @@ class OnnxFile {
     return emit("Transpose", {x}, OnnxAttributes().integers("perm", axes));
   }
 
-  // Of the graph; the first axis is free.
+  // Inputs and the output of the graph; their first axis is free.
   void input(const Name& name, DType dtype, const Shape& shape);
-  void output(const Name& value, const Shape& shape);  // called "output"
+  void output(const Name& value, const Shape& shape);  // named "output"
 
   std::string data();  // the file
 
  private:
-  Message body_;  // of the graph
+  Message body_;  // the graph
   int count_ = 0;
 };
 

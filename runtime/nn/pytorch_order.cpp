@@ -16,7 +16,8 @@ bool is_trained(const graph::Value& value) {
   return value.kind == graph::ValueKind::parameter || value.kind == graph::ValueKind::state;
 }
 
-// Of an image [N, ..., C] that is flattened: ours are counted by place, then channel, theirs the other way.
+// Returns the order for a flattened image [N, ..., C]. We count by place, then channel; PyTorch by
+// channel, then place.
 std::shared_ptr<const PytorchOrder::Order> flattened(const Shape& image) {
   const auto channels = static_cast<size_t>(image.back());
   const auto places = static_cast<size_t>(element_count(image) / std::max<int64_t>(image[0], 1)) /
@@ -98,7 +99,7 @@ PytorchOrder::Axes PytorchOrder::after(const graph::Graph& graph, const graph::N
 PytorchOrder::Axes PytorchOrder::reshaped(const Shape& from, const Shape& to,
                                           const Axes& axes) const {
   if (axes.kind == Axes::same || axes.kind == Axes::unknown) {
-    // Sequences that a convolution takes as an image of one row.
+    // A convolution takes sequences as images of one row.
     return axes.kind == Axes::same && to.size() == 4 ? Axes{Axes::image, nullptr} : axes;
   }
   if (axes.kind == Axes::flat) return from == to ? axes : Axes{Axes::unknown, nullptr};
@@ -107,12 +108,11 @@ PytorchOrder::Axes PytorchOrder::reshaped(const Shape& from, const Shape& to,
     return order ? Axes{Axes::flat, order} : Axes{};
   }
   const bool row = from.size() == 4 && from[1] == 1 && to.size() == 3;
-  return row || to.size() == 4
-             ? axes
-             : Axes{};  // otherwise rows of channels, as tokens are made there, too
+  return row || to.size() == 4 ? axes
+                               : Axes{};  // otherwise rows of channels, as PyTorch makes tokens too
 }
 
-// Of values side by side, or one by one.
+// Returns the axes of concatenated or element-wise combined values.
 PytorchOrder::Axes PytorchOrder::joined(const graph::Graph& graph, const graph::Node& node) {
   Axes out = axes(node.inputs[0]);
   const bool concat = node.op->name == std::string("concat");

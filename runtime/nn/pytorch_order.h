@@ -1,4 +1,4 @@
-// In what order PyTorch counts the features that a parameter meets.
+// The order of the features that a parameter applies to in PyTorch.
 #pragma once
 
 #include <map>
@@ -10,29 +10,30 @@
 
 namespace etr::nn {
 
-// Images are [N, H, W, C] here and [N, C, H, W] in PyTorch, so a flattened one has the same features in another order, and
-// what reads them (a dense layer, a normalisation) has its weights in that order.
+// Images are [N, H, W, C] here and [N, C, H, W] in PyTorch. So a flattened image has its features
+// in another order, and a layer that reads them (dense, a normalisation) has its weights in that
+// order.
 class PytorchOrder {
  public:
   using Order = std::vector<size_t>;  // feature i here is feature order[i] there
 
   explicit PytorchOrder(const graph::Graph& graph);
 
-  // Of the first axis of a parameter or state; nullptr: the same in both. Error(unsupported), with the layer, where
-  // the features come in an order that cannot be told.
+  // Returns the order along the first axis of a parameter or state; nullptr if it is the same in
+  // both. Throws Error(unsupported), naming the layer, if the order cannot be determined.
   std::shared_ptr<const Order> of(graph::ValueId id) const;
 
  private:
-  // How a value's axes lie there.
+  // The layout of a value's axes in PyTorch.
   struct Axes {
     enum Kind {
       same,
       image,
       flat,
       unknown
-    };  // image: the channels, here the last axis, are the second
+    };  // image: the channels, our last axis, are the second axis
     Kind kind = same;
-    std::shared_ptr<const Order> order;  // of `flat`, a flattened image
+    std::shared_ptr<const Order> order;  // for `flat`, a flattened image
   };
 
   Axes& axes(graph::ValueId id) { return axes_[static_cast<size_t>(id)]; }
@@ -43,7 +44,7 @@ class PytorchOrder {
 
   std::vector<Axes> axes_;
   std::map<graph::ValueId, std::shared_ptr<const Order>> orders_;
-  std::map<graph::ValueId, std::string> untold_;  // by parameter: the layer
+  std::map<graph::ValueId, std::string> untold_;  // parameters with an unknown order, and the layer
 };
 
 }  // namespace etr::nn

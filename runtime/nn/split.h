@@ -1,4 +1,4 @@
-// A model of which several devices compute a slice each; see graph/split.h.
+// A model split so that several devices compute a slice each; see graph/split.h.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,13 @@ struct SplitModel {
   ModelGraph net;
   graph::Slices slices;
   std::vector<graph::SplitLayer> layers;
-  std::vector<graph::ValueId> values;  // as graph::SplitGraph's
+  std::vector<graph::ValueId> values;  // as SplitGraph::values
 };
 
-// For the rank-th of `size` devices. What goes in and comes out is whole on all of them.
+// Returns the model for device `rank` of `size`. Its inputs and outputs are whole on all devices.
 SplitModel split(const ModelGraph& whole, int rank, int size);
 
-// What became of each layer, a line each.
+// Returns the outcome for each layer, one line each.
 std::string to_text(const std::vector<graph::SplitLayer>& layers);
 
 }  // namespace etr::nn

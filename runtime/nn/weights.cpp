@@ -9,10 +9,10 @@
 namespace etr::nn {
 namespace {
 
-// How PyTorch lays a tensor out.
+// The layout of a tensor in PyTorch.
 enum class Layout { same, transposed, convolution };
 
-// By the op that reads it.
+// Determines the layout by the op that reads the tensor.
 Layout layout_of(const graph::Graph& graph, graph::ValueId id) {
   for (const graph::Node& node : graph.nodes())
     for (size_t i = 1; i < node.inputs.size(); ++i) {
@@ -35,7 +35,8 @@ Tensor transposed(const Tensor& from, const Shape& shape) {
   return out;
 }
 
-// from[f, c, taps] -> out[taps, c, f]; of a transposed convolution the letters change places in both.
+// from[f, c, taps] -> out[taps, c, f]; for a transposed convolution f and c are swapped on both
+// sides.
 Tensor unrolled(const Tensor& from, const Shape& shape) {
   Tensor out(DType::f32, shape);
   const auto taps = static_cast<size_t>(shape[0] * shape[1]), c = static_cast<size_t>(shape[2]),
@@ -47,7 +48,7 @@ Tensor unrolled(const Tensor& from, const Shape& shape) {
   return out;
 }
 
-// The shape that PyTorch gives a tensor of ours.
+// Returns the shape of one of our tensors in PyTorch.
 Shape theirs(Layout layout, const Shape& ours) {
   if (layout == Layout::transposed) return {ours[1], ours[0]};
   if (layout == Layout::convolution) return {ours[3], ours[2], ours[0], ours[1]};
@@ -59,7 +60,7 @@ Tensor converted(Layout layout, const Tensor& from, const Shape& shape) {
   return layout == Layout::convolution ? unrolled(from, shape) : from;
 }
 
-// The rows that PyTorch counts as order[0], order[1], ...
+// Returns the rows order[0], order[1], ... of PyTorch's tensor.
 Tensor reordered(const Tensor& from, const PytorchOrder::Order& order) {
   Tensor out(DType::f32, from.shape());
   const size_t inner = from.view<float>().size() / order.size();
@@ -73,7 +74,7 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
   if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
 }
 
-// Our words for parts of names, and theirs.
+// Our words for parts of names, and PyTorch's.
 constexpr std::pair<const char*, const char*> kWords[] = {
     {".shortcut.conv.", ".downsample.0."},
     {".shortcut.bn.", ".downsample.1."},
@@ -128,7 +129,7 @@ std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
     const Layout layout = layout_of(model.graph, static_cast<graph::ValueId>(id));
     const Shape wanted = theirs(layout, value.shape);
     Shape shape = found->second.shape();
-    // A convolution along one axis has no kernel height there.
+    // A 1D convolution has no kernel height in PyTorch.
     if (layout == Layout::convolution && shape.size() == 3)
       shape = {shape[0], shape[1], 1, shape[2]};
     if (shape != wanted || found->second.dtype() != DType::f32)

@@ -1,4 +1,4 @@
-// Weights that PyTorch trained, for a model of ours.
+// Loads weights trained by PyTorch into a model.
 #pragma once
 
 #include <map>
@@ -9,14 +9,16 @@
 
 namespace etr::nn {
 
-// The model's parameters and running statistics out of `file`, a state_dict with PyTorch's layouts (a dense weight
-// [units, features], a convolution's [filters, channels, kh, kw], gates as rows), in ours. What reads a flattened image
-// (nn/pytorch_order.h) has its features in another order there.
+// Returns the model's parameters and running statistics in our layouts, read from `file`, a
+// state_dict in PyTorch's: a dense weight is [units, features], a convolution's [filters, channels,
+// kh, kw], and gates are rows. A layer that reads a flattened image (nn/pytorch_order.h) has its
+// features in another order there.
 //
-// A tensor is looked for under our name, with PyTorch's words for its last part (gamma: weight, beta: bias, LSTM's
-// weight_ih_l0, ...), and with torchvision's for a residual block's shortcut. `names` replaces beginnings of our names first:
-// {"backbone.": "model.encoder.", "head": ""} ("" leaves out: such tensors keep what they are). `origin` names the
-// file in errors: Error(not_found) for a tensor that is not there, Error(invalid_argument) where a shape does not fit.
+// A tensor is looked up under our name with PyTorch's words for its last part (gamma: weight, beta:
+// bias, LSTM's weight_ih_l0, ...), and with torchvision's for a residual block's shortcut. Before
+// that `names` replaces prefixes of our names: {"backbone.": "model.encoder.", "head": ""}; ""
+// omits the tensors, which keep their values. `origin` names the file in errors. Throws
+// Error(not_found) for a missing tensor and Error(invalid_argument) for a wrong shape.
 std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
                                                  const checkpoint::NamedTensors& file,
                                                  const std::map<std::string, std::string>& names,

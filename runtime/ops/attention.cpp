@@ -86,7 +86,8 @@ uint32_t head_of(const OpCall& call) {
   return static_cast<uint32_t>(call.output.shape[2] / call.options.integer("heads"));
 }
 
-// Of `products` scores or sums over the keys; half of them where what comes later is not seen.
+// Returns the operations of `products` products over all pairs of queries and keys; half of them if
+// causal.
 double flops_of(const OpCall& call, const Push& push, double products) {
   const double pairs = static_cast<double>(push.tq) * push.tk * (push.causal ? 0.5 : 1);
   return products * 2 * pairs * static_cast<double>(call.output.shape[0] * call.output.shape[2]);
@@ -96,7 +97,7 @@ uint32_t samples_by_heads(const OpCall& call, const Push& push) {
   return static_cast<uint32_t>(call.output.shape[0]) * push.heads;
 }
 
-// A CPU's lanes own a query or a key each; a GPU's workgroups tiles of both.
+// On a CPU each lane owns a query or a key; on a GPU each workgroup owns tiles of both.
 bool is_tiled(const Emitter& emit) { return emit.device()->family() != gpu::KernelFamily::cpu; }
 
 void emit_attention(Emitter& emit, const std::string& variant, std::vector<gpu::Binding> bindings,
@@ -139,7 +140,7 @@ void backward(const OpCall& call, Emitter& emit) {
                   reads(lse), reads(dy), writes(dots), writes(dq)},
                  push, push.tq, rows, head);
   emit.count_flops(flops_of(call, push, 3));
-  const bool apart = head > 64;  // more than a GPU's registers hold at once
+  const bool apart = head > 64;  // more than fits in a GPU's registers at once
   emit_attention(emit, "_grad_kv",
                  {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
                   reads(dots), writes(dk), writes(dv)},

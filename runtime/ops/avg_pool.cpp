@@ -1,4 +1,5 @@
-// Mean over windows of [N, H, W, C], of a size or so many that they share the image.
+// Mean over windows of [N, H, W, C]: windows of a given size, or as many as the result has pixels
+// (adaptive).
 #include "ops/pooling.h"
 
 namespace etr::ops {

@@ -22,7 +22,7 @@ constexpr OptionSpec kOptions[] = {
 struct Push {
   uint32_t rows, c, slices, relu;
   float epsilon, momentum;
-  uint32_t slice_rows, parts;  // of the partial moments that are merged
+  uint32_t slice_rows, parts;  // layout of the partial moments to merge
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
@@ -48,14 +48,14 @@ Push push_of(const OpCall& call, const Emitter& emit) {
           1};
 }
 
-// Of partial moments, or of partial sums.
+// Returns the push constants for partial moments or partial sums.
 Push partial_push(Push push, const Emitter& emit) {
   push.slices = sum_slices(*emit.device(), push.rows, push.c);
   push.slice_rows = gpu::div_up(push.rows, push.slices);
   return push;
 }
 
-// The moments over the rows of all peers, of this one's partial moments.
+// Emits the moments over the rows of all peers from this one's partial moments.
 void emit_joined(const OpCall& call, Emitter& emit, RowPeers& peers, const DeviceTensor& partial,
                  const Push& merge, const Push& push) {
   const DeviceTensor joined = emit.scratch({2 * int64_t{push.c} + 1});
@@ -68,7 +68,8 @@ void emit_joined(const OpCall& call, Emitter& emit, RowPeers& peers, const Devic
       push, push.c);
 }
 
-// Tells what the last dispatch computes: of so many tensors like x, and of rows of the bindings after them.
+// Attaches to the last dispatch what it computes, from `tensors` tensors like x and from rows of
+// the bindings after them.
 void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t tensors,
           std::initializer_list<Pointwise::Operand> rows, std::string body) {
   auto note = std::make_shared<Pointwise>(
@@ -83,7 +84,7 @@ constexpr auto kColumns = Pointwise::Along::columns;
 void forward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &mean = call.inputs[3], &var = call.inputs[4];
   const Push push = push_of(call, emit);
-  if (call.recomputed) {  // saved[0] is still there
+  if (call.recomputed) {  // saved[0] is still valid
   } else if (call.training) {
     Push merge = partial_push(push, emit);
     DeviceTensor partial;
@@ -129,7 +130,8 @@ void backward(const OpCall& call, Emitter& emit) {
   emit_sum_slices(emit, partial, sums, in_parts.slices, 2 * push.c);
   emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
   if (!call.input_grads[0]) return;
-  // Every row of every peer has a part in the moments. The parameters' gradients, above, are this one's share.
+  // The moments depend on every row of every peer. The parameters' gradients, emitted above, are
+  // only this peer's share.
   if (RowPeers* peers = emit.peers().rows) peers->emit_means(emit, call.step, sums.buffer);
   emit.for_channels("batch_norm_grad_x",
                     {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta),

@@ -1,4 +1,4 @@
-// Arithmetic on two tensors with broadcasting by NumPy's rules.
+// Arithmetic on two tensors, with broadcasting by NumPy's rules.
 #include "core/error.h"
 #include "ops/gemm.h"
 #include "ops/pointwise.h"
@@ -14,7 +14,7 @@ constexpr OptionSpec kOptions[] = {
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused"},
 };
 
-// In the order of the shader's constants.
+// Same order as the shader's constants.
 uint32_t kind_of(const OpCall& call) {
   const std::string name = call.options.string("function");
   return name == "add"        ? 0
@@ -48,7 +48,7 @@ struct Push {
   uint32_t a[4], b[4];
 };
 
-// Neighbouring axes that are broadcast alike are one axis; four are left.
+// Neighbouring axes that are broadcast alike are merged into one; at most four may remain.
 Push push_of(const OpCall& call, const Emitter& emit) {
   const Shape &a = call.inputs[0].shape, &b = call.inputs[1].shape, &y = call.output.shape;
   struct Axis {
@@ -67,7 +67,7 @@ Push push_of(const OpCall& call, const Emitter& emit) {
   if (axes.size() > 4)
     fail(Code::unsupported, "shapes ", shape_text(a), " and ", shape_text(b),
          " broadcast along too many separate axes (", axes.size(), "; at most 4)");
-  // One long axis is cut into rows, to be split among workgroups; the last may be a part of one.
+  // Cut one long axis into rows, to split them among workgroups; the last row may be incomplete.
   if (axes.size() == 1 && axes[0].in_a && axes[0].in_b)
     axes = {{(axes[0].size + 63) / 64, true, true}, {64, true, true}};
   while (axes.size() < 4) axes.insert(axes.begin(), {1, false, false});
@@ -88,7 +88,8 @@ Push push_of(const OpCall& call, const Emitter& emit) {
   return push;
 }
 
-// How an input lies beside the result, where it is repeated along whole rows or not at all.
+// Returns how an input lies along the result; nothing if it is neither whole, repeated along whole
+// rows, nor one number.
 std::optional<Pointwise::Along> along(const DeviceTensor& input, const uint32_t (&strides)[4],
                                       const Push& push) {
   if (input.count() == push.count) return Pointwise::Along::elements;
@@ -97,7 +98,7 @@ std::optional<Pointwise::Along> along(const DeviceTensor& input, const uint32_t 
   return std::nullopt;
 }
 
-// Tells what the last dispatch computes of a, b and, in a gradient, dy.
+// Attaches to the last dispatch what it computes from a, b and, in a gradient, dy.
 void tell(Emitter& emit, const OpCall& call, const Push& push, const char* name, uint32_t operands,
           std::string body, Pointwise::Form form = Pointwise::Form::other) {
   const auto a = along(call.inputs[0], push.a, push), b = along(call.inputs[1], push.b, push);

@@ -1,4 +1,4 @@
-// Two tensors joined along an axis. One of a single sample is joined to every sample of the other.
+// Joins two tensors along an axis. One with a single sample is joined to every sample of the other.
 #include "core/error.h"
 #include "ops/gemm.h"
 #include "ops/parts.h"
@@ -44,7 +44,7 @@ void backward(const OpCall& call, Emitter& emit) {
       emit_take_part(emit, call.output_grad, part_of(call, i), grad);
       continue;
     }
-    Shape whole = grad.shape;  // of every sample, to be summed
+    Shape whole = grad.shape;  // the gradients of every sample, to be summed
     whole[0] = samples;
     const DeviceTensor parts = emit.scratch(whole);
     emit_take_part(emit, call.output_grad, part_of(call, i), parts);

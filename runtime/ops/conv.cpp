@@ -12,23 +12,26 @@
 namespace etr::ops {
 namespace {
 
-// Narrow results are slow on a CPU device: with as many columns as lanes every number of A is broadcast for a single
-// vector of B. Two pixels of a line are one row of twice the columns, without a copy, if the kernel is as much wider as
-// the pixels lie apart; of the work a part is zeros, but the wide product is faster by more.
+// Narrow results are slow on a CPU device: with as many columns as lanes, each number of A is
+// broadcast for a single vector of B. Two pixels of a line can form one row of twice the columns,
+// without a copy, if the kernel is widened by the distance of the pixels. Part of the work is then
+// zeros, but the wide product gains more.
 bool pays_in_pairs(const Emitter& emit, const ConvGeometry& g, uint32_t columns, uint32_t width) {
   const gpu::Device& device = *emit.device();
   return device.family() == gpu::KernelFamily::cpu && device.info().subgroup_size == 16 &&
          g.plain() && g.stride == 1 && g.kw >= 3 && columns <= 16 && width % 2 == 0;
 }
 
-// Taps (ky, kx) = (ay ty + cy, ax tx + bx p + cx) of pixel p of a pair; mirrors shaders/conv_wide.comp.
+// Taps (ky, kx) = (ay ty + cy, ax tx + bx p + cx) of pixel p of a pair; mirrors
+// shaders/conv_wide.comp.
 struct WidePush {
   uint32_t rows, slices, taps_x, channels, n, kh, kw;
   int32_t ay, cy, ax, bx, cx;
   uint32_t flipped;
 };
 
-// The product for pairs of pixels [N, oh, ow, n]; `p` has the source (h, w, c = kc), oh, taps (kh, kw), pads and strides.
+// Emits the product for pairs of pixels [N, oh, ow, n]. `p` holds the source (h, w, c = kc), oh,
+// the taps (kh, kw), pads and strides.
 void emit_pairs(Emitter& emit, GemmParams p, WidePush wide, uint32_t ow, const DeviceTensor& source,
                 const DeviceTensor& w, const DeviceTensor& bias, const DeviceTensor& out,
                 double flops) {
@@ -49,7 +52,7 @@ void emit_pairs(Emitter& emit, GemmParams p, WidePush wide, uint32_t ow, const D
   emit_gemm(emit, GemmMode::conv, p, source, both, shifts, out, flops);
 }
 
-// Of a convolution with so many taps.
+// Returns the operations of a convolution with `taps` taps.
 double flops_of(const ConvGeometry& g, double taps) {
   return 2.0 * g.batch * g.oh * g.ow * g.c * g.filters / g.groups * taps;
 }
@@ -84,7 +87,8 @@ DeviceTensor flipped(Emitter& emit, const ConvGeometry& g, const DeviceTensor& w
   return out;
 }
 
-// Of dx's lines y = 2 i + phase, or pixels: the outputs o = i + offset that a tap k adds to it by, 2 o = y + pad - k.
+// For dx's lines (or pixels) y = 2 i + phase: a tap k adds to it the outputs o = i + offset with 2
+// o = y + pad - k.
 struct Offsets {
   int32_t first = 0, count = 0;
 };
@@ -100,8 +104,8 @@ Offsets offsets_of(uint32_t taps, uint32_t pad, std::initializer_list<int32_t> p
   return low > high ? Offsets{} : Offsets{low, high - low + 1};
 }
 
-// dx of a convolution with stride 2: even and odd lines and pixels see different taps, a quarter of all each. Lines go by
-// themselves, pixels in pairs.
+// Emits dx of a convolution with stride 2. Even and odd lines and pixels see different taps, a
+// quarter of all each. Even and odd lines are separate products; pixels go in pairs.
 void emit_conv_dx_by_two(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                          const DeviceTensor& w, const DeviceTensor& dx) {
   const auto pad_y = static_cast<int32_t>(g.pad_y), pad_x = static_cast<int32_t>(g.pad_x);
@@ -131,13 +135,14 @@ void emit_conv_dx_by_two(Emitter& emit, const ConvGeometry& g, const DeviceTenso
   }
 }
 
-// The convolution of dy with the taps turned about that gives dx, for a stride of 1.
+// Returns the convolution of dy, with the taps reversed, that gives dx for a stride of 1.
 ConvGeometry turned(const ConvGeometry& g) {
   ConvGeometry out = g;
   out.h = g.oh, out.w = g.ow, out.c = g.filters;
   out.oh = g.h, out.ow = g.w, out.filters = g.c;
   out.pad_y = g.kh - 1 - g.pad_y,
-  out.pad_x = g.kw - 1 - g.pad_x;  // may be below 0: wraps, and back
+  // May be below 0: it wraps around, and back when used.
+      out.pad_x = g.kw - 1 - g.pad_x;
   return out;
 }
 
@@ -195,7 +200,8 @@ void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
   emit_gemm(emit, GemmMode::conv_dx, p, dy, flipped(emit, g, w), {}, dx);
 }
 
-// Winograd's way through memory has the fewest products and the most to move: the more channels, the better it does.
+// Winograd's F(2 x 2, 3 x 3) has the fewest products but moves the most memory. It gains with the
+// number of channels.
 constexpr uint32_t kWinogradChannels = 128;
 
 void emit_forward(Emitter& emit, const std::string& way, const ConvGeometry& g,
@@ -248,7 +254,7 @@ void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
   emit_gemm(emit, GemmMode::conv_dw, p, x, dy, {}, dw);
 }
 
-// What is computed of a convolution: x, w and y of it, or their gradients.
+// The pass of a convolution: y, or the gradient by x or w.
 enum class Pass { forward, dx, dw };
 
 void emit_pass(Emitter& emit, Pass pass, const std::string& way, const ConvGeometry& g,
@@ -259,13 +265,14 @@ void emit_pass(Emitter& emit, Pass pass, const std::string& way, const ConvGeome
   emit_conv_dw_directly(emit, g, x, y, w);
 }
 
-// Those that can be taken, the one that has been fastest for most first.
+// Returns the ways that apply; the first has been fastest for most problems.
 std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry& g, Pass pass,
                                   Precision precision) {
   std::vector<std::string> out{"direct"};
   if (precision != Precision::fp32) return out;
   const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
-  // Along lines narrow results win; by the weights, few rows leave most of a tile empty.
+  // The way along lines wins for narrow results. For the gradient by the weights, few rows would
+  // leave most of a tile empty.
   const bool narrow = (dx ? g.c : g.filters) <= (dw ? 16 : 32);
   const bool enough = !dw || g.kh * g.c >= 32;
   if (lines_fit(device, g)) out.insert(narrow && enough ? out.begin() : out.end(), "lines");
@@ -276,13 +283,13 @@ std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry&
   return out;
 }
 
-// The other ways are made of kernels that have others after them.
+// Returns whether the way can be used. Only the way along lines has no fallback kernels.
 bool can_go(gpu::Kernels& kernels, const std::string& way, const ConvGeometry& g, Pass pass) {
   const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
   return way != "lines" || lines_are_trusted(kernels, dx ? turned(g) : g, dw);
 }
 
-// By measurement, where there is one.
+// Returns the measured choice, or the default if there is none.
 std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
   const std::vector<std::string> names = ways_for(*emit.device(), g, pass, emit.precision());
   if (names.size() == 1) return names[0];

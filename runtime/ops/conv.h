@@ -14,31 +14,34 @@ struct ConvGeometry {
   bool plain() const { return groups == 1 && dilation == 1; }
 };
 
-// Emits y = x * w (+ bias) (ReLU), by products of its own pixels; `bias` may be empty.
+// Emits y = x * w (+ bias) (ReLU) as an implicit matrix product over the pixels, or by the
+// depthwise kernel. `bias` may be empty.
 void emit_conv_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                         const DeviceTensor& w, const DeviceTensor& bias, bool relu,
                         const DeviceTensor& y);
 
-// The same the faster way: directly, or by Winograd's.
+// Same by the fastest way that is known: directly, or by one of Winograd's algorithms.
 void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 
-// By Winograd's F(2 x 2, 3 x 3), where winograd_fits(); `flipped`: with the taps of w turned about.
+// Same by Winograd's F(2 x 2, 3 x 3); requires winograd_fits(). `flipped`: the taps of w are taken
+// in reverse order.
 void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& w, bool flipped, const DeviceTensor& bias, bool relu,
                    const DeviceTensor& y);
 bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
-// By Winograd's F(2, 3) along lines, and F(3, 2) for the gradient by w, where lines_fit(); `flipped` as above.
+// By Winograd's F(2, 3) along lines, and F(3, 2) for the gradient by w; requires lines_fit().
+// `flipped` as above.
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                 bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& dy, const DeviceTensor& dw);
 bool lines_fit(const gpu::Device& device, const ConvGeometry& g);
-// Whether the device computes them as the host does.
+// Returns whether the device computes at least one of their kernels as the host does.
 bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 
-// Emits dx, the gradient by x of a convolution whose result has the gradient dy.
+// Emits dx, the gradient by x, where dy is the gradient by y.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                   const DeviceTensor& w, const DeviceTensor& dx);
 

@@ -1,4 +1,5 @@
-// y[n, oy, ox, o] = sum over (ky, kx, c) of x[n, oy s + ky d - pad, ox s + kx d - pad, c] w[ky, kx, c, o] (+ b) (ReLU).
+// y[n, oy, ox, o] = sum over (ky, kx, c) of
+//   x[n, oy s + ky d - pad, ox s + kx d - pad, c] w[ky, kx, c, o] (+ b) (ReLU).
 #include "core/error.h"
 #include "core/text.h"
 #include "ops/conv.h"

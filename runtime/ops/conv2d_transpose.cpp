@@ -1,5 +1,5 @@
-// The transpose of a convolution: what conv2d's gradient by x does is this op's forward pass, and
-// the other way round. x [N, H, W, C], w [KH, KW, filters, C], y [N, (H - 1) s - 2 pad + KH, ..., filters].
+// The transpose of a convolution: conv2d's gradient by x is this op's forward pass, and vice versa.
+// x [N, H, W, C], w [KH, KW, filters, C], y [N, (H - 1) s - 2 pad + KH, ..., filters].
 #include "core/error.h"
 #include "ops/conv.h"
 
@@ -29,13 +29,14 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   return {{x[0], h, width, w[2]}, {}};
 }
 
-// Of the convolution that leads from y to x.
+// Returns the geometry of the convolution from y to x.
 ConvGeometry geometry(const OpCall& call) {
   const Shape &x = call.inputs[0].shape, &w = call.inputs[1].shape, &y = call.output.shape;
   const auto u = [](int64_t v) { return static_cast<uint32_t>(v); };
   const uint32_t pad = u(call.options.integer("pad"));
-  return {u(y[0]), u(y[1]), u(y[2]), u(y[3]), u(x[1]), u(x[2]), u(x[3]),
-          u(w[0]), u(w[1]), u(call.options.integer("stride")), pad, pad, 1, 1};
+  return {u(y[0]), u(y[1]), u(y[2]), u(y[3]), u(x[1]),
+          u(x[2]), u(x[3]), u(w[0]), u(w[1]), u(call.options.integer("stride")),
+          pad,     pad,     1,       1};
 }
 
 void forward(const OpCall& call, Emitter& emit) {

@@ -37,7 +37,7 @@ Geometry geometry(const OpCall& call) {
   return {element_count(call.output.shape) / units, features, units};
 }
 
-// [rows, columns] -> [columns, rows].
+// Emits the transpose of w [rows, columns].
 DeviceTensor transposed(Emitter& emit, const DeviceTensor& w, int64_t rows, int64_t columns) {
   const DeviceTensor out = emit.scratch({columns, rows});
   emit_transpose(emit, w, out, 1, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns));

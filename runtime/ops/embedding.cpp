@@ -1,4 +1,4 @@
-// Rows of a table by number: y[..., k] = w[ids[...], k].
+// Looks up rows of a table: y[..., k] = w[ids[...], k].
 #include "core/error.h"
 #include "ops/op.h"
 

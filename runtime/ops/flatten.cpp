@@ -1,4 +1,4 @@
-// [N, ...] -> [N, product]: the same memory under another shape.
+// [N, ...] -> [N, product]: the same memory with another shape.
 #include "core/error.h"
 #include "ops/op.h"
 

@@ -1,4 +1,4 @@
-// Rows of each sample by number: y[n, j, ...] = x[n, ids[n, j], ...].
+// Gathers rows of each sample: y[n, j, ...] = x[n, ids[n, j], ...].
 #include "core/error.h"
 #include "ops/op.h"
 

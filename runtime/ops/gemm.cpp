@@ -16,7 +16,7 @@ DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
   return y;
 }
 
-// x [rows, columns] with rows that are `pad` longer.
+// Returns x [rows, columns] with rows `pad` elements longer.
 DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_t pad) {
   const uint32_t columns = x.count() / rows, slices = row_slices(*emit.device(), rows, columns);
   const struct { uint32_t rows, columns, slices, pad; } push{rows, columns, slices, pad};
@@ -25,7 +25,8 @@ DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_
   return y;
 }
 
-// What a measurement has found best, or else is likely to be; of those that this driver computes as the host does.
+// Returns the kernel that was measured fastest, or else the likely fastest, among those that the
+// driver computes as the host does.
 GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   const Precision precision = emit.precision();
   std::vector<GemmKernel> kernels = kernels_for(*emit.device(), mode, p, precision);
@@ -98,7 +99,7 @@ std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {
   if (!with.kernel) return std::nullopt;
   const GemmParams& p = product->params;
   const uint32_t columns = p.groups * p.n, tile_rows = product->kernel.tile_rows;
-  const uint32_t pixels = product->mode == GemmMode::line ? 2 : 1;  // of a row
+  const uint32_t pixels = product->mode == GemmMode::line ? 2 : 1;  // pixels per row of the product
   const Moments out{emit.scratch({gpu::div_up(p.m, tile_rows), 2, columns}), pixels * p.m,
                     pixels * tile_rows, columns / static_cast<uint32_t>(x.shape.back())};
   with.bindings[3] = writes(out.partial);
@@ -116,7 +117,7 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
 
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
-  constexpr uint32_t kInTurn = 64;  // that an invocation of a GPU adds
+  constexpr uint32_t kInTurn = 64;  // sums that one invocation of a GPU adds
   if (slices > kInTurn && emit.device()->family() != gpu::KernelFamily::cpu) {
     const uint32_t fewer = gpu::div_up(slices, kInTurn);
     const struct { uint32_t rows, columns, slices; } push{slices, count, fewer};

@@ -8,8 +8,8 @@
 
 namespace etr::ops {
 
-// Those of shaders/gemm_params.glsl, and those of shaders/conv_line.comp, of CPU devices: a convolution with three taps a line,
-// and its gradient by the weights.
+// The modes of shaders/gemm_params.glsl, and two of shaders/conv_line.comp for CPU devices: a
+// convolution with three taps along a line, and its gradient by the weights.
 enum class GemmMode { nn, tn, conv, conv_dx, conv_dw, line, line_dw };
 
 // Mirrors GemmParams in shaders/gemm_params.glsl.
@@ -27,7 +27,7 @@ struct GemmParams {
   uint32_t line_step = 1, line_offset = 0;
 };
 
-// Of a plain product: [m, k] by [k, n].
+// Returns the parameters of a plain product [m, k] by [k, n].
 inline GemmParams product(int64_t m, int64_t n, int64_t k) {
   GemmParams p;
   p.m = static_cast<uint32_t>(m);
@@ -36,23 +36,26 @@ inline GemmParams product(int64_t m, int64_t n, int64_t k) {
   return p;
 }
 
-// Emits out[m, groups * n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
-// k where the tiles of C alone would not fill the device. A and B are rounded to the emitter's precision. `bias` may be
-// empty. Profiles count `flops`, where a part of the product is zeros; 0: all of it.
+// Emits out[m, groups * n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device.
+// Splits k if the tiles of C alone would not fill the device. A and B are rounded to the emitter's
+// precision. `bias` may be empty. `flops` is the count for profiles, for products with known zeros;
+// 0: all of the product.
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
                double flops = 0);
 
-// Partial moments of the columns of a product's result: mean and sum of squared deviations of every `tile_rows` rows.
+// Partial moments of the columns of a product's result: mean and sum of squared deviations of every
+// `tile_rows` rows.
 struct Moments {
   DeviceTensor partial;  // [tiles, 2, parts * columns]
-  uint32_t rows;         // of a part
+  uint32_t rows;         // rows of each part
   uint32_t tile_rows;
-  uint32_t
-      parts;  // of the result's rows, side by side: pixels that a convolution computes in pairs
+  // Parts of the result's rows that lie side by side: a convolution may compute pixels in pairs.
+  uint32_t parts;
 };
 
-// Has the product that wrote x [..., columns] last find them on the way; empty where no product did, or it cannot.
+// Makes the product that last wrote x [..., columns] compute them as well. Returns nothing if no
+// product wrote x or its kernel cannot do that.
 std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x);
 
 // Emits out[b, j, i] = in[b, i, j].
@@ -63,7 +66,8 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns);
 
-// Emits w' and b' of a product with a normalisation of its results folded in: shaders/fold_norm.comp. `bias` may be empty.
+// Emits the weights w' and biases b' of a product with the following normalisation folded in
+// (shaders/fold_norm.comp). `bias` may be empty.
 void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bias,
                     std::span<const DeviceTensor> norm, float epsilon, const DeviceTensor& folded_w,
                     const DeviceTensor& folded_b);
@@ -72,11 +76,12 @@ void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bi
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count);
 
-// Emits first = sums[0] and second = sums[1] of sums [2, columns], where they are wanted.
+// Emits first = sums[0] and second = sums[1] of sums [2, columns]; either may be empty.
 void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
                  const DeviceTensor& second);
 
-// The gradient by what the op computes before its option "relu": dy where y > 0, else 0; without the option dy itself.
+// Returns the gradient by the op's result before its option "relu": dy where y > 0, else 0; without
+// the option dy itself.
 DeviceTensor emit_linear_grad(Emitter& emit, const OpCall& call);
 
 }  // namespace etr::ops

@@ -7,7 +7,7 @@
 namespace etr::ops {
 namespace {
 
-// As many steps along k as the kernel's constants (of the CPU kernel: tail, unrolling) stand for.
+// Returns the steps along k that match the kernel's constants (of the CPU kernel: tail, unrolling).
 uint32_t inner_for(const GemmKernel& kernel) {
   if (kernel.shader.starts_with("conv_line")) return 0;  // see lines_for()
   if (kernel.shader.starts_with("gemm_cpu_row")) return 7;
@@ -18,7 +18,7 @@ uint32_t inner_for(const GemmKernel& kernel) {
 
 bool is_line(GemmMode mode) { return mode == GemmMode::line || mode == GemmMode::line_dw; }
 
-// Of a kernel of shaders/conv_line.comp.
+// Returns the problem for a kernel of shaders/conv_line.comp.
 GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   const bool dw = mode == GemmMode::line_dw;
   GemmParams p;
@@ -26,7 +26,8 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   p.kh = p.kw = 3;
   p.pad_y = p.pad_x = 1;
   p.h = p.oh = 5;
-  // Its constants: what is left over of channels or pixels, and whether lines end within a run.
+  // Its constants tell whether channels or pixels are left over, and whether lines end within a
+  // run.
   p.w = p.ow =
       dw ? (kernel.constants[0] ? 11 : 16) : 2 * kernel.run + (kernel.constants[1] ? 1 : 0);
   p.c = p.kc = dw ? kernel.tile_rows / 3 + 1 : kernel.constants[0] ? 7 : 8;
@@ -63,7 +64,8 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) 
   return p;
 }
 
-// Where A's element (row, k) lies; -1 where it is a zero outside the image. Stride and dilation are 1.
+// Returns the index of A's element (row, k), or -1 for a zero outside the image. Stride and
+// dilation are 1.
 int64_t place_of_a(GemmMode mode, const GemmParams& p, uint32_t row, uint32_t k) {
   if (mode == GemmMode::nn) return int64_t{row} * p.k + k;
   if (mode == GemmMode::tn) return int64_t{k} * p.m + row;
@@ -78,7 +80,7 @@ int64_t place_of_a(GemmMode mode, const GemmParams& p, uint32_t row, uint32_t k)
   return ((image * p.h + at_y) * p.w + at_x) * p.c + channel;
 }
 
-// All of float32's bits count.
+// Returns fractions that use all bits of a float32.
 std::vector<float> fractions(uint64_t count, uint32_t seed) {
   std::vector<float> out(count);
   for (uint64_t i = 0; i < count; ++i)
@@ -92,7 +94,8 @@ std::vector<float> small_integers(uint64_t count, uint32_t seed) {
   return out;
 }
 
-// The results of shaders/conv_line.comp: B of the forward pass are transformed weights, of the gradient by weights pixels.
+// Returns the results of shaders/conv_line.comp. B holds transformed weights in the forward pass,
+// and pixels of dy in the gradient by weights.
 std::vector<float> line_products(GemmMode mode, const GemmParams& p, const std::vector<float>& a,
                                  const std::vector<float>& b) {
   const bool dw = mode == GemmMode::line_dw;
@@ -157,7 +160,7 @@ std::vector<float> expected(GemmMode mode, const GemmParams& p, uint32_t joins,
   return c;
 }
 
-// Whether `moments` [tiles, 2, n] are those of the rows of c [rows, n], tile by tile.
+// Returns whether `moments` [tiles, 2, n] are those of the rows of c [rows, n], tile by tile.
 bool are_moments(const float* moments, const std::vector<float>& c, size_t n, size_t tile_rows) {
   const size_t rows = c.size() / n;
   for (size_t tile = 0; tile * tile_rows < rows; ++tile)
@@ -175,7 +178,7 @@ bool are_moments(const float* moments, const std::vector<float>& c, size_t n, si
   return true;
 }
 
-// Rows of so many columns, further apart by `pad`.
+// Returns the rows with `pad` elements appended to each.
 std::vector<float> with_pad(const std::vector<float>& values, uint32_t columns, uint32_t pad) {
   if (pad == 0) return values;
   std::vector<float> out(values.size() / columns * (columns + pad), -7.0f);
@@ -185,7 +188,8 @@ std::vector<float> with_pad(const std::vector<float>& values, uint32_t columns, 
   return out;
 }
 
-// Whether the products of `values` agree to float32's accuracy: each is a sum of k terms of at most 1.
+// Returns whether results agree to float32's accuracy; each is a sum of k terms of magnitude at
+// most 1.
 bool close(const std::vector<float>& got, const std::vector<float>& wanted, uint32_t k) {
   const float most = 4e-7f * std::sqrt(static_cast<float>(k));
   for (size_t i = 0; i < got.size(); ++i)

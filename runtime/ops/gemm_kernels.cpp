@@ -24,13 +24,13 @@ const char* mode_name(GemmMode mode) {
 
 uint32_t spread(const GemmParams& p) { return p.line_step != 1 || p.line_offset != 0; }
 
-// Only gradients by weights have a long k and a small result.
+// k is split only for gradients by weights, which have a long k and a small result.
 bool is_split(GemmMode mode) {
   return mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
 }
 
-// A tile of shaders/gemm_tiled.comp, and what an element of it costs beside one of the widest, which reuses most of what it
-// loads. (Reckoned, not measured: a tuner knows better.)
+// A tile of shaders/gemm_tiled.comp. `cost` is that of an element relative to the tile that reuses
+// most of what it loads; estimated, not measured.
 struct Tile {
   uint32_t rows, columns, depth;
   double cost;
@@ -50,7 +50,8 @@ GemmKernel tiled(const Tile& tile, GemmMode mode, const GemmParams& p) {
   return out;
 }
 
-// The likely fastest first: least work on the busiest of the device's units, of which large GPUs have some hundred.
+// Returns the kernels with the likely fastest first: the least work on the busiest compute unit, of
+// which large GPUs have about a hundred.
 std::vector<GemmKernel> on_tiles(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
   constexpr uint32_t kUnits = 128;
   const auto cost = [&](const Tile& tile) {
@@ -75,16 +76,16 @@ uint32_t inner_extent(GemmMode mode, const GemmParams& p) {
   return mode == GemmMode::nn || mode == GemmMode::tn ? p.k : p.kc;
 }
 
-// A tile of the CPU kernel (shaders/gemm_cpu.comp), and what a column of it costs beside one of the
-// widest: fewer columns share a broadcast of A.
+// A tile of the CPU kernel (shaders/gemm_cpu.comp). `cost` is that of a column relative to the
+// widest tile: fewer columns share a broadcast of A.
 struct CpuTile {
   uint32_t columns, rows8, rows16;
   double cost;
 };
 constexpr CpuTile kCpuTiles[] = {{64, 24, 32, 1}, {32, 48, 64, 1.05}, {16, 48, 128, 1.45}};
 
-// Rows that are a multiple of a page apart fall on the same lines of a cache. A copy of the operands with longer rows costs
-// less, if the product is large.
+// Rows whose distance is a multiple of a page map to the same cache lines. For a large product, a
+// copy of the operands with longer rows costs less than the conflicts.
 std::vector<uint32_t> pads_for(GemmMode mode, const GemmParams& p) {
   constexpr uint32_t kPage = 1024, kPad = 16;  // in floats
   const bool collides = p.k % kPage == 0 || p.n % kPage == 0;
@@ -92,7 +93,7 @@ std::vector<uint32_t> pads_for(GemmMode mode, const GemmParams& p) {
   return {kPad, 0};
 }
 
-// The likely fastest tile first.
+// Returns the kernels with the likely fastest tile first.
 std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
   std::vector<CpuTile> tiles(std::begin(kCpuTiles), std::end(kCpuTiles));
   const auto cost = [&](const CpuTile& tile) {
@@ -101,12 +102,12 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   std::stable_sort(tiles.begin(), tiles.end(),
                    [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
   const uint32_t lanes = device.info().subgroup_size, inner = inner_extent(mode, p);
-  // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over. Convolutions have short loops, and
-  // more to keep in registers.
+  // Two steps of four per iteration halve the loop overhead if nothing is left over. Convolutions
+  // have short loops and keep more in registers.
   const bool by_eight = inner % 8 == 0 && mode != GemmMode::conv_dw;
   const bool product = mode == GemmMode::nn || mode == GemmMode::tn;
   std::vector<GemmKernel> out;
-  constexpr uint32_t kFewRows = 4;  // of shaders/gemm_cpu_row.comp
+  constexpr uint32_t kFewRows = 4;  // the limit of shaders/gemm_cpu_row.comp
   if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1)
     out.push_back({cat("gemm_cpu_row_", lanes), {}, kFewRows, 4 * lanes, 16});
   for (const uint32_t pad : pads_for(mode, p))
@@ -125,8 +126,8 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   return out;
 }
 
-// Tiles of shaders/conv_line.comp: columns, and rows for each lane; the likely faster first. Their sums are four times as many
-// as columns and rows, and have to stay in the first cache.
+// Tiles of shaders/conv_line.comp: columns, and rows per lane; the likely fastest first. A tile has
+// four sums for each of its elements, which must stay in the L1 cache.
 struct LineTile {
   uint32_t lanes, columns, blocks;
 };
@@ -154,7 +155,7 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
     if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;
     out.push_back(std::move(kernel));
   }
-  // The one that leaves the fewest columns empty.
+  // Prefer the tile that leaves the fewest columns empty.
   const auto columns = [&](const GemmKernel& kernel) {
     return gpu::div_up(p.n, kernel.tile_columns) * kernel.tile_columns;
   };
@@ -166,7 +167,7 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
 
 constexpr uint32_t kMatrixDepth = 32;  // DEPTH in shaders/matrix/gemm_matrix.comp
 
-// The unit that does most at once.
+// Returns the matrix unit with the largest product that fits the shader.
 const gpu::MatrixUnit* matrix_unit(const gpu::Device& device, bool bfloat16) {
   const gpu::MatrixUnit* best = nullptr;
   for (const gpu::MatrixUnit& unit : device.info().matrix_units) {
@@ -177,7 +178,8 @@ const gpu::MatrixUnit* matrix_unit(const gpu::Device& device, bool bfloat16) {
   return best;
 }
 
-// `parts` of a float: 1 or 3, see the shader. The likely fastest tile first.
+// `parts` of a float: 1 or 3, see the shader. Returns the kernels with the likely fastest one
+// first.
 std::vector<GemmKernel> on_matrices(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     bool bfloat16, uint32_t parts) {
   const gpu::MatrixUnit* unit = matrix_unit(device, bfloat16);
@@ -188,7 +190,7 @@ std::vector<GemmKernel> on_matrices(const gpu::Device& device, GemmMode mode, co
     GemmKernel kernel;
   };
   std::vector<Costed> found;
-  // Matrices in a subgroup, along rows and along columns; fewer reuse less of what they load.
+  // Matrices of a subgroup along rows and along columns; fewer reuse less of what they load.
   for (const auto& [matrices, of_element] : {std::pair{4u, 1.0}, {2u, 1.3}, {1u, 2.0}}) {
     const uint32_t rows = 2 * unit->m * matrices, columns = 2 * unit->n * matrices;
     const uint32_t words_of_a = rows * (kMatrixDepth / 2 + 4),
@@ -260,7 +262,8 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
   } else {
     append(out, on_tiles(device, mode, p));
   }
-  // Floats as three bfloat16 are for a measurement to choose: which is faster depends on the device.
+  // Floats as three bfloat16 come last, so that only a measurement selects them: which is faster
+  // depends on the device.
   if (matrices && precision == Precision::fp32) append(out, on_matrices(device, mode, p, true, 3));
   return out;
 }

@@ -1,4 +1,4 @@
-// The kernels that compute a product, and how one of them is chosen.
+// The kernels that compute a product, and the choice among them.
 #pragma once
 
 #include <string>
@@ -12,48 +12,52 @@ struct GemmKernel {
   std::string shader;
   std::vector<uint32_t> constants;
   uint32_t tile_rows, tile_columns;
-  uint32_t wanted_groups;              // enough to fill the device
-  Precision rounds = Precision::fp32;  // its operands, to this by itself
-  bool exact = true;                   // computes products of small integers without rounding
-  uint32_t slices = 0;                 // of k; 0: not chosen yet
-  uint32_t pad = 0;  // elements that rows of A and B lie further apart than they are long
-  uint32_t run = 1;  // rows that belong together: m is a multiple for each line
-  uint32_t can_join =
-      0;  // of kResidual, ...: what it can do with C besides (shaders/gemm_params.glsl)
+  uint32_t wanted_groups;              // number of workgroups that fills the device
+  Precision rounds = Precision::fp32;  // precision to which it rounds its operands itself
+  bool exact = true;                   // products of small integers are exact
+  uint32_t slices = 0;                 // slices of k; 0: not chosen yet
+  uint32_t pad = 0;                    // padding of the rows of A and B, in elements
+  uint32_t run = 1;                    // rows in a run; each line is padded to whole runs
+  // Flags (kResidual, ...) of what the kernel can do with C besides (shaders/gemm_params.glsl).
+  uint32_t can_join = 0;
 
   static constexpr uint32_t kResidual = 1, kKeep = 2, kMoments = 4;
 
-  // The constants of the kernel that does `joins` too.
+  // Returns the constants of the variant that also does `joins`.
   std::vector<uint32_t> constants_with(uint32_t joins) const;
 
-  // As in tuning files: "gemm_cpu_tn_8_32 0 2 0", with " / 4" after it for four slices.
+  // Returns the name used in tuning files: "gemm_cpu_tn_8_32 0 2 0", followed by " / 4" for four
+  // slices.
   std::string name() const;
 };
 
-// Those that the device can run, the first the one that is likely to be fastest; one of them runs everywhere.
+// Returns the kernels that the device can run, the likely fastest first. At least one of them runs
+// on every device.
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision);
 
-// Splits of k that are worth trying, for a kernel of kernels_for().
+// Returns the numbers of slices of k that are worth trying; the first is the default.
 std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const GemmParams& p);
 
-// m of GemmMode::line: pairs of pixels, as many to a line as whole runs of the kernel need.
+// Returns m for GemmMode::line: the number of pairs of pixels, with each line padded to whole runs
+// of the kernel.
 uint32_t rows_of_lines(const GemmKernel& kernel, const GemmParams& p);
 
-// Of the tensor that A is read from, and of that which C is written to (a slice of it).
+// Return the number of elements of the tensor that A is read from, and of the one that a slice of C
+// is written to.
 int64_t elements_of_a(GemmMode mode, const GemmParams& p);
 int64_t elements_of_c(GemmMode mode, const GemmParams& p);
 
-// Runs the kernel on a small problem with tiles that are not full, and compares it with the host: all numbers are
-// small integers, so that every order of summation gives the same bits. A kernel that is not exact gets other numbers and is
-// held to float32's accuracy. Waits for the device.
+// Runs the kernel on a small problem with partial tiles and compares the result with the host's.
+// All numbers are small integers, so that every order of summation gives the same bits. A kernel
+// that is not exact gets fractions and must reach float32's accuracy. Waits for the device.
 bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode,
                       uint32_t joins = 0);
 
-// Whether computes_rightly() says so, which is asked once for each kernel of a device.
+// Returns the result of computes_rightly(), which runs once for each kernel of a device.
 bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode, uint32_t joins = 0);
 
-// What the dispatch of a product tells of itself: its bindings are a, b, side, residual and c.
+// Describes the dispatch of a product, for fusion. Its bindings are a, b, side, residual and c.
 struct Product final : gpu::Fusible {
   GemmKernel kernel;
   GemmMode mode;
@@ -61,22 +65,23 @@ struct Product final : gpu::Fusible {
   uint32_t joins = 0;
 };
 
-// The dispatch of a product with more of `joins`, and of RELU if `relu`; empty where its kernel cannot do that, or not as the
-// host does.
+// Returns the dispatch of a product that also does `joins` and, if `relu`, a ReLU. Returns an empty
+// dispatch (no kernel) if the product's kernel cannot do that or does not compute it as the host
+// does.
 gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, uint32_t joins,
                          bool relu);
 
-// Emits the product with this kernel, whose slices are chosen; see emit_gemm().
+// Emits the product with this kernel; `kernel.slices` must be set. See emit_gemm().
 void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,
                const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& bias,
                const DeviceTensor& out, double flops);
 
-// The name of the kernel that was fastest for the product; "" where there is but one. Waits for the device, for some tenths
-// of a second.
+// Measures the kernels and returns the name of the fastest; "" if there is only one. Waits for the
+// device, for some tenths of a second.
 std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
                             Precision precision);
 
-// The product as tuning files name it.
+// Returns the name of the product in tuning files.
 std::string problem_name(GemmMode mode, const GemmParams& p, Precision precision);
 
 }  // namespace etr::ops

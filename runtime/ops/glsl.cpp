@@ -1,9 +1,10 @@
-// An operation that its user writes in GLSL: a function of the place of one element, and its gradients.
+// An operation that the user writes in GLSL: a function of the index of one element, and its
+// gradients.
 //
 //   float forward(uint i) { return x0[i] * x1[i % WIDTH]; }        y[i]
 //   float gradient0(uint i) { return dy[i] * x1[i % WIDTH]; }      dloss / dx0[i]
 //
-// Each becomes a kernel with one invocation an element, so results are the same from run to run.
+// Each becomes a kernel with one invocation per element, so results are the same from run to run.
 #include "core/error.h"
 #include "ops/op.h"
 
@@ -35,7 +36,8 @@ struct Named {
   DeviceTensor tensor;
 };
 
-// What a function reads, in the order of its bindings: the inputs, and for a gradient y and dy too.
+// Returns the tensors that a function reads, in the order of its bindings: the inputs, and for a
+// gradient also y and dy.
 std::vector<Named> read_by(const OpCall& call, bool is_gradient) {
   std::vector<Named> out;
   for (size_t i = 0; i < call.inputs.size(); ++i) out.push_back({cat("x", i), call.inputs[i]});
@@ -46,7 +48,7 @@ std::vector<Named> read_by(const OpCall& call, bool is_gradient) {
   return out;
 }
 
-// The shader around the user's functions, of which `function` is called; the last buffer is written.
+// Returns the shader around the user's functions. It calls `function` and writes the last buffer.
 std::string shader_of(const OpCall& call, const std::string& function,
                       const std::vector<Named>& read, bool is_gradient, const Shape& written) {
   std::string text = "#version 450\nlayout(local_size_x = 64) in;\n";
@@ -58,7 +60,7 @@ std::string shader_of(const OpCall& call, const std::string& function,
                 "_block_ { float ", read[i].name, "[]; };\n");
     constant("COUNT_" + read[i].name, read[i].tensor.count());
   }
-  if (!is_gradient) {  // what gradients read has to be there when they are not called
+  if (!is_gradient) {  // gradient functions must compile even if they are not called
     text += "float y[1], dy[1];\n";
     constant("COUNT_y", call.output.count());
     constant("COUNT_dy", call.output.count());
@@ -86,7 +88,8 @@ void emit_function(Emitter& emit, const OpCall& call, const std::string& functio
                             std::move(bindings), target.count());
 }
 
-// Whether the source defines a function of that name; a mention in a comment only makes the compiler say so.
+// Returns whether the source defines such a function. If only a comment mentions the name, the
+// compiler reports it.
 bool defines(const OpCall& call, const std::string& function) {
   return call.options.string("source").find(function) != std::string::npos;
 }

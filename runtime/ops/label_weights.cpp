@@ -1,4 +1,4 @@
-// What each label counts in a loss: 0 for the ignored one, else the weight of its class.
+// Weight of each label in a loss: 0 for the ignored label, else the weight of its class.
 #include "core/error.h"
 #include "ops/op.h"
 

@@ -1,4 +1,4 @@
-// Normalisation of the last axis; see shaders/layer_norm.comp for the formulas.
+// Layer normalisation over the last axis; see shaders/layer_norm.comp for the formulas.
 #include "core/error.h"
 #include "ops/gemm.h"
 

@@ -1,4 +1,4 @@
-// Mean over the valid rows of a batch, weighted where weights are given: [N, ...] -> [1].
+// Mean over the valid rows of a batch, optionally weighted: [N, ...] -> [1].
 #include "core/error.h"
 #include "ops/op.h"
 
@@ -16,7 +16,7 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
   if (in.size() > 1 && in[1] != in[0])
     fail(Code::invalid_argument, "mean_rows: weights ", shape_text(in[1]), " do not fit x ",
          shape_text(in[0]));
-  return {{1}, {{2}}};  // what the sum is divided by, and what the rows weigh
+  return {{1}, {{2}}};  // the divisor of the sum, and the weight of the rows
 }
 
 Push push_of(const OpCall& call) {
@@ -25,7 +25,7 @@ Push push_of(const OpCall& call) {
   return {rows, x.count() / rows, call.inputs.size() > 1};
 }
 
-// The sum of weighted losses over the sum of weights: the losses come weighted already.
+// Emits the sum of losses divided by the sum of weights; the losses are already weighted.
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_rows("mean_rows",

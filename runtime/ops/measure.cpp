@@ -11,17 +11,18 @@ namespace etr::ops {
 namespace {
 
 constexpr int kRounds =
-    7;  // each candidate runs in every one, so that all see the machine's bad moments
-constexpr double kLeastSeconds = 1e-3;  // of a run: shorter ones are repeated
-constexpr double kHopeless = 2;         // times the best: such a candidate is not run again
-constexpr double kLeastGain = 0.97;  // of the usual kernel's time; noise is no reason for another
+    7;  // Each candidate runs in every round, so that all see the machine's slow moments alike.
+constexpr double kLeastSeconds = 1e-3;  // least time of a run: shorter ones are repeated
+constexpr double kHopeless = 2;  // a candidate that takes this many times the best is dropped
+// Fraction of the default's time that another way must beat, so that noise decides nothing.
+constexpr double kLeastGain = 0.97;
 
-// A way's commands, `times` over in a recording.
+// A recording with a way's commands repeated `times` times.
 struct Candidate {
   const Way* way;
   int times = 0;
   std::unique_ptr<gpu::Recording> recording = nullptr;
-  double seconds = std::numeric_limits<double>::infinity();  // of one time; the best so far
+  double seconds = std::numeric_limits<double>::infinity();  // for one repetition; the best so far
 
   void record(const gpu::DevicePtr& device, int wanted) {
     if (wanted == times) return;
@@ -52,7 +53,7 @@ std::string fastest_of(gpu::Kernels& kernels, const std::vector<Way>& ways) {
     for (Candidate& candidate : candidates) candidate.run();
   };
   for (Candidate& candidate : candidates) candidate.record(kernels.device(), 1);
-  round();  // the first time, for which a driver may have to prepare
+  round();  // warm-up: a driver may have to prepare on first use
   round();
   const double best_so_far =
       std::min_element(candidates.begin(), candidates.end(), faster)->seconds;

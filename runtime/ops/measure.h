@@ -1,4 +1,4 @@
-// Which of several ways to compute the same is fastest: tried, one after the other, several times.
+// Measures which of several ways to compute the same is fastest.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@ struct Way {
   gpu::CommandList commands;
 };
 
-// The name of the fastest; of the first, the usual one, unless another is clearly faster. Waits for the device, for some
-// tenths of a second. `ways` is not empty.
+// Runs every way several times and returns the name of the fastest. The first is the default and is
+// returned unless another is clearly faster. Waits for the device, for some tenths of a second.
+// `ways` must not be empty.
 std::string fastest_of(gpu::Kernels& kernels, const std::vector<Way>& ways);
 
 }  // namespace etr::ops

@@ -1,5 +1,5 @@
-// The losses of a detector: which box each anchor is to find, and how far it is from it (Liu et al. 2016). The
-// formulas stand in shaders/box_match.comp and shaders/multibox_loss.comp.
+// The losses of a detector: which box each anchor is to find, and how far it is from it (Liu et al.
+// 2016). Formulas in shaders/box_match.comp and shaders/multibox_loss.comp.
 #include "core/error.h"
 #include "ops/op.h"
 
@@ -61,7 +61,7 @@ OpShapes loss_shapes(const Options&, const std::vector<Shape>& in) {
   if (in[2] != rows)
     fail(Code::invalid_argument, "multibox_loss: match is ", shape_text(in[2]), ", not ",
          shape_text(rows));
-  return {rows, {rows, {rows[0], 2}}};  // cross-entropies, and which of background count
+  return {rows, {rows, {rows[0], 2}}};  // cross-entropies, and which background anchors count
 }
 
 void loss(const OpCall& call, Emitter& emit) {

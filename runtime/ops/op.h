@@ -29,59 +29,63 @@ struct DeviceTensor {
   uint32_t count() const { return static_cast<uint32_t>(element_count(shape)); }
 };
 
-// What changes from step to step; lives in a small device buffer (StepValues in
+// What changes from step to step; lies in a small device buffer (StepValues in
 // shaders/common.glsl).
 struct StepValues {
   uint32_t step = 0;
   uint32_t valid_rows = 0;
   uint32_t seed_lo = 0, seed_hi = 0;
   float learning_rate = 0;
-  uint32_t update = 1;  // number of the update that this step ends, from 1; 0: it only accumulates
+  uint32_t update = 1;  // number, from 1, of the update that this step ends; 0: it only accumulates
   uint32_t flags = kFirstOfUpdate | kFreshBatch;
-  uint32_t not_finite = 0;  // set by the device where a gradient had no finite value; kHopeless
-  // Where the batch is a part of one that several ranks share: the row of that at which it begins, and how many rows the plan
-  // has. What is random of an element depends on its place in the shared batch.
+  uint32_t not_finite = 0;  // set by the device if a gradient is not finite; may be kHopeless
+  // If several ranks share a batch: the row of the shared batch at which this rank's rows begin,
+  // and the number of rows of the plan. An element's random numbers depend on its place in the
+  // shared batch.
   uint32_t first_row = 0, rows = 1;
-  // Hyperparameters (optim/hyperparameters.h): the shares of the first and the second running mean that an update keeps, and of
-  // each 1 - share and log(share), which are made in double because floats near 1 would lose them.
+  // Hyperparameters (optim/hyperparameters.h): the shares of the first and the second running mean
+  // that an update keeps, and of each 1 - share and log(share). These are computed in double
+  // because floats near 1 would lose them.
   float kept_a = 0, kept_b = 0, rest_a = 1, rest_b = 1, log_a = -1e30f, log_b = -1e30f;
   float weight_decay = 0;
   float label_smoothing = 0;
 
   static constexpr uint32_t kFirstOfUpdate = 1, kFreshBatch = 2;
-  static constexpr uint32_t kHopeless = 2;  // at the least loss scale, too
+  static constexpr uint32_t kHopeless = 2;  // not finite even at the smallest loss scale
 };
 static_assert(sizeof(StepValues) == 72);
 
-// What matrix products and convolutions take: operands rounded to bfloat16 or float16, summed in fp32. All else,
-// weights and results among it, is fp32 (Micikevicius et al. 2018). Values are those of shaders/round_to.comp.
+// The precision of matrix products and convolutions: operands are rounded to bfloat16 or float16
+// and summed in fp32. Everything else, including weights and results, is fp32 (Micikevicius et al.
+// 2018). The values are those of shaders/round_to.comp.
 enum class Precision : uint32_t { fp32, bf16, fp16 };
 
-constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
+constexpr uint32_t kMostGroups = 65535;  // guaranteed on every device, along each axis
 
-// Invocations of a workgroup over channels.
+// Returns the number of invocations of a workgroup over channels.
 uint32_t channel_lanes(const gpu::Device& device);
 
-// Slices into which a kernel over [rows, channels] splits its rows: an invocation walks down one slice of one channel.
+// Returns the number of slices into which a kernel over [rows, channels] splits its rows. An
+// invocation walks down one slice of one channel.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
 
-// Of a kernel whose slices each leave a sum, which emit_sum_slices() has yet to add.
+// Same for a kernel whose slices each leave a sum for emit_sum_slices() to add.
 uint32_t sum_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
 
-// Where an op's dispatches go while a plan is made.
+// Collects the dispatches of ops while a plan is made.
 class Emitter {
  public:
   Emitter(gpu::Kernels& kernels, gpu::Allocator& memory, gpu::CommandList& commands)
       : kernels_(kernels), memory_(memory), commands_(commands) {}
 
-  // `label` (the op's place in the model) names the commands from here on.
+  // Labels the commands from here on with the op's place in the model.
   void set_label(std::string label) { label_ = std::move(label); }
 
-  // Of the products from here on.
+  // Sets the precision of the products from here on.
   void set_precision(Precision precision) { precision_ = precision; }
   Precision precision() const { return precision_; }
 
-  // Whom the ops from here on compute with.
+  // Sets the devices with which the ops from here on compute together.
   void set_peers(const Peers& peers) { peers_ = peers; }
   const Peers& peers() const { return peers_; }
 
@@ -92,14 +96,14 @@ class Emitter {
     add(gpu::Dispatch{label_, &kernel, std::move(bindings), gpu::push_bytes(push), groups});
   }
 
-  // A grid-stride kernel over `count` elements (FOR_EACH in shaders/common.glsl).
+  // Emits a grid-stride kernel over `count` elements (FOR_EACH in shaders/common.glsl).
   template <typename Push>
   void for_each(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                 uint64_t count, const std::vector<uint32_t>& constants = {}) {
     dispatch(shader, std::move(bindings), push, {groups_over(count), 1, 1}, constants);
   }
 
-  // The same with a kernel that is compiled here; it has no push constants.
+  // Same with a kernel that is compiled from source here and has no push constants.
   void for_each_from_source(const std::string& source, std::vector<gpu::Binding> bindings,
                             uint64_t count) {
     const gpu::Kernel& kernel =
@@ -107,7 +111,8 @@ class Emitter {
     add(gpu::Dispatch{label_, &kernel, std::move(bindings), {}, {groups_over(count), 1, 1}});
   }
 
-  // A kernel with a workgroup for each of `rows` rows of `length` elements (shaders/row.glsl).
+  // Emits a kernel with a workgroup for each of `rows` rows of `length` elements
+  // (shaders/row.glsl).
   template <typename Push>
   void for_rows(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                 uint32_t rows, uint32_t length, std::vector<uint32_t> constants = {}) {
@@ -116,8 +121,8 @@ class Emitter {
              constants);
   }
 
-  // A kernel whose neighbouring invocations own neighbouring channels (CHANNEL in common.glsl),
-  // over y by z workgroups.
+  // Emits a kernel whose neighbouring invocations own neighbouring channels (CHANNEL in
+  // common.glsl), over y by z workgroups.
   template <typename Push>
   void for_channels(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                     uint32_t channels, uint32_t y, uint32_t z = 1,
@@ -126,19 +131,19 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, constants);
   }
 
-  // Of the dispatch that was emitted last: what it may become one with.
+  // Attaches to the last emitted dispatch what it computes, so that it can be fused with others.
   void tell(std::shared_ptr<const gpu::Fusible> what) {
     std::get<gpu::Dispatch>(commands_.back()).fusible = std::move(what);
   }
 
-  // Operations of the dispatch that was emitted last, for profiles.
+  // Sets the number of operations of the last emitted dispatch, for profiles.
   void count_flops(double flops) { std::get<gpu::Dispatch>(commands_.back()).flops = flops; }
 
   void add(gpu::Command command) { commands_.push_back(std::move(command)); }
 
   gpu::CommandList& commands() const { return commands_; }  // so far
 
-  // Device memory that lives as long as the plan; contents undefined.
+  // Allocates device memory that lives as long as the plan. Its contents are undefined.
   DeviceTensor scratch(const Shape& shape);
 
   gpu::Kernels& kernels() const { return kernels_; }
@@ -150,7 +155,7 @@ class Emitter {
     return std::clamp(gpu::div_up(count, 64), 1u, 4096u);
   }
   uint32_t lanes() const { return channel_lanes(*device()); }
-  uint32_t row_lanes(uint32_t length) const;  // of a workgroup that shares a row
+  uint32_t row_lanes(uint32_t length) const;  // invocations of a workgroup that shares a row
 
   gpu::Kernels& kernels_;
   gpu::Allocator& memory_;
@@ -160,23 +165,24 @@ class Emitter {
   Peers peers_;
 };
 
-// Everything one node of a graph hands to its op while the plan is made.
+// Everything that a graph's node passes to its op while the plan is made.
 struct OpCall {
   const Options& options;
-  uint32_t node =
-      0;  // keys the op's random numbers; its position in the graph, unless that was split
+  // Keys the op's random numbers. The node's position in the graph, unless the graph was split.
+  uint32_t node = 0;
   bool training = false;
   std::vector<DeviceTensor> inputs;  // in the spec's order; optional trailing ones may be missing
   DeviceTensor output;
-  std::vector<DeviceTensor> saved;  // what the shape rule asked to keep for the backward pass
+  std::vector<DeviceTensor> saved;  // tensors that `shapes` asked to keep for the backward pass
   gpu::Buffer step;                 // StepValues
 
-  // Backward only. Gradients to write; empty where nobody needs one.
+  // Backward only: the gradient by the output, and the gradients to write, empty if nobody needs
+  // them.
   DeviceTensor output_grad;
   std::vector<DeviceTensor> input_grads;
 
-  // The output was thrown away and is wanted again: `saved` of ops with state is still there, and their
-  // state must not change a second time.
+  // The output was discarded and is computed again. `saved` of ops with state is still valid, and
+  // their state must not change a second time.
   bool recomputed = false;
 };
 
@@ -185,7 +191,7 @@ struct OpShapes {
   std::vector<Shape> saved;
 };
 
-// Whether an op's input takes a gradient, is data without one, or is state the op updates in
+// Whether an op's input takes a gradient, is data without one, or is state that the op updates in
 // training.
 enum class InputRole { differentiable, constant, state };
 
@@ -201,24 +207,26 @@ struct OpSpec {
   const char* doc;
   std::span<const OpInput> inputs;
   Schema options;
-  // Throws Error(invalid_argument) that names the shapes which do not fit.
+  // Throws Error(invalid_argument), naming the shapes that do not fit.
   OpShapes (*shapes)(const Options&, const std::vector<Shape>& inputs);
   void (*forward)(const OpCall&, Emitter&);
   void (*backward)(const OpCall&, Emitter&);  // nullptr: not differentiable
-  bool view = false;  // the output is the first input under another shape: no copy, no dispatch
+  bool view = false;  // the output is the first input with another shape: no copy, no dispatch
 };
 
 // All ops, in the order of op_list.inc.
 std::span<const OpSpec* const> op_table();
 
-// Throws Error(not_found) that names the nearest op.
+// Throws Error(not_found), naming the nearest op.
 const OpSpec& find_op(const std::string& name);
 
-// "conv2d: input must be [N, H, W, C], not [3, 4]" where the rank differs.
+// Throws Error(invalid_argument) if the rank differs: "conv2d: input must be [N, H, W, C], not [3,
+// 4]".
 void require_rank(const char* op, const char* input, const Shape& shape, size_t rank,
                   const char* expected);
 
-// Throws unless in[0] is [..., classes] and in[1] (labels), with in[2] (weights) where given, [...].
+// Throws Error(invalid_argument) unless in[0] is [..., classes], and in[1] (labels) and in[2]
+// (weights), if given, are [...].
 void require_labels(const char* op, const std::vector<Shape>& in);
 
 inline gpu::Binding reads(const DeviceTensor& t) { return {t.buffer, gpu::Access::read}; }

@@ -46,10 +46,10 @@ uint32_t channel_lanes(const gpu::Device& device) {
   return device.family() == gpu::KernelFamily::cpu ? device.info().subgroup_size : 32;
 }
 
-// A CPU's cores like long walks; a GPU hides the time that memory takes behind a hundred thousand invocations.
+// A CPU core prefers long walks. A GPU hides memory latency behind a hundred thousand invocations.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
   if (device.family() == gpu::KernelFamily::cpu) return std::clamp(rows / 64, 1u, 64u);
-  constexpr uint32_t kGroups = 8192;  // in all
+  constexpr uint32_t kGroups = 8192;  // workgroups in total
   const uint32_t most = std::max(kGroups / gpu::div_up(channels, channel_lanes(device)), 1u);
   return std::clamp(rows / 8, 1u, most);
 }

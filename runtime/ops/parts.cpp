@@ -14,7 +14,8 @@ struct Push {
   uint32_t x_stride, x_offset, y_stride, y_offset;
 };
 
-// Rows are the axes before; of a row the part is `count` elements at `offset` of `stride`.
+// The axes before the part's axis form rows. The part is `count` elements at `offset` of each row
+// of `stride` elements.
 struct Rows {
   uint32_t rows, count, stride, offset;
 };

@@ -1,4 +1,4 @@
-// Copies of ranges along an axis: what concat and slice are made of.
+// Copies of a range along an axis, used by concat and slice.
 #pragma once
 
 #include "ops/op.h"
@@ -11,15 +11,16 @@ struct Part {
   int64_t begin, length;
 };
 
-// Emits small = that part of large, or that part of large = small.
+// Emits small = the part of large.
 void emit_take_part(Emitter& emit, const DeviceTensor& large, const Part& part,
                     const DeviceTensor& small);
-// A `small` with one sample is repeated for every sample of `large`.
+// Emits the part of large = small. A `small` with one sample is repeated for every sample of
+// `large`.
 void emit_put_part(Emitter& emit, const DeviceTensor& small, const Part& part,
                    const DeviceTensor& large);
 
-// `axis` counted from the front; throws Error(invalid_argument) where x has no such axis or it is
-// the batch's.
+// Returns `axis` counted from the front. Throws Error(invalid_argument) if x has no such axis or it
+// is the batch axis.
 size_t axis_of(const char* op, int64_t axis, const Shape& x);
 
 }  // namespace etr::ops

@@ -1,7 +1,9 @@
-// Devices that compute a step together, as ops see them. What moves data between them is known to those who hand these to a
-// plan (graph::PlanOptions::peers); an op emits commands, among them host turns, whose work is theirs.
+// Devices that compute a step together, as ops see them. The implementation that moves data between
+// them is passed to a plan (graph::PlanOptions::peers). An op emits commands, among them host
+// turns, and the implementation provides their work.
 //
-// All peers emit the same calls in the same order. Without them a plan's commands are what they always were.
+// All peers must emit the same calls in the same order. Without peers a plan's commands do not
+// change.
 #pragma once
 
 #include "gpu/kernel.h"
@@ -10,32 +12,36 @@ namespace etr::ops {
 
 class Emitter;
 
-// Each has rows of its own of one batch. They weigh by how many of them are samples (StepValues::valid_rows).
+// Peers that each have their own rows of one batch. A peer's weight is its number of samples
+// (StepValues::valid_rows).
 class RowPeers {
  public:
   virtual ~RowPeers() = default;
 
-  // Appends what makes of `means`, f32, the means of what all have there.
+  // Appends commands that replace `means`, f32, by the weighted means over all peers.
   virtual void emit_means(Emitter& emit, const gpu::Buffer& step, const gpu::Buffer& means) = 0;
 
-  // Appends what makes of `moments`, f32: means and (biased) variances of channels over this one's rows, and 1, those over the rows
-  // of all, and how many these are for each of this one's.
+  // Appends commands that replace `moments`, f32: the means and (biased) variances of channels over
+  // this peer's rows become those over the rows of all peers. A 1 follows them, which becomes the
+  // number of all rows divided by this peer's.
   virtual void emit_moments(Emitter& emit, const gpu::Buffer& step, const gpu::Buffer& moments) = 0;
 };
 
-// Each has a slice of each tensor that they share, and all have the same rows.
+// Peers that each have a slice of each split tensor, and all the same rows.
 class SlicePeers {
  public:
   virtual ~SlicePeers() = default;
 
-  // Appends what makes of `terms`, f32, the sum of what all have there: the same bits on all.
+  // Appends commands that replace `terms`, f32, by the sum over all peers, with the same bits on
+  // all.
   virtual void emit_sum(Emitter& emit, const gpu::Buffer& terms) = 0;
 };
 
-// Those of a plan.
+// The peers of a plan.
 struct Peers {
-  RowPeers* rows = nullptr;      // batch normalisation trains on; none: on this device's rows
-  SlicePeers* slices = nullptr;  // a graph needs that was split (graph/split.h)
+  // For batch normalisation in training; nullptr: only this device's rows.
+  RowPeers* rows = nullptr;
+  SlicePeers* slices = nullptr;  // for a graph that was split (graph/split.h)
 };
 
 }  // namespace etr::ops

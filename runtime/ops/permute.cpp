@@ -1,4 +1,4 @@
-// The axes of a tensor in another order.
+// Permutes the axes of a tensor.
 #include "ops/permute.h"
 
 #include <algorithm>

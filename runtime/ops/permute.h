@@ -1,4 +1,4 @@
-// Axes in another order, for ops that lay a tensor out anew.
+// Permutes axes, for ops that change a tensor's layout.
 #pragma once
 
 #include "ops/op.h"

@@ -13,7 +13,7 @@ namespace {
 
 using Along = Pointwise::Along;
 
-// `body` with each $NAME replaced by what `of` says of NAME.
+// Returns `body` with each $NAME replaced by of(NAME).
 template <typename F>
 std::string replaced(const std::string& body, F&& of) {
   std::string out;
@@ -36,7 +36,8 @@ bool is_operand(const std::string& name) {
   return std::isdigit(static_cast<unsigned char>(name[0])) != 0;
 }
 
-// The operand of `note` that is element by element the result of `producer`, or -1 where it is read in other ways.
+// Returns the index of the operand that reads `result` element by element, or -1 if none does or it
+// is also read in another way.
 int64_t operand_of(const Pointwise& note, const gpu::Dispatch& consumer,
                    const gpu::Buffer& result) {
   int64_t found = -1;
@@ -48,7 +49,7 @@ int64_t operand_of(const Pointwise& note, const gpu::Dispatch& consumer,
   return found;
 }
 
-// Operands and their buffers put together anew, each once.
+// Collects operands and their buffers, each once.
 class Bindings {
  public:
   uint32_t operand(const gpu::Buffer& buffer, Pointwise::Operand operand) {
@@ -75,7 +76,9 @@ class Bindings {
   std::vector<Pointwise::Operand> operands_;
 };
 
-// The body of a note with its operands as they are numbered in `into`.
+// Returns the body of a note with its operands renumbered as in `into`, its temporaries from
+// `first_temporary` on and its result as `result`. `replaced_operand` (-1: none) becomes
+// `replacement`.
 std::string moved(const gpu::Dispatch& dispatch, const Pointwise& note, Bindings& into,
                   uint32_t first_temporary, const std::string& result, int64_t replaced_operand,
                   const std::string& replacement) {
@@ -93,13 +96,13 @@ std::string moved(const gpu::Dispatch& dispatch, const Pointwise& note, Bindings
   });
 }
 
-// Both labels, where they differ.
+// Joins two labels unless they are equal.
 std::string both(const std::string& a, const std::string& b) {
   return a == b || a.ends_with(" + " + b) ? a : a + " + " + b;
 }
 
-// The kernel of a note. Four rows an iteration hide the loop's own cost, as in batch_norm.comp; all are read before any is
-// written, so that the result may take the place of an operand.
+// The kernel of a note. Four rows per iteration hide the loop overhead, as in batch_norm.comp. All
+// are read before any is written, so that the result may overwrite an operand.
 constexpr const char* kKernel = R"(#version 450
 #extension GL_EXT_control_flow_attributes : require
 $buffers
@@ -223,7 +226,8 @@ void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
   const gpu::Device& device = *kernels.device();
   const bool by_address = device.family() == gpu::KernelFamily::cpu;
   const uint32_t lanes = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
-  // Without an operand along columns any width will do: one that a workgroup walks through memory in order.
+  // Without an operand along columns any width will do. Choose one with which a workgroup walks
+  // through memory in order.
   const uint32_t columns = note.columns ? note.columns : lanes;
   const uint32_t rows = gpu::div_up(note.count, columns);
   const uint32_t slices = note.columns || !by_address ? row_slices(device, rows, columns)

@@ -1,7 +1,8 @@
-// Element-wise dispatches that say what they compute, so that chains of them can become one kernel.
+// Describes element-wise dispatches, so that chains of them can become one kernel.
 //
-// A chain reads and writes memory once instead of once an operation, and element-wise kernels do little else. The kernel is
-// made of GLSL while a plan is: the functions of shaders/elementwise.glsl, called one after the other.
+// A chain then reads and writes memory once instead of once per operation, and element-wise kernels
+// do little else. The fused kernel is compiled from GLSL while a plan is made: it calls the
+// functions of shaders/elementwise.glsl one after another.
 #pragma once
 
 #include <memory>
@@ -12,52 +13,56 @@
 
 namespace etr::ops {
 
-// Of each element of the last binding of its dispatch, which it writes whole.
+// Describes how each element of the dispatch's last binding is computed. The dispatch writes that
+// buffer as a whole.
 struct Pointwise final : gpu::Fusible {
   enum class Along { elements, columns, nothing };
 
   struct Operand {
     uint32_t binding = 0;
     Along along = Along::elements;
-    uint32_t row = 0;  // along columns: of a tensor [*, columns]
+    uint32_t row = 0;  // along columns: the row of a tensor [*, columns]
     bool operator==(const Operand&) const = default;
   };
 
-  // What a product can do by itself with what it computes.
+  // Operations that a product's kernel can apply to its own result.
   enum class Form { other, add, add_relu, relu_grad };
 
   std::string name;
   uint32_t count = 0;    // elements
-  uint32_t columns = 0;  // of the last axis, where an operand lies along it; 0: none does
+  uint32_t columns = 0;  // length of the last axis if an operand lies along it, else 0
   std::vector<Operand> operands;
-  std::string
-      body;  // statements: "$r = max($0, $1);", of operands by number, with temporaries $t0, $t1, ...
-  uint32_t temporaries = 0;  // as many of these
-  bool cheap = true;         // to be computed twice rather than be written and read
-  Form form = Form::other;   // of the two operands $0 and $1: sum, ReLU of the sum, $1 where $0 > 0
+  // Statements such as "$r = max($0, $1);": operands by number, temporaries $t0, $t1, ...
+  std::string body;
+  uint32_t temporaries = 0;  // number of temporaries
+  bool cheap = true;         // cheaper to compute twice than to write and read
+  Form form = Form::other;   // sum of $0 and $1, ReLU of the sum, or $1 where $0 > 0
 };
 
 using PointwisePtr = std::shared_ptr<const Pointwise>;
 
-// Of as many operands as all bindings of the dispatch but the last.
+// Makes a note whose `operands` operands are the dispatch's bindings except the last, in order,
+// element by element.
 PointwisePtr pointwise(std::string name, uint32_t count, uint32_t operands, std::string body,
                        Pointwise::Form form = Pointwise::Form::other);
 
-// A float as GLSL takes it, bit by bit.
+// Returns a GLSL expression with the exact bits of `value`.
 std::string glsl(float value);
 
-// The note of a dispatch; nullptr where it has none.
+// Returns the note of a dispatch; nullptr if it has none.
 const Pointwise* pointwise_of(const gpu::Dispatch& dispatch);
 
-// `consumer` with `producer`, whose result it reads element by element, computed on the way; without a kernel yet (see
-// compile()). Empty where more buffers would be bound than `most_bindings`, or their shapes do not go together.
+// Returns `consumer` with the computation of `producer`, whose result it reads element by element,
+// merged into it. The dispatch has no kernel yet (see compile()). Returns an empty dispatch (no
+// fusible) if it would bind more than `most_bindings` buffers or the shapes do not match.
 gpu::Dispatch joined(const gpu::Dispatch& producer, const gpu::Dispatch& consumer,
                      uint32_t most_bindings);
 
-// Tensors as long as the result that the dispatch reads.
+// Returns how many tensors of the result's length the dispatch reads.
 uint32_t tensors_read(const gpu::Dispatch& dispatch);
 
-// Gives a dispatch of joined() its kernel. Throws Error(unsupported) in a build without a GLSL compiler.
+// Compiles the kernel of a dispatch made by joined(). Throws Error(unsupported) in a build without
+// a GLSL compiler.
 void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch);
 
 }  // namespace etr::ops

@@ -1,5 +1,5 @@
 // Losses that compare each element with a target of the same shape; a row's loss is their mean.
-// The formulas stand in shaders/pointwise_loss.comp.
+// Formulas in shaders/pointwise_loss.comp.
 #include "core/error.h"
 #include "ops/op.h"
 

@@ -1,7 +1,7 @@
 // y[n, t] = the state of an LSTM or GRU cell after position t; formulas in shaders/recurrent.comp.
 //
-// What does not depend on the state is one product over all positions, and so are the gradients of all
-// weights; only h Wh and the cell itself go position by position.
+// The part that does not depend on the state is one product over all positions, and so are the
+// gradients of all weights. Only h Wh and the cell itself go position by position.
 #include "core/error.h"
 #include "ops/gemm.h"
 
@@ -18,7 +18,7 @@ constexpr OptionSpec kOptions[] = {
 bool is_lstm(const Options& options) { return options.string("cell") == "lstm"; }
 
 struct Sizes {
-  uint32_t batch, steps, features, width, gates;  // gates: of all parts together
+  uint32_t batch, steps, features, width, gates;  // gates: width of all gates together
 };
 
 Sizes sizes_of(const Options& options, const std::vector<Shape>& in) {
@@ -44,7 +44,7 @@ struct Push {
   uint32_t count, width, steps, t, previous, next;
 };
 
-// The positions in the order of the recurrence.
+// Maps positions to the order of the recurrence.
 Push push_of(const Sizes& s, bool reverse, uint32_t place) {
   const auto position = [&](uint32_t p) {
     return p >= s.steps ? s.steps : reverse ? s.steps - 1 - p : p;

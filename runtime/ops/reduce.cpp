@@ -29,7 +29,7 @@ std::vector<size_t> axes_of(const Options& options, const Shape& x) {
   }
   std::sort(axes.begin(), axes.end());
   axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
-  // One pass takes axes that lie side by side; the gradient of several passes is not needed yet.
+  // One pass takes only neighbouring axes. The gradient of several passes is not implemented.
   for (size_t i = 1; i < axes.size(); ++i)
     if (axes[i] != axes[0] + i)
       fail(Code::invalid_argument,
@@ -49,7 +49,7 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   return {out, {}};
 }
 
-// In the order of the shader's constants.
+// Same order as the shader's constants.
 enum class Reduction : uint32_t { sum, maximum, minimum };
 
 struct Push {
@@ -63,7 +63,7 @@ uint32_t product(const Shape& shape, size_t from, size_t to) {
                                                int64_t{1}, std::multiplies<>()));
 }
 
-// The tensor seen as [outer, length, inner] around axes first to last.
+// Returns the tensor's shape as [outer, length, inner] around the axes `first` to `last`.
 Push around(const Shape& shape, size_t first, size_t last, float scale) {
   return {product(shape, 0, first), product(shape, first, last + 1),
           product(shape, last + 1, shape.size()), scale};
@@ -115,11 +115,11 @@ void backward(const OpCall& call, Emitter& emit) {
     emit.for_channels("reduce_grad", bindings, push, push.inner, push.outer, 1, {constant});
 }
 
-// out = the sum of x over `axes` (ascending); it holds as many elements as remain, whatever its
+// Emits out = the sum of x over `axes` (ascending). `out` has as many elements as remain, in any
 // shape.
 void emit_sum(Emitter& emit, const DeviceTensor& x, std::vector<size_t> axes,
               const DeviceTensor& out) {
-  // The last run of neighbouring axes first: those before it keep their numbers.
+  // Start with the last run of neighbouring axes: those before it keep their numbers.
   DeviceTensor from = x;
   while (!axes.empty()) {
     const size_t last = axes.back();

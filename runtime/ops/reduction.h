@@ -1,4 +1,4 @@
-// Sums over what was repeated, for the gradients of ops that broadcast.
+// Sums over broadcast axes, for the gradients of ops that broadcast.
 #pragma once
 
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-// The same elements under another shape: no copy.
+// The same elements with another shape: no copy.
 #include <functional>
 #include <numeric>
 
@@ -17,8 +17,7 @@ constexpr OptionSpec kOptions[] = {
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   const Shape& x = in[0];
   if (x.empty()) fail(Code::invalid_argument, "reshape: x has no batch axis");
-  const int64_t elements =
-      std::accumulate(x.begin() + 1, x.end(), int64_t{1}, std::multiplies<>());
+  const int64_t elements = std::accumulate(x.begin() + 1, x.end(), int64_t{1}, std::multiplies<>());
   Shape out{x[0]};
   int64_t known = 1;
   size_t open = 0;
@@ -41,7 +40,7 @@ void no_dispatch(const OpCall&, Emitter&) {}
 
 extern const OpSpec reshape_op;
 const OpSpec reshape_op{
-    "reshape",   "the same elements under another shape", kInputs, kOptions, shapes, no_dispatch,
+    "reshape",    "the same elements under another shape", kInputs, kOptions, shapes, no_dispatch,
     no_dispatch,
     /*view=*/true};
 

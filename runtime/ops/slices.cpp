@@ -1,5 +1,6 @@
-// The two ends of what devices compute in slices (Shoeybi et al. 2019): on the way in a value is whole on all of them, and its
-// gradient is the sum of theirs; on the way out the value is the sum of theirs, and its gradient is whole on all.
+// The two ends of a block that devices compute in slices (Shoeybi et al. 2019). On entry the value
+// is whole on all devices, and its gradient is the sum of theirs. On exit the value is the sum of
+// theirs, and its gradient is whole on all.
 #include "core/error.h"
 #include "ops/op.h"
 

@@ -1,4 +1,5 @@
-// Per-row softmax cross-entropy with integer labels, label smoothing (StepValues::label_smoothing) and weights of rows.
+// Per-row softmax cross-entropy with integer labels, label smoothing (StepValues::label_smoothing)
+// and optional row weights.
 #include "core/error.h"
 #include "ops/op.h"
 

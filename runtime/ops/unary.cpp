@@ -1,4 +1,4 @@
-// Functions of one element: y = f(x). The formulas stand in shaders/unary.comp.
+// Functions of one element: y = f(x). Formulas in shaders/unary.comp.
 #include "ops/unary.h"
 #include "core/error.h"
 #include "ops/pointwise.h"
@@ -13,7 +13,8 @@ constexpr OptionSpec kOptions[] = {
     {"alpha", OptionType::number, "0.01", "slope of leaky_relu, scale of elu", 0, 100},
 };
 
-// Tells what the last dispatch computes. Exponentials and the like are not worth computing twice.
+// Attaches to the last dispatch what it computes. Exponentials and the like are not worth computing
+// twice.
 void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t operands,
           std::string body) {
   const std::string function = call.options.string("function");

@@ -4,7 +4,7 @@
 namespace etr::ops {
 
 #define ETR_UNARY(name) "|" #name
-// "none|relu|leaky_relu|...": choices of an option that may take none.
+// "none|relu|leaky_relu|...": the choices of an option that may also be "none".
 inline constexpr const char kUnaryOrNone[] = "none"
 #include "ops/unary_list.inc"
     ;

@@ -1,5 +1,5 @@
-// Convolutions by Winograd's ways: F(2 x 2, 3 x 3) through memory (shaders/winograd.comp has the formulas), and F(2, 3) along
-// lines within registers (shaders/conv_line.comp).
+// Convolutions by Winograd's algorithms: F(2 x 2, 3 x 3) through memory (formulas in
+// shaders/winograd.comp), and F(2, 3) along lines within registers (shaders/conv_line.comp).
 #include <algorithm>
 
 #include "ops/conv.h"
@@ -14,15 +14,15 @@ struct Push {
   uint32_t first_image, relu, bias, flipped;
 };
 
-// Images that are transformed at a time: what lies between the transforms should stay in a cache, and must not take
-// several times the memory of the tensors.
+// Limits how many images are transformed at a time. The intermediate data should stay in a cache,
+// and must not take several times the memory of the tensors.
 constexpr uint64_t kChunkBytes = 8 << 20;
 
 uint32_t tiles_of_image(const ConvGeometry& g) {
   return gpu::div_up(g.oh, 2) * gpu::div_up(g.ow, 2);
 }
 
-// Of the larger of an image's transforms.
+// Returns the size of the larger of an image's two transforms.
 uint64_t image_bytes(const ConvGeometry& g) {
   return uint64_t{tiles_of_image(g)} * 16 * std::max(g.c, g.filters) * 4;
 }
@@ -60,11 +60,12 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
     const uint32_t images = std::min(most, g.batch - first), tiles = images * of_image;
     push.first_image = first;
     transform("winograd_input", {reads(x), writes(v)}, tiles, g.c, g.h, g.w);
-    GemmParams p;  // sixteen products, as the groups of a convolution of 1 x 1
+    GemmParams p;  // sixteen products, as groups of a 1 x 1 convolution
     p.w = p.ow = tiles, p.c = p.kc = p.k = g.c, p.groups = 16;
     p.m = tiles, p.n = g.filters;
     emit_gemm(emit, GemmMode::conv, p, v, u, {}, m,
-              18.0 * images * g.oh * g.ow * g.c * g.filters);  // what it stands for
+              // Operations of the direct convolution.
+              18.0 * images * g.oh * g.ow * g.c * g.filters);
     transform("winograd_output", {reads(m), writes(y), reads(bias ? bias : u)}, tiles, g.filters,
               g.oh, g.ow);
   }
@@ -81,7 +82,7 @@ GemmParams lines_of(const ConvGeometry& g) {
   return p;
 }
 
-// In rows of pairs of pixels, before runs of them are filled up.
+// Counts m in pairs of pixels, before lines are padded to whole runs.
 GemmParams forward_of(const ConvGeometry& g) {
   GemmParams p = lines_of(g);
   p.m = g.batch * g.oh * gpu::div_up(g.ow, 2), p.k = 4 * g.kh * g.c;

@@ -1,4 +1,4 @@
-// Optimizers that treat each parameter by itself; the formulas stand in shaders/optimizer.comp.
+// Optimizers that treat each scalar separately; formulas in shaders/optimizer.comp.
 #include "core/error.h"
 #include "optim/optimizer.h"
 #include "optim/parts.h"
@@ -6,7 +6,7 @@
 namespace etr::optim {
 namespace {
 
-// In the order of the shader's constants.
+// Same order as the shader's constants.
 enum Kind : uint32_t { kSgd, kAdam, kAdagrad, kRmsprop, kLion };
 
 struct Push {
@@ -15,7 +15,7 @@ struct Push {
   float epsilon = 0;
 };
 
-// What a kind keeps between updates, and what it begins with.
+// A tensor that a kind keeps between updates, and its initial value.
 struct State {
   const char* name;  // nullptr: nothing
   float initial = 0;

@@ -15,7 +15,7 @@ constexpr const char* kOfOptimizers[] = {"momentum", "beta1", "beta2", "decay", 
 
 constexpr double kMostSmoothing = 0.99;  // as in the loss's schema
 
-// Of a running mean, of which an update keeps the share `kept`.
+// Fills in the values of a running mean of which an update keeps the share `kept`.
 void put_mean(double kept, float& share, float& rest, float& log) {
   share = static_cast<float>(kept);
   rest = static_cast<float>(1 - kept);

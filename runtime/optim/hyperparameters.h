@@ -1,5 +1,5 @@
-// Numbers of an optimizer and of a loss that may differ from step to step. They travel in the step's values, so that
-// recorded commands serve any of them.
+// Numbers of an optimizer and a loss that may change from step to step. They are passed in the
+// step's values, so that recorded commands work with any of them.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,24 @@ namespace etr::optim {
 
 class Hyperparameters {
  public:
-  // `label_smoothing`: none where the loss has none. `schedule` may let some change over the run: Error(invalid_argument)
-  // where the optimizer or the loss has no such number.
+  // `label_smoothing`: empty if the loss has none. `schedule` may change some numbers over the run;
+  // throws Error(invalid_argument) if the optimizer or the loss does not have such a number.
   explicit Hyperparameters(const UpdateSpec& update, std::optional<double> label_smoothing = {},
                            std::optional<Schedule> schedule = {});
 
-  // From step `step` on (0-based); the schedule no longer changes this one. `name` is that of the option: momentum, beta1, beta2,
-  // decay, weight_decay, label_smoothing. Error(not_found) lists those that there are; Error(invalid_argument) where the
-  // value is out of range, or needs state that the optimizer does not keep.
+  // Sets a number from step `step` (0-based) on; the schedule no longer changes it. `name` is the
+  // option's: momentum, beta1, beta2, decay, weight_decay, label_smoothing. Throws
+  // Error(not_found), listing the available names, or Error(invalid_argument) if the value is out
+  // of range or needs state that the optimizer does not keep.
   void set(const std::string& name, double value, uint64_t step = 0);
 
-  // What was set: values by the step from which they count, by name. restore() puts others in their place, and throws as set() does.
+  // What was set: values by name and by the step from which they apply. restore() replaces them and
+  // throws as set() does.
   using Changes = std::map<std::string, std::map<uint64_t, double>>;
   const Changes& were_set() const { return set_; }
   void restore(const Changes& were_set);
 
-  // Of the step after this.
+  // Of the next step after `passed`.
   void put(ops::StepValues& values, const Passed& passed) const;
   double value(const std::string& name, const Passed& passed) const;
 
@@ -44,7 +46,7 @@ class Hyperparameters {
   Options options_;
   std::optional<double> label_smoothing_;
   std::optional<Schedule> schedule_;
-  uint64_t accumulate_;  // steps of an update, which are a schedule's clock
+  uint64_t accumulate_;  // steps per update
   Changes set_;
 };
 

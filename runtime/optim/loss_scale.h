@@ -1,5 +1,6 @@
-// The scale of gradients that pass through float16 (Micikevicius et al. 2018): large enough that small ones do not
-// vanish, halved where one has become infinite, and doubled again when none has for a while.
+// The scale of gradients that pass through float16 (Micikevicius et al. 2018). It is large enough
+// that small gradients do not vanish. It is halved when one becomes infinite, and doubled after a
+// number of steps without that.
 #pragma once
 
 #include "graph/parameters.h"
@@ -9,18 +10,19 @@ namespace etr::optim {
 class LossScale {
  public:
   static constexpr float kFirst = 65536, kMost = 16777216, kLeast = 1.0f / 1024;
-  static constexpr uint32_t kPatience = 2000;  // steps until it is doubled
+  static constexpr uint32_t kPatience = 2000;  // finite steps before it is doubled
 
   explicit LossScale(gpu::DevicePtr device, float first = kFirst);
 
-  // f32 [1], what the backward pass begins with.
+  // f32 [1], the gradient with which the backward pass begins.
   gpu::Buffer scale() const { return state_.buffer.slice(0, 4); }
 
-  // Emits gradients / scale, over a range of them.
+  // Emits gradients /= scale over a range of them.
   void emit_unscale(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count) const;
 
-  // Emits the scale of the next step, by whether this one's gradients were finite; at the end of a step. At the least
-  // scale StepValues::not_finite becomes StepValues::kHopeless. That, or a loss that is not finite, sets `failed`.
+  // Emits the next step's scale at the end of a step, depending on whether the step's gradients
+  // were finite. At the smallest scale StepValues::not_finite becomes StepValues::kHopeless. That,
+  // or a loss that is not finite, sets `failed`.
   void emit_next(ops::Emitter& emit, const gpu::Buffer& loss, const ops::DeviceTensor& failed,
                  const gpu::Buffer& step_values) const;
 

@@ -1,4 +1,4 @@
-// What optimizers are put together from.
+// Building blocks of optimizers.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ inline float number(const Options& options, const char* name) {
   return static_cast<float>(options.number(name));
 }
 
-// State of `count` scalars that begins as `value`.
+// Allocates state of `count` scalars, initially `value`.
 inline ops::DeviceTensor make_state(const gpu::DevicePtr& device, gpu::Arena& arena, int64_t count,
                                     float value = 0) {
   const ops::DeviceTensor tensor{arena.allocate_whole(static_cast<uint64_t>(count) * 4), {count}};
@@ -21,8 +21,8 @@ inline ops::DeviceTensor make_state(const gpu::DevicePtr& device, gpu::Arena& ar
   return tensor;
 }
 
-// Invocations of a grid-stride kernel over `count` scalars of which each costs little. A CPU device loads the step's values for
-// each lane anew, so there each does several scalars.
+// Returns the number of invocations of a cheap grid-stride kernel over `count` scalars. A CPU
+// device loads the step's values again in each lane, so there each lane does several scalars.
 inline uint32_t invocations_over(const gpu::Device& device, uint32_t count) {
   return device.info().kind == gpu::DeviceKind::cpu ? gpu::div_up(count, 16) : count;
 }

@@ -1,4 +1,4 @@
-// What of a model's parameters an update works on.
+// The part of a model's parameters that an update works on.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace etr::optim {
 
-// Neighbouring parameters of a store, and their gradients, which may lie elsewhere. Ranges are counted from the portion's begin.
+// Contiguous parameters of a store and their gradients, which may lie elsewhere. Ranges count from
+// the portion's begin.
 class Portion {
  public:
   Portion(const graph::ParameterStore& store)  // all of them
@@ -34,11 +35,12 @@ class Portion {
   gpu::Buffer weights_, gradients_;
 };
 
-// One rank's part of an update that several ranks share out, in scalars of the store's buffers.
+// One rank's part of an update that is divided among ranks, in scalars of the store's buffers.
 struct Share {
-  static constexpr uint32_t kAligned = 64;  // what both are multiples of: devices can bind that
+  // `begin` and `count` are multiples of it, so that devices can bind them.
+  static constexpr uint32_t kAligned = 64;
   uint32_t begin = 0, count = 0;
-  bool only_gradients = false;  // it has the gradients of these parameters alone
+  bool only_gradients = false;  // the rank holds gradients of these parameters only
 };
 
 }  // namespace etr::optim

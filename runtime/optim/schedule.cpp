@@ -53,7 +53,7 @@ constexpr OptionSpec kOptions[] = {
 
 constexpr const char* kChanging[] = {"momentum", "weight_decay", "label_smoothing"};
 
-// Half a cosine from 1 to 0.
+// Half a cosine, falling from 1 to 0.
 double falling(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
 
 const char* run_length(bool of_fresh) {

@@ -1,4 +1,4 @@
-// Learning-rate schedules. Their clock is optimizer steps, or the fresh examples of these.
+// Learning-rate schedules. Their clock counts optimizer steps or fresh examples.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,33 @@
 
 namespace etr::optim {
 
-// What a run has behind it.
+// The progress of a run.
 struct Passed {
   Passed(uint64_t of_steps = 0, uint64_t of_fresh = 0, uint64_t of_examples = 0)
       : steps(of_steps), fresh(of_fresh), examples(of_examples) {}
 
-  uint64_t steps;     // batches that it has trained on
-  uint64_t fresh;     // examples of them that no echo node repeated
-  uint64_t examples;  // all of them
+  uint64_t steps;     // batches trained on
+  uint64_t fresh;     // examples in them that are no repetition by an echo node
+  uint64_t examples;  // all examples in them
 };
 
-// Whether a schedule with these options counts fresh examples ("clock").
+// Returns whether a schedule with these options counts fresh examples (option "clock").
 bool counts_fresh(const Options& schedule);
 
 class Schedule {
  public:
-  // `options` follow schedule_schema(); `length` is the planned length of the run by the schedule's clock (for the
-  // decaying kinds whose decay_steps is 0). A run that was made shorter than its warm-up warms up for half of its steps, with a
-  // log line. Throws Error(invalid_argument) where decay_steps contradicts warmup_steps, or a length is missing.
+  // `options` follow schedule_schema(). `length` is the planned length of the run on the schedule's
+  // clock, for decaying kinds whose decay_steps is 0. If the run is no longer than its warm-up, the
+  // warm-up is shortened to half of the run and a warning is logged. Throws Error(invalid_argument)
+  // if decay_steps contradicts warmup_steps, or a length is missing.
   Schedule(const Options& options, int64_t length);
 
-  // What its clock shows then, where `accumulate` batches make an optimizer step.
+  // Returns the clock's value after `passed`, with `accumulate` batches per optimizer step.
   int64_t clock(const Passed& passed, uint64_t accumulate) const;
   bool counts_fresh() const { return counts_fresh_; }
 
-  // The rate of the step in which the clock goes from `at` (0-based) to `at` + `ticks`. With W = warmup_steps, D = decay_steps,
-  // f = end_factor and p = clamp((at - W) / (D - W), 0, 1):
+  // Returns the rate of the step in which the clock goes from `at` (0-based) to `at` + `ticks`.
+  // With W = warmup_steps, D = decay_steps, f = end_factor and p = clamp((at - W) / (D - W), 0, 1):
   //   warm-up   rate * min(1, (at + ticks) / W)    while at < W
   //   constant  rate
   //   step      rate * gamma ^ floor(at / step_every)
@@ -42,18 +43,20 @@ class Schedule {
   //   cosine    rate * (f + (1 - f) (1 + cos(pi p)) / 2)     (Loshchilov and Hutter 2017)
   //   polynomial    rate * (f + (1 - f) (1 - p)^power)
   //   inverse_sqrt  rate * sqrt(W / max(at, W)), W at least 1      (Vaswani et al. 2017)
-  //   one_cycle     up along a cosine from rate * f over the first `rise` of all steps, down along another to
-  //                 rate * f^2; there is no warm-up beside it         (Smith and Topin 2019)
-  // A run without echo has the same rates by either clock, where its numbers of examples are batch size times those of steps.
+  //   one_cycle     up along a cosine from rate * f over the first `rise` of all steps, down along
+  //                 another to rate * f^2, without a warm-up         (Smith and Topin 2019)
+  // Without echo both clocks give the same rates if example counts are the batch size times the
+  // step counts.
   float rate(int64_t at, int64_t ticks = 1) const;
 
-  // What the rate is multiplied by where examples are echoed, (fresh / examples)^echo_power, after so much of the run. With K
-  // uses of each example this is K^-echo_power: the step size of the theory of repeated batches is proportional to 1/K where
-  // noise limits it, and does not depend on K where curvature does (Agarwal et al. 2020, arXiv 2010.13639).
+  // Returns the factor of the rate for echoed examples, (fresh / examples)^echo_power, after
+  // `passed`. With K uses of each example this is K^-echo_power. By the theory of repeated batches
+  // the step size is proportional to 1/K where noise limits it, and independent of K where
+  // curvature does (Agarwal et al. 2020, arXiv 2010.13639).
   double echo_correction(const Passed& passed) const;
 
-  // Hyperparameters that change along a line, by the name of their option: what they are at decay_steps. progress() is the
-  // share of the way when the clock shows `at`.
+  // Hyperparameters that change linearly, by the name of their option: their values at decay_steps.
+  // progress() is the fraction of the way when the clock shows `at`.
   const std::map<std::string, double>& ends() const { return ends_; }
   double progress(int64_t at) const;
 

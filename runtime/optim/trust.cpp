@@ -1,4 +1,4 @@
-// LARS and LAMB, which scale each tensor's step; the formulas stand in shaders/trust.comp.
+// LARS and LAMB, which scale each tensor's step; formulas in shaders/trust.comp.
 #include "core/error.h"
 #include "optim/optimizer.h"
 #include "optim/parts.h"
@@ -11,7 +11,7 @@ struct Push {
   float epsilon, trust;
 };
 
-constexpr uint32_t kSegment = 1 << 14;  // scalars that a workgroup takes
+constexpr uint32_t kSegment = 1 << 14;  // scalars per workgroup
 
 class Trust final : public Optimizer {
  public:
@@ -89,9 +89,9 @@ class Trust final : public Optimizer {
     return tensor;
   }
 
-  // The sums of segments, which lie alike on all ranks.
+  // Joins the sums of segments, which have the same layout on all ranks.
   void join(ops::Emitter& emit, const Peers& peers) const {
-    constexpr uint64_t kBytes = 2 * sizeof(float);  // of a segment's
+    constexpr uint64_t kBytes = 2 * sizeof(float);  // per segment
     uint64_t at = 0;
     for (const auto& parameter : store_.parameters()) {
       const uint64_t bytes = segments_of(parameter.count) * kBytes;

@@ -26,7 +26,7 @@ constexpr OptionSpec kCommon[] = {
      0, 0.9999999},
 };
 
-constexpr uint32_t kParts = 64;  // of the sum of squares
+constexpr uint32_t kParts = 64;  // partial sums of squares
 
 std::string name_of(const Json& json) {
   if (!json.is_object() || !json.contains("optimizer") || !json["optimizer"].is_string())
@@ -36,7 +36,7 @@ std::string name_of(const Json& json) {
   return json["optimizer"].get<std::string>();
 }
 
-// The keys of `json` that are common options, or those that are not.
+// Returns the keys of `json` that are common options, or those that are not.
 Json keys(const Json& json, bool common) {
   Json out = Json::object();
   for (const auto& [key, value] : json.items()) {
@@ -94,7 +94,8 @@ Portion Update::owned(const std::optional<Share>& share) const {
 
 ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(), arena_, count); }
 
-// Weights survive what has no finite gradient: every kernel after this one sees that there is no update.
+// Protects the weights from gradients that are not finite: every later kernel sees that there is no
+// update.
 void Update::emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
                          const gpu::Buffer& loss, const gpu::Buffer& step_values) const {
   using gpu::Access;
@@ -148,7 +149,7 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
                   Push{range.count, steps}, range.count);
 }
 
-// Of the gradients that it knows, those in the norm: neighbours together.
+// Returns the ranges of known gradients that count in the norm, with neighbours merged.
 std::vector<graph::ParameterStore::Range> Update::counted(const Peers& peers) const {
   if (!peers.counts) return known_.ranges();
   std::vector<graph::ParameterStore::Range> out;
@@ -184,7 +185,7 @@ void Update::emit_norm(ops::Emitter& emit, const Peers& peers) {
   if (peers.join_norm) peers.join_norm(norm_.buffer);
 }
 
-// Clipping, and the proximal step.
+// Emits clipping and the proximal step.
 void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
                               const Peers& peers) {
   using gpu::Access;

@@ -27,7 +27,7 @@ uint32_t shift(uint32_t word) {
   return word;
 }
 
-// The conversion of what does not fit is undefined.
+// Converting a value out of range is undefined.
 template <typename To>
 uint32_t truncated(float value) {
   const double whole_part = std::trunc(static_cast<double>(value));
@@ -37,7 +37,7 @@ uint32_t truncated(float value) {
   return static_cast<uint32_t>(static_cast<To>(whole_part));
 }
 
-// To the nearest, ties to even.
+// Rounds to nearest, ties to even.
 uint32_t float_to_half(float value) {
   const uint32_t sign = bits(value) >> 16 & 0x8000u;
   const float size = std::abs(value);
@@ -47,7 +47,7 @@ uint32_t float_to_half(float value) {
   std::frexp(size, &exponent);
   const int step = std::max(exponent - 11, -24);  // the last place's exponent
   const auto places = static_cast<uint32_t>(std::nearbyint(std::ldexp(size, -step)));
-  if (step == -24) return sign | places;  // also where it rounds up to the least normal number
+  if (step == -24) return sign | places;  // also if it rounds up to the smallest normal number
   return sign | ((static_cast<uint32_t>(step + 25) << 10) + places - 0x400u);
 }
 

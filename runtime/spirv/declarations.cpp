@@ -16,7 +16,7 @@ void Reader::decorate(Decorations& of, uint32_t member, std::span<const uint32_t
   }
 }
 
-// Sizes follow the decorations where there are such, and are tight where there are none.
+// Sizes follow the decorations if there are any, and are tight otherwise.
 void Reader::lay_out(Type& t) {
   switch (t.kind) {
     case Type::Kind::none: return;
@@ -82,7 +82,7 @@ void Reader::declare_type(Op op, std::span<const uint32_t> w) {
           t.offsets.push_back(decorations.offsets.at(i));
       break;
     case Op::OpTypePointer:
-    case Op::OpTypeForwardPointer:  // what it points to follows
+    case Op::OpTypeForwardPointer:  // its target follows
       t.kind = Type::Kind::pointer;
       t.storage = static_cast<spv::StorageClass>(w[1]);
       if (op == Op::OpTypePointer) t.element = w[2];

@@ -76,7 +76,7 @@ void Machine::advance(Lane& lane) {
   }
 }
 
-// What the shader calls gl_LocalInvocationID and so on.
+// Sets the built-in variables (gl_LocalInvocationID and so on).
 void Machine::begin(uint32_t lane, std::array<uint32_t, 3> group) {
   const auto& size = module_.workgroup;
   const std::array<uint32_t, 3> local{lane % size[0], lane / size[0] % size[1],
@@ -103,7 +103,7 @@ void Machine::begin(uint32_t lane, std::array<uint32_t, 3> group) {
   }
 }
 
-// Control and memory; false for what evaluate() does.
+// Executes control flow and memory instructions; returns false for what evaluate() handles.
 bool Machine::step(Lane& lane, const Instruction& i) {
   switch (i.op) {
     case Op::OpLoad: load(lane, i); break;
@@ -161,7 +161,7 @@ void Machine::leave(Lane& lane, const Instruction& i) {
   if (lane.calls.empty()) lane.state = State::ended;
 }
 
-// All at once: one may be what another becomes.
+// All phis of a block take their values at once: one may read another.
 void Machine::pass_phis(Lane& lane) {
   std::vector<uint32_t> values;
   const uint32_t first = lane.at;
@@ -209,9 +209,9 @@ Machine::Place Machine::find_in_buffer(size_t buffer, uint64_t offset, Use use) 
   return {&word.value, &word.state, &word.trace, buffer, offset};
 }
 
-// In the buffer that may be used so, where several have the address.
+// If several buffers contain the address, takes the one that allows this use.
 Machine::Place Machine::find_by_address(uint64_t address, Use use) {
-  size_t in = buffers_.size(), behind = in;  // the buffer, or the one that is missed by little
+  size_t in = buffers_.size(), behind = in;  // the buffer, or one that the address narrowly misses
   for (size_t k = 0; k < buffers_.size(); ++k) {
     const Argument& buffer = buffers_[k];
     const uint64_t offset = address - buffer.address;
@@ -253,7 +253,7 @@ Machine::Place Machine::find(Lane& lane, uint64_t pointer, Use use) {
   }
 }
 
-// Whether what `other` did in stretch `then` comes before what this lane does now.
+// Returns whether what `other` did in stretch `then` is ordered before what this lane does now.
 bool Machine::in_order(uint32_t other, uint32_t then, bool is_shared) const {
   const uint32_t self = first_invocation_ + lane_;
   if (other == 0 || other == self) return true;
@@ -352,7 +352,7 @@ void Machine::meet() {
   }
 }
 
-// Lanes of a subgroup that wait at the same instruction.
+// Executes a subgroup instruction for the lanes that wait at the same one.
 void Machine::join_subgroup(size_t first, size_t last) {
   uint32_t at = ~0u;
   for (size_t k = first; k < last; ++k)

@@ -1,9 +1,11 @@
-// Runs a compute shader on the host, as SPIR-V says, one invocation after the other between barriers.
+// Runs a compute shader on the host as SPIR-V specifies, one invocation after another between
+// barriers.
 //
-// Two uses: a driver's results are compared with these (gpu/comparison.h), and what no driver tells is told here: Error(internal) for
-// a load or store outside a buffer or an array, for buffers used otherwise than declared, for shared memory that is read
-// before it is written, for barriers that not all invocations reach, and for races: two invocations that touch a word, at least
-// one of them to write it, with no barrier between them. Two that write the same are no race.
+// It has two uses. A driver's results are compared with these (gpu/comparison.h). And it finds
+// faults that no driver reports, as Error(internal): loads and stores outside a buffer or an array,
+// buffers used otherwise than declared, shared memory that is read before it is written, barriers
+// that not all invocations reach, and races. A race is two invocations that access a word with no
+// barrier between them, at least one of them writing. Two that write the same value are no race.
 #pragma once
 
 #include <array>
@@ -17,12 +19,13 @@
 
 namespace etr::spirv {
 
-// A buffer that a kernel is given: a range of a storage, in bytes.
+// A buffer argument of a kernel: a byte range of a storage.
 struct Argument {
   Storage* storage = nullptr;
   uint64_t offset = 0, size_bytes = 0;
-  uint64_t address = 0;  // of its first byte on the device, where the kernel takes addresses
-  // What the kernel was declared to do with it. What it does not read it may read once it has written it.
+  uint64_t address = 0;  // device address of its first byte, if the kernel takes addresses
+  // The declared accesses. A buffer that is not declared as read may still be read where the kernel
+  // has written it.
   bool reads = true, writes = true;
 };
 
@@ -33,12 +36,12 @@ class Machine {
     uint32_t subgroup_size = 1;
   };
 
-  // `push` has the addresses of `buffers` at its head where the module takes them so. The module and the storages must
-  // outlive the machine.
+  // `push` begins with the addresses of `buffers` if the module takes them so. The module and the
+  // storages must outlive the machine.
   Machine(const Module& module, std::vector<Argument> buffers, std::span<const std::byte> push,
           const Grid& grid);
 
-  // A workgroup. False: it took more than `most_instructions`, and was given up.
+  // Runs a workgroup. Returns false if it took more than `most_instructions` and was aborted.
   bool run(std::array<uint32_t, 3> group, uint64_t most_instructions = ~uint64_t{0});
 
   uint64_t instructions() const { return instructions_; }  // so far
@@ -51,14 +54,15 @@ class Machine {
   struct Lane {
     std::vector<uint32_t> registers, own;
     std::vector<Frame> calls;
-    uint32_t at = 0, block = 0, from = 0;  // the instruction; the block's label and that before it
+    uint32_t at = 0, block = 0, from = 0;  // instruction; labels of the block and the block before
     State state = State::running;
-    bool orders_buffers = false;  // it has, with a memory barrier, since the last barrier
+    // Has executed a memory barrier for buffers since the last barrier.
+    bool orders_buffers = false;
   };
   enum class Use { load, store };
 
   void begin(uint32_t lane, std::array<uint32_t, 3> group);
-  void advance(Lane& lane);  // until it waits or ends
+  void advance(Lane& lane);  // runs the lane until it waits or ends
   bool step(Lane& lane, const Instruction& i);
   void enter(Lane& lane, const Instruction& i);
   void leave(Lane& lane, const Instruction& i);
@@ -67,16 +71,16 @@ class Machine {
   void load(Lane& lane, const Instruction& i);
   void store(Lane& lane, const Instruction& i);
   uint32_t length(const Lane& lane, const Instruction& i);
-  void meet();  // all wait: at a barrier, or lanes of a subgroup for each other
+  void meet();  // called when all wait: at a barrier, or for their subgroup
   void join_subgroup(size_t first, size_t last);
 
   struct Place {
     uint32_t* value;
-    Storage::State* state;  // of a buffer's word
-    Trace* trace;           // of words that invocations share
-    size_t buffer;          // kNoBuffer: elsewhere
+    Storage::State* state;  // only for words of buffers
+    Trace* trace;           // only for words that invocations share
+    size_t buffer;          // kNoBuffer: not in a buffer
     uint64_t offset;
-    bool is_shared() const { return buffer == kNoBuffer; }  // of words with a trace
+    bool is_shared() const { return buffer == kNoBuffer; }  // valid for words with a trace
   };
   static constexpr size_t kNoBuffer = ~size_t{0};
   Place find(Lane& lane, uint64_t pointer, Use use);
@@ -96,14 +100,15 @@ class Machine {
   std::vector<uint32_t> push_;
   Grid grid_;
   std::vector<Lane> lanes_;
-  std::vector<uint32_t> input_;  // of the lane that runs
+  std::vector<uint32_t> input_;  // of the running lane
   std::vector<uint32_t> shared_;
   std::vector<Trace> shared_traces_;
   std::vector<bool> shared_written_;
   std::array<uint32_t, 3> group_{};
-  uint32_t first_invocation_ = 1;  // of the workgroup, counted through all that were run
+  uint32_t first_invocation_ = 1;  // number of the workgroup's first invocation among all so far
   uint32_t lane_ = 0;
-  // Stretches between barriers, for shared memory and for buffers, which not every barrier orders.
+  // Stretches between barriers, counted separately for shared memory and for buffers, because not
+  // every barrier orders buffers.
   uint32_t shared_stretch_ = 1, buffer_stretch_ = 1;
   uint64_t instructions_ = 0, most_ = 0;
 };

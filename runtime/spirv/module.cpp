@@ -8,7 +8,7 @@ void Reader::reserve(Op op, std::span<const uint32_t> w) {
   if (!in_function_) return;
   bool has_result = false, has_type = false;
   spv::HasResultAndType(op, &has_result, &has_type);
-  if (!has_result || !has_type || ids_[w[1]].type) return;  // it has one already
+  if (!has_result || !has_type || ids_[w[1]].type) return;  // it already has a register
   give(w[1], w[0]);
   if (op == Op::OpFunctionParameter) parameters_[in_function_].push_back(w[1]);
 }
@@ -31,7 +31,7 @@ bool Reader::all_float(const Type& of) const {
   return of.kind == Type::Kind::floating;
 }
 
-// An instruction that evaluate() carries out.
+// Makes an instruction that evaluate() executes.
 Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const uint32_t> o) {
   const Type& result = type(type_id);
   Instruction i{.op = op, .n = static_cast<uint16_t>(result.words), .to = to};
@@ -40,7 +40,7 @@ Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const 
     m_.extra.insert(m_.extra.end(), values);
   };
   i.extra = static_cast<uint32_t>(m_.extra.size());
-  // Where a part lies in a composite, in words, and its type.
+  // Returns the word offset and the type of a part of a composite.
   const auto part_of = [&](uint32_t composite, std::span<const uint32_t> path) {
     const Type* of = id(composite).type;
     uint32_t at = 0;
@@ -90,11 +90,12 @@ Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const 
   i.a = reg(o[0]);
   if (o.size() > 1) i.b = reg(o[1]);
   if (o.size() > 2) i.c = reg(o[2]);
-  i.extra_count = words_of(o[0]);  // for those that join a vector's elements, or choose by one
+  // For instructions that combine a vector's elements or select by one.
+  i.extra_count = words_of(o[0]);
   return i;
 }
 
-// Pointers to parts of what another points to.
+// Makes an instruction for a pointer to a part of another pointer's target.
 void Reader::chain(std::span<const uint32_t> w, size_t first_index, bool by_element) {
   const Type& base = *id(w[2]).type;
   Instruction i{.op = Op::OpAccessChain, .n = 2, .to = reg(w[1]), .a = reg(w[2])};

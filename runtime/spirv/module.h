@@ -1,8 +1,8 @@
-// A compute shader's SPIR-V, read for running it on the host: see machine.h.
+// A compute shader's SPIR-V, decoded for running it on the host: see machine.h.
 //
-// What EchoTrain's shaders need: integers and floats of 32 bits and vectors, arrays and structures of them;
-// buffers as descriptors of set 0 or by address; shared memory; barriers; sums, maxima and broadcasts of a
-// subgroup. No matrices, images, atomics, and no other widths.
+// Supports what EchoTrain's shaders need: 32-bit integers and floats, and vectors, arrays and
+// structures of them; buffers as descriptors of set 0 or by address; shared memory; barriers; sums,
+// maxima, minima and broadcasts of a subgroup. No matrices, images, atomics or other widths.
 #pragma once
 
 #include <array>
@@ -14,23 +14,23 @@
 
 namespace etr::spirv {
 
-// Pointers in registers: a device address, or a space with an offset in bytes.
+// Pointers in registers are a device address, or a space with an offset in bytes.
 enum class Space : uint64_t { address, input, push, shared, own, first_binding };
 constexpr int kSpaceShift = 56;
 constexpr uint64_t pointer(Space space, uint64_t offset) {
   return static_cast<uint64_t>(space) << kSpaceShift | offset;
 }
 
-// Operands are registers, unless the operation says otherwise (decode() in module.cpp).
+// Operands are registers unless the operation says otherwise (decode() in module.cpp).
 struct Instruction {
   spv::Op op{};
   uint16_t n = 1;   // words of the result
   uint32_t to = 0;  // its register
   uint32_t a = 0, b = 0, c = 0;
-  uint32_t extra = 0, extra_count = 0;  // more operands: where they begin in Module::extra
+  uint32_t extra = 0, extra_count = 0;  // more operands, from here on in Module::extra
 };
 
-struct Step {      // of an access chain, for an index that only the run knows
+struct Step {      // of an access chain, for an index known only at run time
   uint32_t index;  // its register
   uint32_t stride, count;
   bool is_signed;
@@ -38,17 +38,17 @@ struct Step {      // of an access chain, for an index that only the run knows
 
 class Module {
  public:
-  // `constants` are the values of constant_id 0, 1, 2, ... Throws Error(unsupported) that names what this reader does not
-  // know, and Error(corrupt_data) for words that are no SPIR-V.
+  // `constants` are the values of constant_id 0, 1, 2, ... Throws Error(unsupported), naming what
+  // is not supported, or Error(corrupt_data) for words that are not SPIR-V.
   Module(std::span<const uint32_t> words, std::span<const uint32_t> constants);
 
   std::vector<Instruction> code;
   std::vector<uint32_t> extra;
   std::vector<Step> steps;
   std::vector<uint32_t>
-      registers;           // at the start of an invocation: constants and variables' pointers
-  uint32_t entry = 0;      // where the code begins
-  uint32_t own_bytes = 0;  // of an invocation's variables
+      registers;       // Initial registers of an invocation: constants and pointers of variables.
+  uint32_t entry = 0;  // index of the first instruction
+  uint32_t own_bytes = 0;  // size of an invocation's variables
   uint32_t shared_bytes = 0;
   std::array<uint32_t, 3> workgroup{1, 1, 1};
   struct Builtin {
@@ -58,12 +58,12 @@ class Module {
   std::vector<Builtin> builtins;
   uint32_t input_bytes = 0;
   std::vector<std::vector<uint32_t>>
-      layouts;  // of what is loaded and stored, where its words are not in one piece
+      layouts;  // Memory layouts of loaded and stored values that are not contiguous.
 
   uint32_t invocations() const { return workgroup[0] * workgroup[1] * workgroup[2]; }
 };
 
-// Carries out an instruction that needs nothing but registers; false where it is none.
+// Executes an instruction that needs only registers; returns false if it is not one.
 bool evaluate(const Instruction& instruction, const Module& module, uint32_t* registers);
 
 }  // namespace etr::spirv

@@ -1,4 +1,4 @@
-// Makes a Module of words: what module.cpp and declarations.cpp share.
+// Decodes SPIR-V words into a Module; shared by module.cpp and declarations.cpp.
 #pragma once
 
 #define SPV_ENABLE_UTILITY_CODE  // for spv::HasResultAndType
@@ -18,19 +18,19 @@ struct Type {
   enum class Kind { none, boolean, integer, floating, vector, array, structure, pointer };
   Kind kind = Kind::none;
   bool is_signed = false;
-  uint32_t element = 0;           // of a vector, an array, a pointer: a type's id
-  uint32_t count = 0;             // of its elements; 0: known when it runs only
-  uint32_t words = 0;             // of a value, in registers
+  uint32_t element = 0;           // type id of the elements of a vector, an array or a pointer
+  uint32_t count = 0;             // number of elements; 0: known only at run time
+  uint32_t words = 0;             // of a value in registers
   uint32_t bytes = 0;             // in memory
-  uint32_t stride = 0;            // between elements there
-  std::vector<uint32_t> members;  // types' ids
-  std::vector<uint32_t> offsets;  // of the members, in memory
-  std::vector<uint32_t> layout;   // of a value's words, in memory
-  spv::StorageClass storage{};    // of what a pointer points to
+  uint32_t stride = 0;            // between elements in memory
+  std::vector<uint32_t> members;  // type ids
+  std::vector<uint32_t> offsets;  // byte offsets of the members in memory
+  std::vector<uint32_t> layout;   // byte offsets of a value's words in memory
+  spv::StorageClass storage{};    // of a pointer's target
 };
 
 struct Id {
-  const Type* type = nullptr;  // of the value
+  const Type* type = nullptr;  // type of the value
   uint32_t reg = 0;
 };
 
@@ -84,7 +84,8 @@ class Reader {
   void decorate(Decorations& of, uint32_t member, std::span<const uint32_t> w);
   void lay_out(Type& type);
 
-  // Second pass: a register for each result, as they are named before they are made.
+  // Second pass: reserves a register for each result, since results are used before they are
+  // defined.
   void reserve(Op op, std::span<const uint32_t> w);
 
   // Third pass.
@@ -119,7 +120,8 @@ class Reader {
     m_.registers[at] = static_cast<uint32_t>(value);
     m_.registers[at + 1] = static_cast<uint32_t>(value >> 32);
   }
-  // Of a type's words in memory; 0: contiguous, else a number of Module::layouts, from 1.
+  // Returns a type's layout in memory. 0: contiguous; otherwise a number of Module::layouts, from
+  // 1.
   uint32_t layout_of(const Type& of);
   bool all_float(const Type& of) const;
   uint32_t place(uint32_t label) const {
@@ -149,7 +151,8 @@ class Reader {
   std::unordered_map<uint32_t, Type> types_;
   std::unordered_map<uint32_t, Decorations> decorations_;
   std::unordered_map<uint32_t, bool> constant_;
-  std::unordered_map<uint32_t, uint32_t> labels_;  // and functions: where their code begins
+  // Labels and functions: index of their first instruction.
+  std::unordered_map<uint32_t, uint32_t> labels_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> parameters_;
   std::unordered_map<const Type*, uint32_t> layout_numbers_;
   std::vector<std::pair<size_t, Target>> branches_;

@@ -1,4 +1,4 @@
-// Device memory as a kernel that runs on the host sees it: what it looks at is fetched, a page at a time.
+// Device memory as seen by a kernel that runs on the host. Pages are fetched on first access.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace etr::spirv {
 
-// Who touched a word last, and in which stretch between barriers.
+// The last accesses to a word, each with its stretch between barriers.
 struct Trace {
-  uint32_t writer = 0, writer_stretch = 0;  // 0: nobody
+  uint32_t writer = 0, writer_stretch = 0;  // 0: none
   uint32_t reader = 0, reader_stretch = 0;
-  bool many_read = false;    // others, too, in that stretch
-  bool others_read = false;  // invocations of another workgroup
+  bool many_read = false;    // several invocations read it in that stretch
+  bool others_read = false;  // an invocation of another workgroup read it
 };
 
 class Storage {
  public:
-  // Brings the words from byte `offset` on.
+  // Fetches the words from byte `offset` on.
   using Fetch = std::function<void(uint64_t offset, std::span<uint32_t> words)>;
 
   Storage(uint64_t size_bytes, Fetch fetch);
@@ -31,7 +31,7 @@ class Storage {
     State& state;
     Trace& trace;
   };
-  Word word(uint64_t offset);  // a multiple of 4 below size_bytes
+  Word word(uint64_t offset);  // `offset` must be a multiple of 4 below size_bytes
 
   static constexpr uint64_t kPageWords = 1 << 14;
   struct Page {
@@ -39,7 +39,7 @@ class Storage {
     std::vector<State> states;
     std::vector<Trace> traces;
   };
-  // By number; those that were touched.
+  // The pages that were accessed, by number.
   const std::unordered_map<uint64_t, std::unique_ptr<Page>>& pages() const { return pages_; }
 
  private:

@@ -1,4 +1,4 @@
-// The head of a detector: what each anchor of a feature map finds.
+// The head of a detector: the prediction of each anchor of a feature map.
 #include <cmath>
 
 #include "core/error.h"
@@ -33,7 +33,7 @@ std::vector<Size> sizes_of(const Options& o) {
   return sizes;
 }
 
-// (centre x, centre y, width, height) of each pixel's anchors.
+// Fills in (centre x, centre y, width, height) of each pixel's anchors.
 graph::Initializer anchors(int64_t height, int64_t width, std::vector<Size> sizes) {
   return [=](std::span<float> out, Rng&) {
     size_t at = 0;

@@ -1,4 +1,4 @@
-// Options and steps that several layers share.
+// Options and functions that several layers share.
 #pragma once
 
 #include "core/json.h"
@@ -29,21 +29,21 @@ inline constexpr OptionSpec kActivation{
     "",
     ops::kUnaryOrNone};
 
-// Whether the layer's own op applies the activation; otherwise activate() does.
+// Returns whether the layer's own op applies the activation; otherwise activate() does.
 inline bool fused_relu(const LayerCall& call) {
   return call.options.string("activation") == "relu";
 }
 
-// `value` after the activation that is not fused.
+// Returns `value` after the activation, unless the layer's op applies it.
 graph::ValueId activate(const LayerCall& call, graph::ValueId value);
-// `value` after the activation, for layers whose op fuses none.
+// Returns `value` after the activation, for layers whose op cannot apply it.
 graph::ValueId activate_unfused(const LayerCall& call, graph::ValueId value);
 
-// {input, weight} and, where the options ask for it, a new bias.
+// Returns {input, weight} and, if the options ask for it, a new bias.
 std::vector<graph::ValueId> with_bias(const LayerCall& call, graph::ValueId input,
                                       graph::ValueId weight, int64_t channels);
 
-// A layer that is one op with the layer's own options.
+// Builds a layer that is a single op with the layer's options.
 template <const char* const& op>
 graph::ValueId build_plain(const LayerCall& call) {
   return call.graph.add(op, call.options.json(), call.inputs, call.name);

@@ -70,7 +70,7 @@ graph::ValueId build_conv2d(const LayerCall& call) {
   return convolve(call, call.input(), g, g.kernel, g.pad);
 }
 
-// An image of one row.
+// Builds it as a 2D convolution of an image of one row.
 graph::ValueId build_conv1d(const LayerCall& call) {
   const Shape x = call.shape();
   if (x.size() != 3)

@@ -1,4 +1,4 @@
-// Layers that are products with weights, and those that look rows up.
+// Layers that multiply by weights, and layers that look up rows.
 #include <algorithm>
 #include <cmath>
 
@@ -80,7 +80,7 @@ constexpr OptionSpec kEmbedding[] = {
 
 constexpr float kDeviation = 0.02f;
 
-// Of the table the device has what a batch can name at most.
+// The device holds only as many rows as a batch can name.
 graph::ValueId build_served(const LayerCall& call, int64_t entries, int64_t width) {
   graph::Graph& g = call.graph;
   const graph::Value ids = g.value(call.input());
@@ -149,7 +149,7 @@ constexpr OptionSpec kAttention[] = {
     kInit,
 };
 
-// x W (+ b) with parameters NAME.PART.weight and .bias.
+// Adds x W (+ b) with parameters NAME.PART.weight and .bias.
 graph::ValueId project(const LayerCall& call, const char* part, graph::ValueId x, int64_t units) {
   graph::Graph& g = call.graph;
   const std::string name = cat(call.name, ".", part);
@@ -163,7 +163,7 @@ graph::ValueId project(const LayerCall& call, const char* part, graph::ValueId x
   return g.add("dense", Json::object(), inputs, call.name);
 }
 
-// Inputs: x (self-attention), or x and memory, or those and the memory's lengths.
+// Inputs: x (self-attention); x and memory; or x, memory and the memory's lengths.
 graph::ValueId build_attention(const LayerCall& call) {
   const Shape& x = call.shape();
   if (x.size() != 3)

@@ -1,4 +1,4 @@
-// A layer whose function and gradients its user writes in GLSL.
+// A layer whose function and gradients the user writes in GLSL.
 #include "core/error.h"
 #include "nn/layers/common.h"
 

@@ -1,4 +1,4 @@
-// Layers that walk along the positions, and those that pick some.
+// Recurrent layers, and layers that pick positions.
 #include <cmath>
 
 #include "core/error.h"
@@ -15,7 +15,7 @@ constexpr OptionSpec kRecurrent[] = {
      "from the last position to the first; the last state is then the first position's"},
 };
 
-// Uniform in +-1 / sqrt(units), all of them: the custom of cuDNN's frontends.
+// Uniform in +-1 / sqrt(units) for all parameters, as cuDNN's frontends do.
 graph::Initializer uniform(int64_t units) {
   const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(units)));
   return [bound](std::span<float> out, Rng& rng) {
