@@ -7,11 +7,12 @@
 #     1. what takes longer: devices with low limits, another maker's driver (SwiftShader), every kernel against the host, failing
 #        allocations, remote files, PyTorch
 #     2. the GPU tests under the Vulkan validation layers, with synchronization validation
-#     3. the unit tests under address and undefined-behaviour sanitizers, those of the host under the thread sanitizer
-#     4. the fuzz targets of everything that reads data, from their corpus
-#     5. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
+#     3. the fuzz targets of everything that reads data, from their corpus, under the address sanitizer
+#     4. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
 #        models in ONNX Runtime; the references of all languages
-#   bash tests/run.sh --all     both
+#   bash tests/run.sh --sanitizers   the unit tests under address and undefined-behaviour sanitizers, those of the host under the
+#                               thread sanitizer: two more builds, about an hour on two cores
+#   bash tests/run.sh --all     all three
 #
 #   --mesa        on a newer Mesa's lavapipe, unpacked beside the build (Debian 12; see tests/drivers.sh)
 #   --backports   passed to setup.sh: installs that Mesa
@@ -23,10 +24,10 @@ cd "$(dirname "$0")/.."
 setup=(--tests) part=usual mesa=0
 for argument in "$@"; do
   case "$argument" in
-    --rest | --all) part=${argument#--} ;;
+    --rest | --sanitizers | --all) part=${argument#--} ;;
     --mesa) mesa=1 ;;
     --backports) setup+=(--backports) ;;
-    *) echo "run.sh: unknown option $argument (--rest, --all, --mesa, --backports)" >&2; exit 2 ;;
+    *) echo "run.sh: unknown option $argument (--rest, --sanitizers, --all, --mesa, --backports)" >&2; exit 2 ;;
   esac
 done
 began=$SECONDS
@@ -65,11 +66,26 @@ run() { # build folder, arguments of ctest
 if [ $part = usual ]; then
   build test
   run build-test -LE 'more|swiftshader|night'
-else
+fi
+if [ $part = rest ] || [ $part = all ]; then
   build test -DECHOTRAIN_TEST_DRIVERS=build-drivers
   if [ $part = all ]; then run build-test -LE night; else run build-test -L 'more|swiftshader|newer'; fi
   begin "under the Vulkan validation layers"
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
+  begin "fuzz targets, for a moment each"
+  build fuzz
+  run build-fuzz -LE night
+  begin "packages"
+  bash tests/bindings/wheel.sh build-test/wheel
+  bash tests/bindings/maven.sh build-test
+  bash tests/bindings/coreclr.sh build-test
+  bash tests/golden/onnx.sh build-test build-test/onnx
+  bash tests/bindings/transports.sh build-test build-test/transports
+  begin "references"
+  bash docs/reference/build.sh build-test
+  passed=$((passed + 6))
+fi
+if [ $part = sanitizers ] || [ $part = all ]; then
   begin "address and undefined-behaviour sanitizers"
   build sanitize
   # Mesa 22 is unloaded before the leak checker looks, which then cannot tell that the leaks are the driver's.
@@ -83,18 +99,6 @@ else
   build thread
   # Some tests start threads in a child process, which the sanitizer refuses unless it is told.
   TSAN_OPTIONS=die_after_fork=0 run build-thread -L host
-  begin "fuzz targets, for a moment each"
-  build fuzz
-  run build-fuzz -LE night
-  begin "packages"
-  bash tests/bindings/wheel.sh build-test/wheel
-  bash tests/bindings/maven.sh build-test
-  bash tests/bindings/coreclr.sh build-test
-  bash tests/golden/onnx.sh build-test build-test/onnx
-  bash tests/bindings/transports.sh build-test build-test/transports
-  begin "references"
-  bash docs/reference/build.sh build-test
-  passed=$((passed + 6))
 fi
 skips=$(grep -c . <<<"$skipped" || true)
 [ "$skips" = 0 ] || printf 'skipped:\n%s' "$skipped"
