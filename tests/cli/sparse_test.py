@@ -102,6 +102,8 @@ class Sparse(unittest.TestCase):
         victim.send_signal(signal.SIGKILL)
         before = len(self.rows("first"))
         self.wait_for(lambda: len(self.rows("first")) > before + 3, first, *servers)
+        for server in servers:  # which may notice late; a run whose last worker is lost fails
+            self.wait_for(lambda: "lost" in server.stdout.readline(), first, server)
         first.send_signal(signal.SIGTERM)
         self.finish(first, 128 + signal.SIGTERM)
         counts = []
