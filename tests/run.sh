@@ -7,11 +7,11 @@
 #     1. what takes longer: devices with low limits, another maker's driver (SwiftShader), every kernel against the host, failing
 #        allocations, remote files, PyTorch
 #     2. the GPU tests under the Vulkan validation layers, with synchronization validation
-#     3. the fuzz targets of everything that reads data, from their corpus, under the address sanitizer
-#     4. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
+#     3. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
 #        models in ONNX Runtime; the references of all languages
-#   bash tests/run.sh --sanitizers   the unit tests under address and undefined-behaviour sanitizers, those of the host under the
-#                               thread sanitizer: two more builds, about an hour on two cores
+#   bash tests/run.sh --sanitizers   three more builds, about an hour on two cores: the unit tests under address and
+#                               undefined-behaviour sanitizers, those of the host under the thread sanitizer, and the fuzz
+#                               targets of everything that reads data, from their corpus
 #   bash tests/run.sh --all     all three
 #
 #   --mesa        on a newer Mesa's lavapipe, unpacked beside the build (Debian 12; see tests/drivers.sh)
@@ -72,9 +72,6 @@ if [ $part = rest ] || [ $part = all ]; then
   if [ $part = all ]; then run build-test -LE night; else run build-test -L 'more|swiftshader|newer'; fi
   begin "under the Vulkan validation layers"
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
-  begin "fuzz targets, for a moment each"
-  build fuzz
-  run build-fuzz -LE night
   begin "packages"
   bash tests/bindings/wheel.sh build-test/wheel
   bash tests/bindings/maven.sh build-test
@@ -99,6 +96,9 @@ if [ $part = sanitizers ] || [ $part = all ]; then
   build thread
   # Some tests start threads in a child process, which the sanitizer refuses unless it is told.
   TSAN_OPTIONS=die_after_fork=0 run build-thread -L host
+  begin "fuzz targets, for a moment each"
+  build fuzz
+  run build-fuzz -LE night
 fi
 skips=$(grep -c . <<<"$skipped" || true)
 [ "$skips" = 0 ] || printf 'skipped:\n%s' "$skipped"
