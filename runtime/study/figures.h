@@ -35,8 +35,8 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
 //             rate: the best trials' learning rate and effective rate, with linear and square-root
 //                   slopes
 //             spread: every trial of each condition, and their median
-//             curves: the metric against fresh examples, steps and seconds, for each condition's best
-//                     trial
+//             curves: the metric against fresh examples, steps and seconds, for the best trial of
+//                     each condition
 //             trials: the place of each condition's trials in the space, and their outcome
 //   x, series, panel   labels; other labels that vary become part of the series' name
 //   clock     fresh, examples, steps or seconds, for to_target and spread
