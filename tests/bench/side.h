@@ -36,7 +36,8 @@ std::unique_ptr<Side> make_product(const KernelsPtr& kernels, const Json& reques
 // "filters", "kernel", "stride", "precision"}.
 std::unique_ptr<Side> make_convolution(const KernelsPtr& kernels, const Json& request);
 
-// {"case": "attention", "part": forward | backward, "batch", "positions", "width", "heads", "causal"}.
+// {"case": "attention", "part": forward | backward, "batch", "positions", "width", "heads",
+// "causal"}.
 std::unique_ptr<Side> make_attention(const KernelsPtr& kernels, const Json& request);
 
 // {"case": "memory", "part": copy | relu | add | sum_columns, "rows", "columns"}: kernels that only
