@@ -1,4 +1,4 @@
-// From a class with an engine's functions as members to the engine's table.
+// Builds an engine's function table from a class that has the functions as members.
 #pragma once
 
 #include <echotrain/engine.h>
@@ -11,16 +11,18 @@
 
 namespace etr::exchange {
 
-// Into a table of the size that its struct_size tells: its owner may be of another version.
+// Copies `table` into a table of struct_size bytes, whose owner may use another version of the
+// header.
 inline void hand_over(const etr_engine& table, etr_engine* to) {
   const uint32_t size = std::min<uint32_t>(to->struct_size, sizeof table);
   std::memcpy(to, &table, size);
   to->struct_size = size;
 }
 
-// The members take what the table's functions take, without context and error, and throw. The table owns `engine`. `Engine` has
-// rank(), size(), and split(colour, key, timeout_s), which returns a new Engine*, nullptr for a rank of no group. It may have
-// allocate(size_bytes), which returns void*, and release(memory).
+// Returns a table that owns `engine`. The member functions take the arguments of the table's
+// functions, without context and error, and throw on failure. `Engine` has rank(), size(), and
+// split(colour, key, timeout_s), which returns a new Engine*, or nullptr for a rank that is in no
+// group. It may have allocate(size_bytes), which returns void*, and release(memory).
 template <typename Engine>
 etr_engine table_of(Engine* engine) {
   static constexpr auto self = [](void* context) -> Engine& {

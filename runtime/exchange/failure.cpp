@@ -25,7 +25,7 @@ std::string absence_text(std::span<const int> missing, const char* operation, ui
 
 namespace {
 
-// As much of a message as fits, without half a character at its end.
+// Writes as much of a message as fits, without splitting a UTF-8 character.
 void write_message(std::string_view message, etr_engine_error* out) {
   size_t size = std::min(message.size(), sizeof out->message - 1);
   if (size < message.size())

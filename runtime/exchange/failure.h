@@ -1,4 +1,4 @@
-// Errors of groups: which ranks are missing, and how that crosses the table of an engine.
+// Errors of groups: which ranks are missing, and how errors cross an engine's table.
 #pragma once
 
 #include <echotrain/engine.h>
@@ -29,13 +29,14 @@ std::string ranks_text(std::span<const int> ranks);  // "rank 3", "ranks 1, 2 an
 std::string absence_text(std::span<const int> missing, const char* operation, uint64_t ordinal,
                          double timeout_s);
 
-// What an engine tells of `error`; its status.
+// Describes `error` in `out`, as an engine reports it, and returns its status.
 int32_t describe(const std::exception& error, etr_engine_error* out) noexcept;
 
-// Calls `body` for a function of an engine's table: what it throws becomes a status and `error`.
+// Calls `body` on behalf of a function in an engine's table. An exception becomes a status and
+// `error`.
 int32_t guarded(etr_engine_error* error, const std::function<void()>& body) noexcept;
 
-// Throws what an engine told: RankLost or Error.
+// Throws the error that an engine reported, as RankLost or Error.
 [[noreturn]] void raise(int32_t status, const etr_engine_error& error);
 
 }  // namespace etr::exchange

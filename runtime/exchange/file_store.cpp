@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A mistyped path is not made: ranks would wait for each other in folders of their own.
+// Does not create a missing parent: after a typing error, ranks would wait in different folders.
 void check_parent(const fs::path& folder) {
   const fs::path whole = fs::absolute(folder).lexically_normal();
   const fs::path parent =
@@ -49,13 +49,14 @@ class FileStore : public Store {
            "', where ranks are to find each other, cannot be made: ", error.message());
   }
 
-  // Written beside its place and renamed: others see all of it. Not flushed to the disk, which nobody needs.
+  // Writes a file beside its place and renames it, so that others see all of it or nothing. It need
+  // not be flushed to the disk.
   void set(const std::string& key, const std::string& value) override {
     const std::string path = place(key), beside = write_beside(path, value);
     if (std::rename(beside.c_str(), path.c_str()) != 0) cannot_be_written(path);
   }
 
-  // A link is made or not, on network file systems too.
+  // Creating a hard link is atomic, on network file systems too.
   bool create(const std::string& key, const std::string& value) override {
     const std::string path = place(key), beside = write_beside(path, value);
     std::error_code error, ignored;
@@ -81,7 +82,7 @@ class FileStore : public Store {
     fail(Code::io, "'", path, "', by which ranks find each other, cannot be written");
   }
 
-  // Under a name that no other process takes, on this machine or another.
+  // Writes a file whose name no other process uses, on this machine or another.
   std::string write_beside(const std::string& path, const std::string& value) const {
     std::string beside = cat(path, ".", own_word_);
     std::ofstream out(beside, std::ios::binary | std::ios::trunc);

@@ -1,4 +1,4 @@
-// Processes, or threads, that work together: collective operations and messages between ranks.
+// Groups of processes or threads: collective operations, and messages between ranks.
 #pragma once
 
 #include <echotrain/engine.h>
@@ -20,20 +20,24 @@ constexpr double kDefaultTimeout = 60;  // seconds
 
 class Buffer;
 
-// Whether this thread is in a function of an engine's table. What waits there for the group would wait for itself.
+// Returns whether this thread is inside a function of an engine's table. Code that waited there for
+// the group would wait for itself.
 bool in_engine();
 
-// One rank's end of a group, on an engine (echotrain/engine.h). All ranks make the same collective calls in the same order.
+// One rank's end of a group, on an engine (echotrain/engine.h). All ranks make the same collective
+// calls in the same order.
 //
-// A call returns when its work is done. Where ranks are dead, frozen, unreachable or late it throws RankLost, which names them,
-// within the time-out and one second; other failures are Error. After either the group is dead: every further call says so
-// at once, and the survivors form a new one. A wrong argument is Error(invalid_argument) and changes nothing.
+// A call returns when its work is done. If ranks are dead, frozen, unreachable or late, it throws
+// RankLost, which names them, within the time-out plus one second. Other failures throw Error.
+// After either the group is dead: every further call fails at once with the same error, and the
+// survivors have to form a new group. A wrong argument throws Error(invalid_argument) and changes
+// nothing.
 //
-// One thread at a time, apart from abort(); for collective operations that go on at the same time there is duplicate().
+// One thread at a time, except for abort(). For concurrent collective operations use duplicate().
 class Group {
  public:
-  // Owns the engine, and ends it also where this throws: Error(invalid_argument) where its table is not whole. What a function
-  // that the table lacks is needed for is Error(unsupported).
+  // Takes ownership of the engine, also if it throws. Throws Error(invalid_argument) if the table
+  // is incomplete. An operation whose function the table lacks throws Error(unsupported).
   explicit Group(const etr_engine& engine, double timeout_s = kDefaultTimeout);
   Group(Group&&) noexcept;
   Group& operator=(Group&&) noexcept;
@@ -43,23 +47,26 @@ class Group {
   int size() const;
 
   double timeout() const;
-  void set_timeout(double seconds);  // of the calls to come; of groups that are split off, too
+  void set_timeout(double seconds);  // for further calls, and for groups split off later
 
-  // Bytes of the arrays that this rank has brought to operations on this group and those split off it. What an engine sends for
-  // them depends on how it works. Any thread.
+  // Returns the bytes of the arrays that this rank has contributed to operations of this group and
+  // of the groups split off it. What the engine sends for them depends on its algorithm. Any
+  // thread.
   uint64_t bytes() const;
 
-  // Memory for what is exchanged, zeros at first. Engines work on it where it lies; for other memory some have to copy. It is this
-  // rank's affair alone. Any thread. Error(out_of_memory) leaves the group as it was.
+  // Allocates zeroed memory for data to exchange. Engines work on it in place; some have to copy
+  // other memory. The call is local to this rank. Any thread. Error(out_of_memory) leaves the group
+  // intact.
   Buffer allocate(uint64_t size_bytes);
 
-  // Every value becomes the reduction of that value on all ranks. Sums have the same bits on all ranks.
+  // Replaces every value by its reduction over all ranks. Sums have the same bits on all ranks.
   template <typename T>
   void all_reduce(std::span<T> values, Reduction reduction = Reduction::sum) {
     all_reduce(values.data(), values.size(), NumberOf<T>::value, reduction);
   }
 
-  // `values` are counts[0] + counts[1] + ... numbers; `part` becomes the reduction of this rank's counts[rank()] of them.
+  // `values` holds counts[0] + counts[1] + ... numbers. `part` receives the reduction of the
+  // counts[rank()] numbers that belong to this rank.
   template <typename T>
   void reduce_scatter(std::span<const T> values, std::span<const uint64_t> counts,
                       std::span<T> part, Reduction reduction = Reduction::sum) {
@@ -67,30 +74,32 @@ class Group {
                    NumberOf<T>::value, reduction);
   }
 
-  // `all` becomes the parts of all ranks in their order: each as long as this one's, or sizes[rank] bytes. `part` may lie at its
-  // place in `all` already.
+  // `all` receives the parts of all ranks in rank order. All parts have the length of this one, or
+  // rank r's has sizes[r] bytes. `part` may already lie at its place in `all`.
   void all_gather(std::span<const std::byte> part, std::span<std::byte> all);
   void all_gather(std::span<const std::byte> part, std::span<const uint64_t> sizes,
                   std::span<std::byte> all);
 
-  void broadcast(std::span<std::byte> data, int root);  // becomes that of the rank `root`
+  void broadcast(std::span<std::byte> data, int root);  // copies the data of `root` to all ranks
   void barrier();                                       // returns when all ranks have come
 
-  // The n-th send with a tag meets the n-th receive with it, of the same length. A send may wait for its receive. Tags go
-  // up to ETR_ENGINE_TAG_MAX.
+  // The n-th send with a tag matches the n-th receive with that tag, which must have the same
+  // length. A send may wait for its receive. The largest tag is ETR_ENGINE_TAG_MAX.
   void send(std::span<const std::byte> data, int to, uint32_t tag);
   void receive(std::span<std::byte> data, int from, uint32_t tag);
 
-  // The group of the ranks that give the same colour, ordered by key, then by rank; none for a negative colour. A call of all ranks.
+  // Returns the group of the ranks that give the same colour, ordered by key, then by rank; none
+  // for a negative colour. Collective.
   std::optional<Group> split(int colour, int key);
-  // The same ranks once more, for operations at the same time. A call of all ranks.
+  // Returns another group of the same ranks, for concurrent operations. Collective.
   Group duplicate();
 
-  // For a group that is a line of a larger one: errors give rank r its number there, `numbers[r]`, and name the line (`along`), as do
-  // those of duplicates. To be called before any operation of the group.
+  // For a group that is one line of a larger group: errors of this group and its duplicates call
+  // rank r `numbers[r]`, its number in the larger group, and name the line (`along`). Call it
+  // before any operation of the group.
   void number_ranks(std::vector<int> numbers, std::string along);
 
-  // Ends the group on all ranks: calls that wait throw, with this reason. Any thread.
+  // Ends the group on all ranks: calls that wait throw with this reason. Any thread.
   void abort(const std::string& reason);
 
  private:
@@ -105,8 +114,9 @@ class Group {
   std::shared_ptr<State> state_;
 };
 
-// What Group::allocate() gives; begins at a page of memory. The group is left when its last buffer is gone, too; after an error of
-// the group the memory is there with undefined contents.
+// Memory from Group::allocate(). It begins at a page boundary. The buffer keeps the group open: the
+// group is left only when its last buffer is gone. After an error of the group the memory remains
+// valid, with undefined contents.
 class Buffer {
  public:
   Buffer() = default;

@@ -20,10 +20,10 @@ namespace {
 using Deadline = platform::Deadline;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kDrain =
-    5;  // seconds that a rank waits at the end for others to have what it sent
-constexpr double kLostDrain =
-    0.5;  // where a rank is lost, as another group of the same ranks knows
+// Seconds that a rank waits at the end until others have received what it sent.
+constexpr double kDrain = 5;
+// Seconds that it waits if another group of the same ranks has lost one.
+constexpr double kLostDrain = 0.5;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -42,8 +42,9 @@ class HelperEngine {
     while (!process_) form(deadline);
   }
 
-  // Waits until the others have left, too: this rank may have sent what they still read. Only for a moment where it was another
-  // group of the same ranks that has lost one: that one leaves neither, and the others are to see it missing, not this rank.
+  // Waits until the others have left, too: they may still read what this rank sent. Waits only
+  // briefly if another group of the same ranks lost a rank. That rank never leaves this group
+  // either, and the others must report it as missing, not this rank.
   ~HelperEngine() {
     const bool elsewhere = *rank_lost_ && !lost_here_;
     const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kDrain + 1));
@@ -107,7 +108,7 @@ class HelperEngine {
         {}, {data, 0}, {data, bytes});
   }
 
-  // A group of its own, with a helper of its own.
+  // Returns a group of its own, with its own helper.
   HelperEngine* split(int32_t colour, int32_t key, double timeout) {
     std::vector<Choice> choices(static_cast<size_t>(size()));
     const std::vector<uint64_t> sizes(choices.size(), sizeof(Choice));
@@ -117,7 +118,7 @@ class HelperEngine {
     const std::vector<int> ranks = members(choices, rank());
     if (ranks.empty()) return nullptr;
     HelperPlace part = place_;
-    part.name = cat(session_, ".part", split, ".", colour);  // a session's name is nobody else's
+    part.name = cat(session_, ".part", split, ".", colour);  // the session's name is unique
     part.rank = place(ranks, rank());
     part.size = static_cast<int>(ranks.size());
     part.timeout_s = timeout;
@@ -131,7 +132,7 @@ class HelperEngine {
 
   void abort(const std::string& reason) { process_->abort(reason); }
 
-  // Memory that the helper sees.
+  // Allocates memory that the helper shares.
   void* allocate(uint64_t bytes) {
     process_->check_owner();
     return process_->memory().take(bytes);
@@ -139,7 +140,8 @@ class HelperEngine {
   void release(void* memory) { process_->memory().give_back(memory); }
 
  private:
-  // One attempt. A helper that fails while the group forms may have met a stranger: all ranks try again.
+  // Makes one attempt. If a helper fails while the group forms, for example because a stranger
+  // connected, all ranks try again.
   void form(Deadline deadline) {
     session_ = meeting_->agree(deadline, place_.timeout_s);
     try {
@@ -163,11 +165,12 @@ class HelperEngine {
     uint64_t bytes = 0;
   };
 
-  // Arrays that the helper sees stay where they are; others go through the scratch memory, the input first.
+  // Arrays in shared memory are used in place. Others are copied through the scratch memory, input
+  // first.
   void run(Call call, const uint64_t* sizes, const Input& in, const Output& out) {
     process_->check_owner();
     SharedPool& pool = process_->memory();
-    const bool one = !sizes;  // array for both
+    const bool one = !sizes;  // one array for both
     const uint64_t in_bytes = one ? std::max(in.bytes, out.bytes) : in.bytes;
     auto in_at = pool.place(in.data, in_bytes);
     const auto out_at = one ? in_at : pool.place(out.data, out.bytes);
@@ -190,7 +193,7 @@ class HelperEngine {
 
   std::byte* scratch(uint64_t bytes) {
     if (bytes <= scratch_bytes_) return scratch_;
-    // By half more than before, so that growing sizes do not map anew each time.
+    // Grows by at least half, so that growing sizes do not remap each time.
     const uint64_t wanted = std::max(bytes, scratch_bytes_ + scratch_bytes_ / 2);
     SharedPool& pool = process_->memory();
     if (scratch_) pool.give_back(scratch_);
@@ -206,7 +209,7 @@ class HelperEngine {
   bool lost_here_ = false;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<HelperProcess> process_;
-  std::byte* scratch_ = nullptr;  // of the process's memory
+  std::byte* scratch_ = nullptr;  // in the shared memory
   uint64_t scratch_bytes_ = 0;
   std::string session_;
   uint64_t splits_ = 0;

@@ -15,7 +15,7 @@ using Outcome = platform::Channel::Outcome;
 
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is asked
+constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is polled
 constexpr auto kPatience =
     std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
 
@@ -29,7 +29,8 @@ bool send(Channel& channel, FrameKind kind, std::string_view payload = {}) {
 
 }  // namespace
 
-// The helper's end of the channel is closed here at once: that the helper is gone shows at this end then.
+// Closes the helper's end of the channel here at once. Otherwise this end would not see the helper
+// exit.
 void HelperProcess::start(const HelperPlace& place) {
   platform::Descriptor end;
   Channel::make(channel_, end);
@@ -49,11 +50,11 @@ HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadlin
     meeting.set_formed();
   } catch (const Error&) {
     if (!ready || !meeting.formed()) throw;
-    ended_ = std::current_exception();  // for the first call
+    ended_ = std::current_exception();  // thrown by the first call
   }
 }
 
-// The helper's rendezvous goes through the meeting's session.
+// Relays the helper's rendezvous through the meeting's session.
 void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
   const auto now = std::chrono::steady_clock::now();
   if (now >= deadline) {

@@ -1,4 +1,4 @@
-// A helper (helper.h) as the library sees it: started, asked, ended.
+// A helper process (helper.h), as the library starts, calls and ends it.
 #pragma once
 
 #include <exception>
@@ -20,36 +20,36 @@ class HelperProcess {
  public:
   using Deadline = platform::Deadline;
 
-  // Starts the program and has it join the session of `meeting`. Throws where this attempt has failed, Error(cancelled) where
-  // another rank gave it up.
+  // Starts the program and lets it join the session of `meeting`. Throws if this attempt fails,
+  // Error(cancelled) if another rank gave it up.
   HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline);
 
-  SharedPool& memory() { return memory_; }  // what the helper sees
+  SharedPool& memory() { return memory_; }  // shared with the helper
 
-  // Has the call done; throws what the helper says, or that it is gone.
+  // Lets the helper perform the call. Throws the error that it reports, or RankLost if it is gone.
   void call(const Call& call, std::span<const uint64_t> sizes);
 
   void check_owner() const;  // Error(state) in a child of fork()
 
-  void abort(const std::string& reason);  // any thread; nothing in a child of fork()
-  bool leave(Deadline deadline);          // whether all ranks have left before the deadline
+  void abort(const std::string& reason);  // any thread; does nothing in a child of fork()
+  bool leave(Deadline deadline);          // returns whether all ranks left before the deadline
 
  private:
   void start(const HelperPlace& place);
   void join(Meeting& meeting, Deadline deadline, bool& ready);
   void relay(Meeting& meeting, platform::Frame& frame, bool& ready);
-  // The next frame; throws where the helper has failed.
+  // Receives the next frame. Throws if the helper has failed.
   platform::Channel::Outcome receive(platform::Frame& frame, Deadline deadline);
 
   const int rank_;
   const std::string program_;
-  const int64_t owner_;  // the process: a child of fork() has no part in it
+  const int64_t owner_;  // the process that made this; a child of fork() must not use it
   SharedPool memory_;
   platform::Channel channel_;
   std::unique_ptr<platform::Child> child_;
-  std::optional<std::string> wanted_;  // the key of the rendezvous that the helper waits for
-  std::exception_ptr ended_;           // why the group ended as soon as it stood
-  bool heard_ = false;                 // whether the helper has said anything
+  std::optional<std::string> wanted_;  // the rendezvous key that the helper waits for
+  std::exception_ptr ended_;  // an error after the group formed, for the first call to throw
+  bool heard_ = false;        // whether the helper has sent anything
 };
 
 }  // namespace etr::exchange

@@ -1,5 +1,5 @@
-// What the library and an engine's helper process say to each other (helper.h). Both are of one build, on one machine: frames
-// hold these structs as they lie in memory.
+// The protocol between the library and an engine's helper process (helper.h). Both come from one
+// build and run on one machine, so frames hold these structs as they lie in memory.
 #pragma once
 
 #include <echotrain/engine.h>
@@ -13,15 +13,15 @@ namespace etr::exchange {
 enum class FrameKind : uint32_t {
   // From the library.
   join = 1,  // Join, then the address to listen on: form the group
-  value,     // what `get` asked for
-  call,      // Call, then uint64_t for each rank where the operation has them
+  value,     // the answer to `get`
+  call,      // Call, then one uint64_t for each rank if the operation takes them
   abort,     // a reason: end the group, and tell the other ranks
-  leave,     // the group is done with
+  leave,     // leave the group
   // From the helper.
-  set,     // a key of the rendezvous, NUL, its value
-  get,     // a key of the rendezvous: send its value when there is one
-  ready,   // the group stands
-  done,    // the call is done; all ranks have left
+  set,     // a rendezvous key, NUL, its value
+  get,     // a rendezvous key: send its value as soon as it is set
+  ready,   // the group has formed
+  done,    // answer to call: it is done; to leave: all ranks have left
   failed,  // Failure: the helper has ended
 };
 
@@ -55,7 +55,7 @@ inline const char* operation_name(Operation operation) {
   return "no operation";
 }
 
-// Whether all ranks take part.
+// Returns whether all ranks take part.
 inline bool is_collective(Operation operation) {
   return operation != Operation::send && operation != Operation::receive;
 }
@@ -66,10 +66,10 @@ struct Call {
   int32_t peer;  // the root, or the other rank
   uint32_t tag;
   uint32_t reserved;
-  uint64_t count;  // numbers, or bytes
+  uint64_t count;  // of numbers, or of bytes
   double timeout_s;
-  uint64_t memory;  // bytes of the shared memory, of which the call uses some
-  uint64_t in, out;  // where its input begins, and its output; the same where it has one array only
+  uint64_t memory;   // the size in bytes of the part of the shared memory that the call uses
+  uint64_t in, out;  // offsets of the input and the output; equal if there is one array
 };
 
 struct Failure {
@@ -77,14 +77,15 @@ struct Failure {
   etr_engine_error error;
 };
 
-// A struct, and what follows it, as a frame's payload.
+// Returns a frame's payload: a struct and the bytes that follow it.
 template <typename T>
 std::string payload_of(const T& value, std::string_view rest = {}) {
   std::string out(reinterpret_cast<const char*>(&value), sizeof value);
   return out.append(rest);
 }
 
-// The struct at the start of a payload; the payload becomes what follows it. False where it is too short.
+// Moves the struct at the start of a payload to `value`, and leaves the rest in the payload.
+// Returns false if the payload is too short.
 template <typename T>
 bool take(std::string& payload, T& value) {
   if (payload.size() < sizeof value) return false;

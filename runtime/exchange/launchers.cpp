@@ -9,7 +9,7 @@ namespace etr::exchange {
 
 namespace {
 
-constexpr int kMostRanks = 1'000'000;  // as parallel.size
+constexpr int kMostRanks = 1'000'000;  // like parallel.size
 
 class Variables {
  public:
@@ -34,15 +34,15 @@ class Variables {
     return out;
   }
 
-  // A world whose rank and size these two give.
+  // Returns a world with the rank and the size that these two variables hold.
   World world(const char* rank, const char* size) const {
     World out;
     out.rank = number(rank);
     out.size = number(size);
-    if (out.size > kMostRanks)  // the first rank looks for each of them
+    if (out.size > kMostRanks)  // rank 0 looks for each of them
       fail(Code::invalid_argument, "the environment variable ", size, " is ", out.size,
            ", and a group has at most ", kMostRanks, " ranks");
-    out.interface = text("GLOO_SOCKET_IFNAME");  // which PyTorch reads, too
+    out.interface = text("GLOO_SOCKET_IFNAME");  // PyTorch reads it, too
     if (out.rank >= out.size)
       fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ",
            size, " is ", out.size, ": ranks count from 0 to the size less one");
@@ -53,7 +53,7 @@ class Variables {
   const Environment& environment_;
 };
 
-// The port above the one given: on that one the launcher's own store may listen.
+// Returns the next higher port, since the launcher's own store may listen on the given one.
 std::string next_port(const Variables& variables, const char* name) {
   const int port = variables.number(name);
   if (port < 1 || port > 65534)
@@ -62,7 +62,7 @@ std::string next_port(const Variables& variables, const char* name) {
   return std::to_string(port + 1);
 }
 
-// The first host of "node[03-07,9],login" and the like.
+// Returns the first host of a list such as "node[03-07,9],login".
 std::string first_host(const std::string& list) {
   const size_t bracket = list.find('['), comma = list.find(',');
   if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
@@ -82,7 +82,8 @@ World of_echotrain(const Variables& v) {
   return out;
 }
 
-// torchrun, and what imitates it: Kubernetes' training operator, Ray, Lightning.
+// torchrun, and launchers that set the same variables: Kubernetes' training operator, Ray,
+// Lightning.
 World of_torchrun(const Variables& v) {
   World out = v.world("RANK", "WORLD_SIZE");
   out.rendezvous = "tcp://" + v.text("MASTER_ADDR") + ":" + next_port(v, "MASTER_PORT");
@@ -103,7 +104,7 @@ World of_mpich(const Variables& v) {
   return out;
 }
 
-// Steps of different jobs on one node get different ports.
+// Derives the port from the job's number, so that different jobs on one node use different ports.
 World of_slurm(const Variables& v) {
   World out = v.world("SLURM_PROCID",
                       v.has({"SLURM_STEP_NUM_TASKS"}) ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
@@ -117,11 +118,11 @@ World of_slurm(const Variables& v) {
 }
 
 struct Launcher {
-  std::vector<const char*> variables;  // all of which it sets: rank and size first
+  std::vector<const char*> variables;  // all the variables that it sets, rank and size first
   World (*world)(const Variables& v);
 };
 
-// Without Slurm, whose batch scripts have variables of ranks as well.
+// All but Slurm, whose batch scripts also have rank variables.
 const std::vector<Launcher>& launchers() {
   static const std::vector<Launcher> all{
       {{"ECHOTRAIN_RANK", "ECHOTRAIN_SIZE"}, of_echotrain},
@@ -137,7 +138,7 @@ std::optional<World> world_from(const Environment& environment) {
   const Variables v(environment);
   for (const Launcher& launcher : launchers())
     if (v.has(launcher.variables)) return launcher.world(v);
-  // A batch script has the first two as well, and is no rank.
+  // A batch script has the first two variables as well, but is not a rank.
   if (v.has({"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"})) return of_slurm(v);
   return std::nullopt;
 }
@@ -145,7 +146,7 @@ std::optional<World> world_from(const Environment& environment) {
 std::string half_said_by_launcher(const Environment& environment) {
   const Variables v(environment);
   for (const auto& [variables, world] : launchers()) {
-    // Of MASTER_ADDR and its port alone nothing follows: some clusters set them for every job.
+    // MASTER_ADDR and MASTER_PORT alone mean nothing: some clusters set them for every job.
     if (!v.has({variables[0]}) && !v.has({variables[1]})) continue;
     std::string there, missing;
     for (const char* name : variables) {

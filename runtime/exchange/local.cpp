@@ -11,9 +11,9 @@ namespace etr::exchange {
 
 namespace {
 
-constexpr size_t kBlock = 4096;  // numbers that are reduced at a time, while they are in the cache
+constexpr size_t kBlock = 4096;  // numbers reduced at a time, few enough to stay in the cache
 
-// out[r] gets the reduction of in[0], in[1], ... in this order, for all r. `out` may be `in`.
+// Writes the reduction of in[0], in[1], ..., in this order, to every out[r]. `out` may be `in`.
 template <typename T>
 void reduce_block(Reduction reduction, const std::vector<const T*>& in, const std::vector<T*>& out,
                   size_t begin, size_t count) {
@@ -50,7 +50,7 @@ class LocalEngine {
   int rank() const { return rank_; }
   int size() const { return world_->size(); }
 
-  // Each rank reduces its share of the values, and writes it to all.
+  // Each rank reduces its share of the values and writes the result to all ranks' arrays.
   void all_reduce(void* data, uint64_t count, Number number, Reduction reduction, double timeout) {
     const Visit visit{"all_reduce", cat(" of ", count, shape_text(number, reduction)), data, data};
     world_->meet(rank_, visit, timeout, [&](const std::vector<Visit>& visits) {
@@ -89,7 +89,7 @@ class LocalEngine {
     world_->meet(rank_, visit, timeout, [&](const std::vector<Visit>& visits) {
       auto* to = static_cast<std::byte*>(data);
       for (size_t r = 0; r < visits.size(); to += sizes[r++])
-        if (sizes[r] > 0 && to != visits[r].in)  // its own part may lie there, while others read it
+        if (sizes[r] > 0 && to != visits[r].in)  // a part may lie in place, while others read it
           std::memmove(to, visits[r].in, sizes[r]);
     });
   }

@@ -1,4 +1,4 @@
-// A group of threads in one process: for several devices in one process, and for tests.
+// A group of threads in one process, for several devices in one process and for tests.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace etr::exchange {
 
-// One group for each rank, to be used by a thread each. Values are reduced in the order of ranks; nothing is copied to a buffer
-// between.
+// Returns one group for each rank, each to be used by its own thread. Values are reduced in rank
+// order, without an intermediate buffer.
 std::vector<Group> local_groups(int size, double timeout_s = kDefaultTimeout);
 
 }  // namespace etr::exchange

@@ -50,7 +50,7 @@ void LocalWorld::check_alike() const {
   }
 }
 
-// Returns when all ranks are here. The last one sends all on their way.
+// Returns when all ranks have arrived. The last one releases the others.
 void LocalWorld::arrive(Lock& lock, int rank, const char* operation, double timeout_s) {
   check_ended();
   here_[static_cast<size_t>(rank)] = true;
@@ -80,7 +80,7 @@ void LocalWorld::meet(int rank, const Visit& visit, double timeout_s,
   Lock lock(mutex_);
   visits_[static_cast<size_t>(rank)] = visit;
   arrive(lock, rank, visit.operation.c_str(), timeout_s);
-  check_alike();  // all ranks see the same visits
+  check_alike();  // all ranks see the same visits, so all of them throw
   const std::vector<Visit> visits = met_;
   lock.unlock();
   std::exception_ptr failed;
@@ -94,7 +94,8 @@ void LocalWorld::meet(int rank, const Visit& visit, double timeout_s,
   if (failed) std::rethrow_exception(failed);
 }
 
-// Waits without a deadline, also where the group has ended: the others are at work, on memory of this rank.
+// Waits without a deadline, even if the group has ended: the others still work on this rank's
+// memory.
 void LocalWorld::depart(Lock& lock) {
   const uint64_t meeting = meetings_;
   if (++done_ == visits_.size()) {

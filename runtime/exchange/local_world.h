@@ -1,4 +1,4 @@
-// What the ranks of a local group share: where they meet, and where messages wait.
+// What the ranks of a local group share: their meetings, and messages that wait.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@
 
 namespace etr::exchange {
 
-// What a rank brings to a meeting.
+// What one rank brings to a meeting.
 struct Visit {
-  std::string operation;  // has to be that of all ranks, as `shape` has
+  std::string operation;  // must be equal on all ranks, like `shape`
   std::string shape;      // "of 12 f32"
   const void* in = nullptr;
   void* out = nullptr;
@@ -33,19 +33,20 @@ class LocalWorld {
 
   int size() const { return static_cast<int>(visits_.size()); }
 
-  // All ranks come, then each does `work`, then all leave together: memory that a visit names is safe until then. Throws RankLost
-  // where a rank does not come, or after abort(); who has met leaves with the others all the same.
+  // Waits for all ranks, lets each do its `work`, and returns when all are done: memory that a
+  // visit names is safe until then. Throws RankLost if a rank does not come, or after abort().
+  // Ranks that have met leave together even if one of them throws.
   void meet(int rank, const Visit& visit, double timeout_s,
             const std::function<void(const std::vector<Visit>&)>& work);
 
   void send(const void* data, uint64_t size, int from, int to, uint32_t tag, double timeout_s);
   void receive(void* data, uint64_t size, int from, int to, uint32_t tag, double timeout_s);
 
-  // During a meeting: the world of the ranks with this colour.
+  // Returns the world of the ranks with this colour. Called during a meeting.
   std::shared_ptr<LocalWorld> part(int32_t colour, int size);
 
   void abort(int rank, const std::string& reason);
-  void leave(int rank);  // whoever waits for this rank, or will, gets an error
+  void leave(int rank);  // ranks that wait for this one, now or later, get an error
 
  private:
   struct Message {
@@ -65,14 +66,14 @@ class LocalWorld {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Visit> visits_;
-  std::vector<Visit>
-      met_;  // those of the last meeting: a rank that it threw may be on its next visit
+  // A copy of the last meeting's visits: a rank that threw may already have written its next visit.
+  std::vector<Visit> met_;
   std::vector<bool> here_, left_;
-  uint64_t meetings_ = 0;  // twice an operation: all have come, all are done
-  size_t done_ = 0;        // ranks that have done their work, and wait for the others
+  uint64_t meetings_ = 0;  // two for each operation: when all have come, and when all are done
+  size_t done_ = 0;        // ranks that have done their work and wait for the others
   std::map<std::tuple<int, int, uint32_t>, std::vector<Message*>> messages_;
-  std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>>
-      parts_;  // of a meeting, by colour
+  // Of the current meeting, by colour.
+  std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>> parts_;
 
   bool ended_ = false;
   std::string why_;

@@ -13,7 +13,7 @@ namespace etr::exchange {
 
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is asked
+constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is polled
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream in(text);
@@ -53,7 +53,7 @@ std::string Meeting::agree(Deadline deadline, double timeout_s) {
                  missing);
 }
 
-// Whether a rank has a word that it did not have in the session before.
+// Returns whether the rank's word is newer than that of the last session.
 bool Meeting::has_joined(int rank) const {
   const auto joined = store_.get(join_key(rank));
   if (!joined) return false;
@@ -91,7 +91,7 @@ bool Meeting::enter_session() {
   return true;
 }
 
-// A rank that has started anew has a new word, which rank 0 sees.
+// A rank that has restarted has a new word, which rank 0 notices.
 bool Meeting::given_up() const {
   if (const auto why = get("failed")) fail(Code::io, *why);
   if (get("given_up")) return true;

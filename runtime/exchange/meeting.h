@@ -10,37 +10,42 @@
 
 namespace etr::exchange {
 
-// What earlier runs left in the store does no harm, and an attempt that fails on one rank ends on all, who then make the next.
+// What earlier runs left in the store does no harm. If an attempt fails on one rank, it ends on all
+// ranks, and all of them make the next one.
 //
-// Each rank writes a word that it has just made up (join.RANK). Rank 0 waits for all and writes a session: its name, and the
-// words. A rank takes part in a session that has its own word. Whoever gives a session up says so (SESSION.given_up) and makes up
-// a new word; rank 0 opens the next session when all have new ones.
+// Each rank writes a random word (join.RANK). Rank 0 waits for the words of all ranks, then writes
+// a session: its name and the words. A rank takes part in a session that contains its own word. A
+// rank that gives a session up marks it (SESSION.given_up) and makes up a new word. Rank 0 opens
+// the next session when all ranks have new words.
 class Meeting {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // `name`: what of the store's names is this group's. `stopped` is asked while waiting, and throws to end that.
+  // `name` prefixes this group's keys in the store. `stopped` is called while waiting, and throws
+  // to stop.
   Meeting(Store& store, std::string name, int rank, int size, std::function<void()> stopped);
 
-  // Waits for all ranks: the session's name. Throws RankLost that names who is missing at the deadline.
+  // Waits for all ranks and returns the session's name. Throws RankLost, which names the ranks that
+  // are missing at the deadline.
   std::string agree(Deadline deadline, double timeout_s);
 
-  bool given_up() const;  // this session, by some rank; throws where that rank will not try again
+  bool given_up() const;  // Returns whether a rank gave this session up. Throws if that rank will
+                          // not try again.
   void give_up();
   void give_up_for_good(const std::string& why);
 
-  void mark(const std::string& what);                        // of this rank in this session
-  std::vector<int> unmarked(const std::string& what) const;  // ranks that have not
+  void mark(const std::string& what);  // sets a mark of this rank in this session
+  std::vector<int> unmarked(const std::string& what) const;  // ranks without the mark
 
-  // Of this session; forgotten with the meeting.
+  // A value of this session, removed by forget().
   void set(const std::string& key, const std::string& value);
   std::optional<std::string> get(const std::string& key) const;
 
-  // The group stands, on all ranks: whatever fails from now on is no reason for another attempt.
+  // Marks the group as formed on all ranks: a later failure does not start another attempt.
   void set_formed();
   bool formed() const;
 
-  // Removes what this rank has written; `all`: also what others need no more, when all have left.
+  // Removes what this rank has written. `all`: every rank has left, so the shared keys go, too.
   void forget(bool all);
 
  private:

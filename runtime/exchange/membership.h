@@ -1,4 +1,4 @@
-// Who belongs to which part when a group is split.
+// Which ranks form which part when a group is split.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ struct Choice {
   int32_t colour, key;
 };
 
-// The ranks that chose the colour of `rank`, ordered by key, then by rank; none for a negative colour.
+// Returns the ranks that chose the same colour as `rank`, ordered by key, then by rank; none for a
+// negative colour.
 inline std::vector<int> members(const std::vector<Choice>& choices, int rank) {
   std::vector<int> out;
   const auto at = [&](int r) { return choices[static_cast<size_t>(r)]; };

@@ -1,4 +1,4 @@
-// The numbers and reductions of engines, by their codes in echotrain/engine.h.
+// The number types and reductions of engines, with their codes from echotrain/engine.h.
 #pragma once
 
 #include <echotrain/engine.h>
@@ -33,7 +33,7 @@ struct NumberOf<Float16> : std::integral_constant<Number, Number::f16> {};
 template <>
 struct NumberOf<BFloat16> : std::integral_constant<Number, Number::bf16> {};
 
-// Calls `use` with a value of the type that `number` stands for.
+// Calls `use` with a value of the type that `number` denotes.
 template <typename Use>
 decltype(auto) with_number(Number number, Use&& use) {
   switch (number) {
@@ -74,7 +74,7 @@ bool less(T a, T b) {
     return a < b;
 }
 
-// out[i] = a[i] + b[i], rounded; `out` may be `a` or `b`. With the processor's widest vectors.
+// out[i] = a[i] + b[i], rounded; `out` may be `a` or `b`. Uses the processor's widest vectors.
 void add_short(Float16* out, const Float16* a, const Float16* b, size_t count);
 void add_short(BFloat16* out, const BFloat16* a, const BFloat16* b, size_t count);
 

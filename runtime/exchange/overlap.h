@@ -1,4 +1,5 @@
-// Whether two arrays of one process share bytes: what engines that work on the caller's memory must not be given as input and output.
+// Tells whether two arrays of one process share bytes. Engines that work on the caller's memory
+// must not use such arrays as input and output.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace etr::exchange {
 
 namespace {
 
-// Plug-ins stay loaded: MPI does not bear being unloaded.
+// Plug-ins stay loaded, because MPI does not survive unloading.
 etr_engine_open_function open_function(const std::string& path) {
   static std::mutex mutex;
   static auto& libraries = *new std::map<std::string, std::unique_ptr<platform::Library>>;
@@ -29,7 +29,7 @@ etr_engine_open_function open_function(const std::string& path) {
   return reinterpret_cast<etr_engine_open_function>(symbol);
 }
 
-// The MPI whose launcher has started this process.
+// Returns the MPI engine whose launcher started this process.
 std::string mpi_of_launcher() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) return "mpi-openmpi";
   if (std::getenv("PMI_SIZE")) return "mpi-mpich";

@@ -10,7 +10,8 @@ namespace etr::exchange {
 namespace {
 
 constexpr uint64_t kPage = platform::SharedMemory::kPage;
-constexpr uint64_t kMost = uint64_t{1} << 46;  // bytes; an offset's arithmetic holds it many times
+constexpr uint64_t kMost = uint64_t{1} << 46;  // bytes; small enough that arithmetic on offsets
+                                               // cannot overflow
 
 }  // namespace
 
@@ -19,7 +20,7 @@ SharedPool::~SharedPool() {
     memory_.unmap(const_cast<std::byte*>(at), piece.begin, piece.size);
 }
 
-// The first place between the pieces that is long enough.
+// Returns the first gap between the blocks that is long enough.
 uint64_t SharedPool::gap(uint64_t size) const {
   std::vector<Piece> sorted;
   for (const auto& [at, piece] : pieces_) sorted.push_back(piece);

@@ -1,4 +1,4 @@
-// Memory that a helper sees (helper.h), in pieces that do not move.
+// Allocates blocks of memory that a helper shares (helper.h). Blocks do not move.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace etr::exchange {
 
-// Any thread.
+// Thread-safe.
 class SharedPool {
  public:
   SharedPool() = default;
-  ~SharedPool();  // with the pieces that are left
+  ~SharedPool();  // frees the remaining blocks
 
   int descriptor() const { return memory_.descriptor(); }
 
   std::byte* take(uint64_t bytes);  // begins at a page; Error(out_of_memory)
   void give_back(void* piece);
 
-  // Where in the helper's view these bytes begin, if all of them lie in one piece.
+  // Returns the offset of these bytes in the helper's mapping, if all of them lie in one block.
   std::optional<uint64_t> place(const void* data, uint64_t bytes) const;
 
  private:

@@ -1,4 +1,5 @@
-// Floating-point numbers of 16 bits, for sums: conversions without branches, which compilers make vector instructions of.
+// 16-bit floating-point numbers for sums. The conversions are branch-free, so compilers vectorize
+// them.
 #pragma once
 
 #include <bit>
@@ -6,18 +7,19 @@
 
 namespace etr::exchange {
 
-// By masks: of a `?:` compilers move the arithmetic into its branches, and make no vector instructions of those.
+// Selects with masks: compilers move the arithmetic of a `?:` into its branches, and do not
+// vectorize it.
 constexpr uint32_t either(bool first, uint32_t a, uint32_t b) {
   const uint32_t mask = 0u - uint32_t{first};
   return (a & mask) | (b & ~mask);
 }
 
-// binary16: 11 bits of significand, 6e-8 to 65504.
+// binary16: a significand of 11 bits; magnitudes from 6e-8 to 65504.
 struct Float16 {
   uint16_t bits = 0;
 
   float value() const {
-    const int32_t size = bits & 0x7FFF;  // signed, as the comparisons of vectors are
+    const int32_t size = bits & 0x7FFF;  // signed, because vector comparisons are
     const uint32_t word = static_cast<uint32_t>(size) << 13,
                    sign = uint32_t{bits} << 16 & 0x80000000u;
     const uint32_t normal = word + 0x38000000u, beyond = word | 0x7F800000u;
@@ -26,13 +28,13 @@ struct Float16 {
     return std::bit_cast<float>(sign | either(size >= 0x7C00, beyond, finite));
   }
 
-  // To the nearest, of two the even one; infinity from 65520 on.
+  // Rounds to nearest, ties to even; infinity from 65520 on.
   static Float16 of(float value) {
     const uint32_t word = std::bit_cast<uint32_t>(value);
     const uint32_t sign = word >> 16 & 0x8000u, size = word & 0x7FFFFFFFu;
     const auto order = static_cast<int32_t>(size);
     const uint32_t normal = (size - 0x38000000u + 0xFFFu + (size >> 13 & 1)) >> 13;
-    // Below 2^-14 the spacing is 2^-24, that of floats from 0.5 on.
+    // Below 2^-14 the spacing is 2^-24, as that of floats from 0.5 on.
     const uint32_t tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5f) - 0x3F000000u;
     const uint32_t beyond = either(order > 0x7F800000, 0x7E00u, 0x7C00u);
     const uint32_t finite = either(order < 0x38800000, tiny, normal);
@@ -40,7 +42,7 @@ struct Float16 {
   }
 };
 
-// bfloat16: 8 bits of significand, float's range.
+// bfloat16: a significand of 8 bits, and the range of float.
 struct BFloat16 {
   uint16_t bits = 0;
 

@@ -1,4 +1,4 @@
-// Where the ranks of a group that is about to form find each other.
+// A key-value store through which the ranks of a new group find each other.
 #pragma once
 
 #include <memory>
@@ -7,30 +7,33 @@
 
 namespace etr::exchange {
 
-// Names and values that all ranks see. A value appears whole or not at all.
+// Keys and values that all ranks see. Writes are atomic.
 class Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
-  // Where there is no such name yet: of several that try, one succeeds.
+  // Sets a key that does not exist yet. If several ranks try, exactly one gets true.
   virtual bool create(const std::string& key, const std::string& value) = 0;
   virtual std::optional<std::string> get(const std::string& key) = 0;
   virtual void remove(const std::string& key) = 0;
 };
 
-// In a folder that all ranks see. The folder is made if it is missing, its parent is not. Error(io), Error(not_found).
+// A store in a folder that all ranks see. Creates the folder, but not its parent. Error(io),
+// Error(not_found).
 std::unique_ptr<Store> file_store(const std::string& folder);
 
-// One that a rank serves over TCP.
+// A store that one rank serves over TCP.
 class TcpStore : public Store {
  public:
-  // The address at which this machine reaches the server from, and peers reach this machine, therefore.
+  // Returns the address from which this machine reaches the server. Peers can reach this machine
+  // there.
   virtual std::string own_address() const = 0;
 };
 
-// At "HOST:PORT". With `serve` this process serves the store as long as the object lives; if another one serves it there already, that
-// one is used; if another program has the port, that is an error within two seconds. Waits for the server until the time-out. Error(io),
-// Error(invalid_argument).
+// A store at "HOST:PORT". With `serve`, this process serves it as long as the object lives. If
+// another process serves a store there already, that store is used; if another program has the
+// port, it throws Error(io) within two seconds. Waits for the server until the time-out. Error(io),
+// Error(invalid_argument), RankLost for rank 0 if the server cannot be reached.
 std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, double timeout_s);
 
 }  // namespace etr::exchange

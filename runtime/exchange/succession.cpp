@@ -14,9 +14,9 @@
 namespace etr::exchange {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(10);     // how often the store is asked
+constexpr auto kLook = std::chrono::milliseconds(10);     // how often the store is polled
 constexpr auto kSettle = std::chrono::milliseconds(300);  // for ranks that others took for lost
-constexpr auto kAnswer = std::chrono::seconds(3);         // for newcomers that are called
+constexpr auto kAnswer = std::chrono::seconds(3);         // for newcomers to answer a call
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream in(text);
@@ -57,7 +57,7 @@ void Succession::begin(std::vector<std::string> members) {
   if (run_ == id_) store_->set(run_key(), run_);
 }
 
-// Half of the ranks are one where the first of them is there.
+// Returns whether `part` is a majority. Half of the ranks are one if they include the first.
 bool Succession::is_majority(const std::vector<std::string>& part) const {
   const size_t twice = 2 * part.size();
   return twice > members_.size() || (twice == members_.size() && has(part, members_.front()));
@@ -84,7 +84,8 @@ std::optional<Succession::Place> Succession::claimed(uint64_t generation) {
                static_cast<int>(members_.size())};
 }
 
-// Which members want to go on with this one, as it does with them.
+// Returns for each member whether it is ready to go on. A member counts as absent only if this rank
+// and that member have each lost the other.
 std::vector<bool> Succession::present(const std::vector<bool>& lost) {
   std::vector<bool> out;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
@@ -103,7 +104,7 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
     if (is_lost[rank]) names += " " + members_[rank];
   store_->set(ready_key(generation_ + 1, id_), names);
   const auto began = Clock::now();
-  auto complete = Clock::time_point::max();  // since when all are there that this rank waits for
+  auto complete = Clock::time_point::max();  // when all ranks that this one waits for were present
   while (true) {
     if (const auto place = claimed(generation_ + 1)) {
       if (place->rank >= 0) return *place;
@@ -173,7 +174,7 @@ void Succession::enter_list() {
   for (uint64_t place = 0; !store_->create(key(cat("list.", place)), id_);) ++place;
 }
 
-// Nothing where the group forms without this process: it waits for the next one.
+// Returns nothing if the generation forms without this process, which then enters the list again.
 std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadline) {
   const auto called = store_->get(key("call." + id_));
   if (!called) return std::nullopt;
@@ -212,7 +213,7 @@ void Succession::end() noexcept {
   try {
     store_->remove(run_key());
   } catch (const std::exception&) {
-    // The store has gone before.
+    // The store has already gone.
   }
 }
 

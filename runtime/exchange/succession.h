@@ -1,4 +1,4 @@
-// Who goes on when ranks of a group are lost, and who joins a run.
+// Decides which ranks continue after a loss, and how newcomers join a run.
 #pragma once
 
 #include <chrono>
@@ -11,46 +11,50 @@
 
 namespace etr::exchange {
 
-// The groups of a run are its generations, 0 at first. Each later one is claimed in the store: somebody writes the list of its
-// members, which can be written once (Store::create()). Whoever is on the list goes on, and all others learn that the run goes on
-// without them. So of two parts of a group that think each other dead one goes on at most: the one that claims first, and a part
-// that is no majority of the group leaves the other one the time-out for that.
+// A run has generations of groups, the first being 0. Each later generation is claimed in the
+// store: one rank writes the list of its members, a key that can be created only once
+// (Store::create()). Ranks on the list go on; the others learn that the run goes on without them.
+// So if two parts of a group each think the other dead, at most one goes on: the first to claim. A
+// part that is not a majority of the group waits for the time-out before it claims, which leaves
+// the other part time to do so.
 //
-// A newcomer enters a word in the first free place of a list; the first rank calls those on it when it admits them, and takes
-// those that answer.
+// A newcomer enters its id in the first free place of a list. When the first rank admits newcomers,
+// it calls those on the list and takes the ones that answer.
 class Succession {
  public:
-  // `name`: of the groups in the store.
+  // `name` is the prefix of the groups' keys in the store.
   Succession(std::unique_ptr<Store> store, std::string name, double timeout_s);
 
-  // This process's own name, which it keeps.
+  // A random id of this process, which it keeps.
   const std::string& id() const { return id_; }
 
-  // The first generation stands: the names of its ranks, in order. A call of all of them.
+  // The first generation has formed with these members, in rank order. Every rank calls it.
   void begin(std::vector<std::string> members);
 
-  // A place in the next generation, whose group is yet to form.
+  // A place in the next generation, whose group has yet to form.
   struct Place {
     std::string group;  // its name
     int rank = 0, size = 0;
   };
 
-  // After the loss of these ranks; where this one is among them, that is of any. A rank that has only mistaken this one's leaving, or
-  // whose leaving this one has mistaken, comes along: two part only where each has lost the other. RankLost where the run goes on
-  // without this rank, or where fewer than `least` are left.
+  // Agrees on the next generation after the loss of these ranks. If this rank is itself among them,
+  // the other ranks count as present. A rank goes along even if only one of the two thinks the
+  // other lost: they part only if each has lost the other. Throws RankLost if the run goes on
+  // without this rank, or if fewer than `least` ranks remain.
   Place succeed(const std::vector<int>& lost, int least);
 
-  // The first rank's: who waits to join, and answers now.
+  // First rank: returns the ids of the processes that wait to join and answer now.
   std::vector<std::string> newcomers();
-  // It takes them into the next generation ...
+  // First rank: takes them into the next generation.
   void admit(const std::vector<std::string>& newcomers);
-  // ... and the other ranks of this one follow.
+  // The other ranks: follow the first one into it.
   Place follow();
 
-  // A newcomer's place; waits for a run, and until that admits it. Error(io) at the time-out.
+  // Waits for a run and for its admission, and returns the place. Error(io) at the time-out,
+  // Error(state) if the run ends first.
   Place join(double timeout_s);
 
-  // The first rank's: the run is over, and nobody can join it.
+  // First rank: the run is over, and nobody can join it.
   void end() noexcept;
 
  private:
@@ -71,10 +75,10 @@ class Succession {
   const std::unique_ptr<Store> store_;
   const std::string name_, id_;
   const Clock::duration timeout_;
-  std::string run_;  // a word of its own: the store may hold what is left of others
+  std::string run_;  // a random word, since the store may hold keys of other runs
   uint64_t generation_ = 0;
-  uint64_t next_place_ = 0;           // of the list of newcomers
-  std::vector<std::string> members_;  // of the generation
+  uint64_t next_place_ = 0;           // the next place to read in the list of newcomers
+  std::vector<std::string> members_;  // of the current generation
 };
 
 }  // namespace etr::exchange

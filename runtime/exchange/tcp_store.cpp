@@ -27,13 +27,13 @@ enum Kind : uint32_t { kHello = 1, kSet, kGet, kRemove, kDone, kValue, kNone, kC
 constexpr const char* kGreeting = "echotrain store 1";
 constexpr size_t kMaxClients = 8192;
 constexpr uint64_t kMaxStrange = 64;                   // bytes of a frame before the greeting
-constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // and after it
+constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // bytes of a frame after it
 constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
 constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
 constexpr double kMaxAnswer = 10;                      // seconds
-constexpr double kTakenAnswer = 2;                     // of who has the port that is to be served
+constexpr double kTakenAnswer = 2;                     // of the process that already has the port
 
-// Ports are scanned: whoever does not greet is sent away.
+// Drops clients that do not greet, because ports are scanned.
 class Server {
  public:
   explicit Server(Descriptor listener)
@@ -74,7 +74,7 @@ class Server {
       clients_.emplace_back(std::move(connection));
   }
 
-  // Answers what a client has asked; false where it is gone or no client of ours.
+  // Answers a client's requests. Returns false if it has gone or breaks the protocol.
   bool attend(Client& client) {
     Frame frame;
     while (true) {
@@ -133,7 +133,7 @@ class Server {
   std::list<Client> clients_;
   std::map<std::string, std::string> values_;
   uint64_t bytes_ = 0;
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last: it uses all other members
 };
 
 class Client : public TcpStore {
@@ -165,14 +165,15 @@ class Client : public TcpStore {
     try {
       ask(kRemove, key);
     } catch (const Error&) {
-      // Rank 0, and all that it has served, is gone.
+      // Rank 0 has gone, and all values with it.
     }
   }
 
   std::string own_address() const override { return own_address_; }
 
  private:
-  // Who has the port may be a rank of this group or another one; nobody else will ever answer.
+  // Greets the process that already has the port. It may be a rank of this group or of another one.
+  // If it does not greet, no store will ever answer there.
   void greet_other(const std::string& host, const std::string& port, double timeout_s) {
     const Clock::duration patience = std::exchange(patience_, clock_duration(timeout_s));
     try {
@@ -201,7 +202,7 @@ class Client : public TcpStore {
     }
   }
 
-  // Where somebody serves there already, the greeting tells whether that is a store.
+  // If the port is taken, the greeting will show whether a store listens there.
   void try_to_serve(const std::string& host, const std::string& port) {
     try {
       server_ = std::make_unique<Server>(platform::listen_at(host, port));

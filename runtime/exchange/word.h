@@ -1,10 +1,10 @@
-// Names that nobody else has.
+// Unique names.
 #pragma once
 
 #include <string>
 
 namespace etr::exchange {
 
-std::string new_word();  // of random hexadecimal digits
+std::string new_word();  // random hexadecimal digits
 
 }  // namespace etr::exchange

@@ -1,4 +1,4 @@
-// Which group a process belongs to, as a job, a program or a launcher says.
+// The group that a process belongs to, as given by a job, a program or a launcher.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@
 namespace etr::exchange {
 
 struct World {
-  std::string engine =
-      "gloo";  // gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in library
+  // gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in library.
+  std::string engine = "gloo";
   int rank = 0;
   int size = 1;
-  std::string rendezvous;  // where ranks find each other: file:FOLDER, or tcp://HOST:PORT (Gloo)
-  std::string name = "world";  // of the group; another attempt, or another run, has another name
+  std::string rendezvous;      // where the ranks meet: file:FOLDER, or tcp://HOST:PORT (Gloo)
+  std::string name = "world";  // of the group; unique to each run and each attempt
   std::string host;            // the address on which this rank listens; "": see open_group()
   std::string interface;       // or the network interface
   double timeout_s = kDefaultTimeout;
@@ -32,23 +32,26 @@ World world_of(const Json& spec);
 
 using Environment = std::function<const char*(const char* name)>;
 
-// What the launcher says: EchoTrain's own variables, those of torchrun, of Open MPI, of MPICH, of Slurm, in this order. Nothing
-// where no launcher has started this process. Error(invalid_argument) where its variables make no sense. Reads only `environment`.
+// Reads the world from the launcher's variables: EchoTrain's own, then those of torchrun, Open MPI,
+// MPICH and Slurm, in this order. Returns nothing if no launcher started this process. Reads only
+// `environment`. Error(invalid_argument) if the variables make no sense.
 std::optional<World> world_from(const Environment& environment);
 
-// If world_from() gives nothing: which of a launcher's variables are set and which are missing, for an error; "" if none is
-// set.
+// Explains an empty result of world_from(): says which of a launcher's variables are set and which
+// are missing, or returns "" if none is set.
 std::string half_said_by_launcher(const Environment& environment);
 
-// Joins the group. Gloo listens on the given host or interface; without one on the address from which the rendezvous's host is
-// reached, and on the loopback interface alone where the rendezvous is a folder. A group of one rank needs no engine.
+// Joins the group. Gloo listens on the given host or interface. Without one, it listens on the
+// address from which it reaches the rendezvous host, or only on the loopback interface if the
+// rendezvous is a folder. A group of one rank needs no engine.
 Group open_group(const World& world);
 
-// The store of a Gloo world's rendezvous; with `serve` this process serves that of tcp://.
+// Opens the store of a Gloo world's rendezvous. With `serve`, this process serves the one of
+// tcp://.
 std::unique_ptr<Store> open_store(const World& world, bool serve);
 
-// The path of a helper or plug-in: in world.engines, else in the folder that ECHOTRAIN_ENGINES names, else in `echotrain` beside the
-// library. Error(not_found) that says what to install.
+// Returns the path of a helper or plug-in. Looks in world.engines if set, else in the folder of
+// ECHOTRAIN_ENGINES, else in `echotrain` beside the library. Error(not_found) says what to install.
 std::string engine_file(const World& world, const std::string& name, const std::string& package);
 
 }  // namespace etr::exchange

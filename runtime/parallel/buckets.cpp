@@ -24,7 +24,7 @@ struct Gradient {
   size_t final_after;
 };
 
-// With the gap after each parameter, which aligns the next.
+// Includes the alignment gap after each parameter.
 std::vector<Gradient> gradients_of(const gpu::CommandList& commands,
                                    const graph::ParameterStore& store,
                                    const GradientOf& gradient_of) {

@@ -1,4 +1,4 @@
-// When the gradients of a plan are final, and in which portions they are exchanged.
+// Groups gradients into buckets for exchange, and tells when each bucket is final.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,30 @@ struct Bucket {
     uint32_t begin, count;  // scalars of ParameterStore::gradients(), ascending
     bool operator==(const Range&) const = default;
   };
-  size_t final_after = 0;  // so many of the commands: none of the others writes them
+  size_t final_after = 0;  // the number of commands after which the gradients no longer change
   std::vector<Range> ranges;
 
   uint64_t count() const;  // scalars
 };
 
-// The bucket's gradients, where they lie.
+// Returns the slices of the store's gradients that form the bucket.
 std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterStore& store);
 
-// So many of the commands have run when the last of them that writes the buffer has; 0: none writes it.
+// Returns the number of commands up to and including the last one that writes the buffer; 0 if none
+// does.
 size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer);
 
-// Puts all gradients into buckets of at least `bytes`, but for the last one, in the order in which `commands` make them final: the
-// backward pass goes on while the first ones are on their way. `gradient_of`: where they are not the store's; a buffer that is empty, or
-// has no place yet, will do.
+// Puts all gradients into buckets of at least `bytes` (the last may be smaller), in the order in
+// which `commands` make them final, so that the first ones travel while the backward pass goes on.
+// `gradient_of` tells where gradients lie if not in the store; it may return a buffer that is empty
+// or has no place yet.
 using GradientOf = std::function<gpu::Buffer(const graph::ParameterStore::Parameter&)>;
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
                                  const graph::ParameterStore& store, uint64_t bytes,
                                  const GradientOf& gradient_of = {});
 
-// Appends `commands` from number `begin` on to `out`, and calls `emit`, which appends what it takes, where a bucket is final.
+// Appends `commands` from number `begin` on to `out`. Calls `emit`, which may append more, as soon
+// as a bucket is final.
 void weave(gpu::CommandList& out, const gpu::CommandList& commands, size_t begin,
            const std::vector<Bucket>& buckets, const std::function<void(const Bucket&)>& emit);
 

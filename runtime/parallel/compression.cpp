@@ -10,13 +10,15 @@ namespace etr::parallel {
 
 namespace {
 
-constexpr uint32_t kMostBound = uint32_t{1} << 24;  // scalars of a dispatch: devices bind so many
-constexpr uint64_t kAlignment = 256;  // bytes; the most that devices ask of what they bind
+constexpr uint32_t kMostBound = uint32_t{1} << 24;  // scalars of a dispatch; every device can bind
+                                                    // that many
+constexpr uint64_t kAlignment = 256;  // bytes; the largest alignment that devices require of
+                                      // bindings
 
-// A part of a bucket, and where it lies on the wire.
+// A part of a bucket and its place on the wire.
 struct Part {
   Bucket::Range range;
-  uint64_t at;  // bytes
+  uint64_t at;  // in bytes
 };
 
 uint64_t wire_bytes(uint32_t count) {

@@ -1,4 +1,4 @@
-// Messages that are on their way while the device computes: a thread that sends or receives them one after another.
+// A thread that sends or receives messages one after another while the device computes.
 #pragma once
 
 #include <condition_variable>
@@ -16,21 +16,22 @@
 
 namespace etr::parallel {
 
-// Owns its end of a group, which nobody else uses.
+// Owns its end of a group, which nothing else uses.
 class Courier {
  public:
-  // `on_failure` is told, on the courier's thread, why a message could not be sent or received; those behind it are not tried.
+  // `on_failure` is called on the courier's thread with the reason why a message failed. Later
+  // messages are not attempted.
   Courier(exchange::Group group, std::function<void(const std::string& reason)> on_failure);
-  ~Courier();  // gives up what has not been sent or received
+  ~Courier();  // drops messages that have not been sent or received
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
 
-  // Return at once; the memory is in use until wait() has returned. Messages are numbered from 1 on.
+  // Both return at once; the memory is in use until wait() returns. Messages are numbered from 1.
   uint64_t send(std::span<const std::byte> data, int to, uint32_t tag);
   uint64_t receive(std::span<std::byte> data, int from, uint32_t tag);
 
-  uint64_t begun() const;      // the number of the last one
-  void wait(uint64_t number);  // until that one is done; throws what has failed
+  uint64_t begun() const;      // the number of the latest message
+  void wait(uint64_t number);  // waits until that message is done; throws if it failed
 
   void abort(const std::string& reason) { group_.abort(reason); }
 

@@ -13,15 +13,15 @@
 
 namespace etr::parallel {
 
-// Memory that both sides see: the rank's weight, then what is exchanged.
+// An exchange. Its host-visible memory holds the rank's weight, then the values.
 struct DataParallel::Exchange {
   gpu::Buffer memory;
-  gpu::Buffer values;  // a copy of the step's
+  gpu::Buffer values;  // a copy of the step's values
   float rows;
-  bool of_updates =
-      false;  // takes part only in steps that end an update, where all ranks weigh the same
-  gpu::Buffer divisor =
-      {};  // receives what this rank's means are to be divided by, so that all weigh the same
+  // Takes part only in steps that complete an update, with equal weights of all ranks.
+  bool of_updates = false;
+  // Receives the divisor of this rank's means that gives all ranks equal weight.
+  gpu::Buffer divisor = {};
 
   void run(exchange::Group& group) const {
     const ops::StepValues step = step_at(values);
@@ -41,7 +41,8 @@ struct DataParallel::Exchange {
   }
 };
 
-// The group's memory: on CPU devices what the engine sums is what the device copies to.
+// Memory from the group: on CPU devices the engine sums in the very memory that the device copies
+// to.
 class DataParallel::Pages final : public gpu::HostPages {
  public:
   explicit Pages(exchange::Group& group) : group_(group) {}
@@ -77,7 +78,7 @@ std::unique_ptr<ops::RowPeers> DataParallel::row_peers(int64_t rows) {
   return std::make_unique<SharedRows>(group_, device_, rows);
 }
 
-// Where `parts` are on their way: to the host at the end of `before`, and back in `after`.
+// Sends `parts` to the host at the end of `before`, and receives them in `after`.
 void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
                         const std::vector<gpu::Buffer>& parts) {
   const Work work = work_of([this, exchange] { exchange.run(group_); });
@@ -88,7 +89,7 @@ void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const
   copy_back(after, parts, there);
 }
 
-// A slice's gradient is of one rank alone, and so is what is not finite in it.
+// Combines the verdicts of ranks that share tensors: a slice's gradient is on one rank only.
 void DataParallel::emit_verdict(ops::Emitter& emit, const optim::Update& update,
                                 const gpu::Buffer& verdict) {
   update.emit_verdict(emit, verdict);
@@ -119,7 +120,7 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   if (tensor_) tensor_->emit_replicas(out, memory_, store, *step.slices);
   if (update.accumulate() == 1 || (size() == 1 && !tensor_)) {
     if (size() > 1) out = averaged(out, store, step, kernels, memory);
-    if (!tensor_) {  // its verdict follows from the means
+    if (!tensor_) {  // the verdict follows from the means
       update.emit_gradients(emit, loss, step.values);
       emit_change(emit, update, store, step);
       return out;
@@ -157,7 +158,7 @@ void DataParallel::emit_change(ops::Emitter& emit, optim::Update& update,
     update.emit_change(emit, loss, step.values);
 }
 
-// The commands reduce the gradients, see ShardedUpdate::take_gradients().
+// The commands already reduce the gradients: see ShardedUpdate::take_gradients().
 gpu::CommandList DataParallel::with_own_update(const gpu::CommandList& commands,
                                                optim::Update& update,
                                                const graph::ParameterStore& store, const Step& step,
@@ -203,7 +204,7 @@ void sum_compressed(exchange::Group& group, Compression format, const gpu::Buffe
 
 }  // namespace
 
-// The device packs into memory that the host sees, and unpacks from there.
+// The device packs into host-visible memory and unpacks from there.
 void DataParallel::emit_compressed(ops::Emitter& before, ops::Emitter& after, const Bucket& bucket,
                                    const gpu::Buffer& values, const Compressor::Step& step) {
   const gpu::Buffer wire = memory_.allocate(Compressor::bytes(bucket));
@@ -216,7 +217,8 @@ void DataParallel::emit_compressed(ops::Emitter& before, ops::Emitter& after, co
   compressor_->emit_unpack(after, bucket, wire, step);
 }
 
-// The results as soon as they are known: with them each rank learns what its gradients count for.
+// Exchanges the results as soon as they are known, since they tell each rank the weight of its
+// gradients.
 gpu::CommandList DataParallel::with_compressed(const gpu::CommandList& commands,
                                                const graph::ParameterStore& store, const Step& step,
                                                gpu::Kernels& kernels, gpu::Allocator& memory) {
@@ -240,7 +242,7 @@ gpu::CommandList DataParallel::with_compressed(const gpu::CommandList& commands,
   return out;
 }
 
-// The gradients in buckets, the results with the last of them.
+// Exchanges the gradients in buckets, and the results with the last one.
 gpu::CommandList DataParallel::with_means(const gpu::CommandList& commands,
                                           const graph::ParameterStore& store, const Step& step) {
   std::vector<Bucket> buckets = buckets_of(commands, store);
@@ -257,8 +259,8 @@ gpu::CommandList DataParallel::with_means(const gpu::CommandList& commands,
   return out;
 }
 
-// With the results each rank learns what it counts for; what `sum` gives divides the step's gradients by that and sums them, and the
-// sums follow where the step ends an update.
+// Exchanges the results, which tell each rank its weight. The commands from `sum` divide the step's
+// gradients by it and add them up. A step that completes an update exchanges these sums.
 gpu::CommandList DataParallel::with_sums(
     const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
     gpu::Kernels& kernels, gpu::Allocator& memory,
@@ -274,7 +276,7 @@ gpu::CommandList DataParallel::with_sums(
   if (options_.compression != Compression::none) compressor(store);
   const gpu::CommandList sums = sum(of_results.divisor);
   append(out, sums);
-  // Again: a step whose numbers are not finite ends no update.
+  // Copies the values again, because a step with non-finite numbers completes no update.
   const gpu::Buffer agreed = memory_.allocate(sizeof(ops::StepValues));
   out.push_back(gpu::Copy{step.values, agreed});
   after.clear();

@@ -1,4 +1,5 @@
-// Synchronous data parallelism: each rank computes the gradients of its part of a batch, and all update with their mean.
+// Synchronous data parallelism: each rank computes the gradients of its part of a batch, and all
+// ranks update with their mean.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,26 @@
 namespace etr::parallel {
 
 struct DataParallelOptions {
-  double bucket_mb =
-      4;  // at least so many megabytes (1e6 bytes) of gradients are exchanged at once
-  bool sync_batch_norm = false;  // moments in training are those of all ranks' rows
+  // Megabytes (1e6 bytes) of gradients in one exchange, at least.
+  double bucket_mb = 4;
+  bool sync_batch_norm = false;  // batch normalization uses the moments of all ranks' rows in
+                                 // training
   Compression compression = Compression::none;
-  bool feedback = true;  // see Compressor; without it compressed training loses what is small
-  // What of an update ranks share out: 1 the optimizer's state, 2 the gradients as well; see ShardedUpdate.
+  bool feedback = true;  // see Compressor; without it, compressed training loses small gradients
+  // What the ranks divide among them: 1 the optimizer's state, 2 also the gradients; see
+  // ShardedUpdate.
   int zero_stage = 0;
 };
 
-// One rank's end. Its weaves use the group one after another: all ranks submit the same steps in the same order. Outlives the
-// recordings of what it wove. A device serves one rank only: its host turns come one after another, so those of a second one would
-// wait for each other.
+// One rank's end. Its exchanges use the group one after another, so all ranks must submit the same
+// steps in the same order. It must outlive the recordings of the commands that it made. A device
+// may serve only one rank: its host turns run in sequence, so those of two ranks would wait for
+// each other.
 class DataParallel : public Sharing {
  public:
-  // `tensor`: ranks with the same rows, with which this one shares the model's tensors; each has its own group `group` of those with
-  // other rows and the same slices. Empty: the model is whole on each rank.
+  // `tensor`: the ranks that share the model's tensors with this one and have the same rows.
+  // `group` then holds the ranks with the same slices and other rows. Empty: the model is whole on
+  // each rank.
   DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {},
                std::unique_ptr<TensorParallel> tensor = nullptr);
   ~DataParallel() override;
@@ -39,38 +44,43 @@ class DataParallel : public Sharing {
   int rank() const override;
   int size() const override;
 
-  // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
+  // Returns the peers for a plan that trains on batches of `rows` rows, which they must outlive;
+  // nullptr if its ops do not need other ranks' rows.
   std::unique_ptr<ops::RowPeers> row_peers(int64_t rows) override;
 
   TensorParallel* tensor() const override { return tensor_.get(); }
   ShardedUpdate* sharded() const override { return sharded_.get(); }
 
-  // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
-  // and the results, are means over the rows of all ranks, alike to the bit on all of them. A rank with fewer rows
-  // (StepValues::valid_rows) weighs less; it has one at least. Exchanges go on beside the commands that follow a bucket's last
-  // one; where gradients are summed over several steps (optim::UpdateSpec::accumulate) they are exchanged in the last of them only.
-  // The step ends with RankLost where a rank does not come: what follows the exchange, the update, is left out.
-  // `memory` is for what the update needs.
+  // Returns `commands`, which compute the gradients and results of a batch, and the update, with
+  // the exchange woven in. The update sees means over the rows of all ranks, and so do the results;
+  // they have the same bits on all ranks. A rank with fewer rows (StepValues::valid_rows) has less
+  // weight; each rank needs at least one row. Exchanges overlap with the commands that follow a
+  // bucket's last one. If gradients are summed over several steps (optim::UpdateSpec::accumulate),
+  // only the last one exchanges them. If a rank does not come, the step ends with RankLost before
+  // the update. `memory` holds what the update needs.
   gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
                                const graph::ParameterStore& store, const Step& step,
                                gpu::Kernels& kernels, gpu::Allocator& memory) override;
 
-  // This rank cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
+  // This rank cannot go on: exchanges that wait for it, here and on other ranks, fail with this
+  // reason. Any thread.
   void abort(const std::string& reason) override {
     group_.abort(reason);
     if (tensor_) tensor_->abort(reason);
   }
 
-  // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
+  // Returns the largest number among all ranks. Collective, like share(); no step may be in flight.
   int64_t most(int64_t number) override;
 
-  // States that are no parameters, as the running statistics of batch normalisation, become the means of all ranks'.
+  // Replaces the states that are not parameters, such as batch normalization's running statistics,
+  // by their means over all ranks.
   void average_states(graph::ParameterStore& store) override;
 
-  // What compression has kept back of gradients so far is dropped. All ranks do it between the same steps, while none is in flight.
+  // Clears the rounding errors of compression. All ranks do it between the same steps, with none in
+  // flight.
   void forget_residuals() override;
 
-  // The first rank's parameters and states become those of all.
+  // Copies the first rank's parameters and states to all ranks.
   void share(graph::ParameterStore& store) override;
 
  private:
@@ -109,8 +119,8 @@ class DataParallel : public Sharing {
   const DataParallelOptions options_;
   std::unique_ptr<Pages> pages_;
   gpu::Arena memory_;
-  std::unique_ptr<ShardedUpdate> sharded_;  // none: each rank updates all
-  std::unique_ptr<Compressor> compressor_;  // from the first weave on
+  std::unique_ptr<ShardedUpdate> sharded_;  // empty: each rank updates all weights
+  std::unique_ptr<Compressor> compressor_;  // made with the first commands
 };
 
 }  // namespace etr::parallel

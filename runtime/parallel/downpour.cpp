@@ -38,7 +38,7 @@ gpu::CommandList Downpour::with_update(const gpu::CommandList& commands, optim::
   return out;
 }
 
-// What is not finite in a row's gradient is so for the whole update.
+// A non-finite row gradient makes the whole update non-finite.
 void Downpour::emit_update(ops::Emitter& emit, optim::Update& update, const Step& step) const {
   if (step.row_gradients.empty()) return update.emit(emit, step.results.front(), step.values);
   if (step.loss_scale)
@@ -54,7 +54,7 @@ void Downpour::emit_update(ops::Emitter& emit, optim::Update& update, const Step
   update.emit_change(emit, step.results.front(), step.values);
 }
 
-// By a thread of the device's. A step that is not finite, and those after it, make no update.
+// Runs on a thread of the device. A non-finite step and those after it make no update.
 void Downpour::take(std::span<const float> gradient, std::span<const float* const> rows,
                     const ops::StepValues& values) {
   const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ void Downpour::take(std::span<const float> gradient, std::span<const float* cons
   if (client().idle()) start_round(pushable_ >= options_.n_push, since_fetch_ >= options_.n_fetch);
 }
 
-// With the lock, while the client is idle.
+// Call with the lock held and the client idle.
 void Downpour::start_round(bool pushes, bool fetches, std::span<server::Rows> rows) {
   if (!pushes && !fetches && rows.empty()) return;
   const size_t count = accrued_.size();
@@ -90,7 +90,7 @@ void Downpour::start_round(bool pushes, bool fetches, std::span<server::Rows> ro
     const server::Slice slice = pair.slice(count);
     if (pushes)
       pair.push(std::span(outgoing_).subspan(slice.begin, slice.count), rate, outgoing_rows_);
-    if (!rows.empty()) pair.fetch_rows(rows);  // which waits for nobody
+    if (!rows.empty()) pair.fetch_rows(rows);  // waits for no other worker
   };
   const auto take = [this, fetches, count](server::Pair& pair) {
     const server::Slice slice = pair.slice(count);
@@ -124,7 +124,7 @@ std::vector<server::TableSpec> Downpour::table_specs() const {
   return specs;
 }
 
-// A checkpoint holds their seeds.
+// A checkpoint stores the seeds.
 void Downpour::take_specs(std::span<const server::TableSpec> specs) {
   for (size_t i = 0; i < tables_.size(); ++i) tables_[i].spec = specs[i];
 }
@@ -134,7 +134,7 @@ void Downpour::expect(uint32_t step, std::vector<std::vector<uint32_t>> ids) {
   row_gradients_.expect(step, std::move(ids));
 }
 
-// What is due of the rest goes first, or it would never come to it where fetches follow each other.
+// Starts the rest that is due with it. Otherwise a sequence of fetches could delay that for ever.
 bool Downpour::start_fetch(std::span<server::Rows> tables) {
   const std::lock_guard lock(mutex_);
   if (!client().idle()) return false;
@@ -148,7 +148,7 @@ void Downpour::fetch(std::span<server::Rows> tables) {
   client().wait();
 }
 
-// After the weights were taken, see take_servers_weights().
+// Runs after take_servers_weights().
 void Downpour::save(checkpoint::Files& files) const {
   Worker::save(files);
   if (tables_.empty()) return;
@@ -165,7 +165,7 @@ void Downpour::load(const checkpoint::Files& files, const std::string& origin) {
 
 bool Downpour::exchange_due() {
   if (waits()) return started_here() > 0;
-  client().idle();  // throws where a shard is lost
+  client().idle();  // throws if a shard is lost
   const std::lock_guard lock(mutex_);
   return fresh_;
 }
@@ -188,7 +188,7 @@ bool Downpour::ready_within(double seconds) {
   return client().wait(std::max(left.count(), 0.0));
 }
 
-// Pushes what is left first.
+// Pushes the remaining gradients first.
 void Downpour::take_servers_weights(graph::ParameterStore& store) {
   client().wait();
   {

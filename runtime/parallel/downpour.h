@@ -1,15 +1,18 @@
-// Downpour SGD: a worker trains on weights that it fetches from the servers now and then, and pushes the sums of its gradients.
+// Downpour SGD: a worker trains on weights that it fetches from the servers now and then, and
+// pushes the sums of its gradients.
 //
 // In each step:
 //
-//   if step mod n_fetch = 0: fetch w;  a += g;  w -= the worker's own update;  if step mod n_push = 0: push a, a = 0
+//   if step mod n_fetch = 0: fetch w;  a += g;  w -= the worker's own update;
+//   if step mod n_push = 0: push a, a = 0
 //
-// (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Both run during the steps that follow. If one is still under way when
-// the next falls due, the next is made after it, with all gradients that were summed meanwhile. The gradients are those of the worker's
-// own update, clipped as it clips them. The servers' rate is that of the worker's schedule.
+// (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Push and fetch run during the steps
+// that follow. If one is still under way when the next falls due, the next is made after it, with
+// all gradients summed meanwhile. The gradients are those of the worker's own update, clipped as it
+// clips them. The servers use the rate of the worker's schedule.
 //
-// With sparse tables, each step fetches the rows of its batch before it begins, whatever n_fetch is; their gradients are summed by row
-// and are pushed with the others.
+// With sparse tables, each step fetches the rows of its batch before it begins, whatever n_fetch
+// is. Row gradients are summed by row and pushed with the others.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +28,7 @@
 namespace etr::parallel {
 
 struct DownpourOptions {
-  int64_t n_push = 1, n_fetch = 1;  // updates of the worker's
+  int64_t n_push = 1, n_fetch = 1;  // in updates of the worker
   Worker::Manner manner = {};
 };
 
@@ -68,12 +71,12 @@ class Downpour : public Worker, private ServedRows {
   gpu::Arena memory_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t taken_ = 0;       // steps
-  int64_t pushable_ = 0;     // updates in `accrued_`
-  int64_t since_fetch_ = 0;  // updates
-  float rate_ = 0;           // of the latest
+  uint64_t taken_ = 0;       // number of steps
+  int64_t pushable_ = 0;     // updates summed in `accrued_`
+  int64_t since_fetch_ = 0;  // in updates
+  float rate_ = 0;           // learning rate of the latest update
   std::vector<float> accrued_, outgoing_, incoming_;
-  bool fresh_ = false;  // `incoming_` is yet to be used
+  bool fresh_ = false;  // whether `incoming_` has yet to be used
   std::vector<ServedTable> tables_;
   SavedRows saved_rows_;
   RowGradients row_gradients_;

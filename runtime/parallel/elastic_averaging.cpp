@@ -19,7 +19,7 @@ bool ElasticAveraging::exchange_due() {
 }
 
 void ElasticAveraging::send(const graph::ParameterStore& store, bool waits) {
-  client().wait();  // its answer is there, but it may not be idle yet
+  client().wait();  // the answer has come, but the client may not be idle yet
   sent_ = download_flat(store, store.weights());
   centre_.resize(sent_.size());
   sent_after_ = steps();
@@ -60,7 +60,7 @@ void ElasticAveraging::put_back(graph::ParameterStore& store) {
   own_.clear();
 }
 
-// Nobody is waited for any more.
+// Waits for no other worker.
 void ElasticAveraging::settle(graph::ParameterStore& store) {
   if (started_here() == 0 || steps() == sent_after_) return;
   client().wait();

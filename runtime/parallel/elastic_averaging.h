@@ -1,12 +1,13 @@
-// Elastic averaging: workers train by themselves, tied to a centre on the servers as by springs.
+// Elastic averaging: workers train on their own, tied to a centre on the servers as if by springs.
 //
 // Every `period` steps a worker with the weights x and the servers with the centre c do
 //
 //   d = rate (x - c),  x -= d,  c += d
 //
-// (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.) The exchange runs during the
-// worker's next steps; d is computed from the weights with which it began. The centre is what is evaluated and saved. After its last
-// step a worker makes one more exchange, however few steps it has made since the one before.
+// (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.)
+// The exchange runs during the worker's next steps; d is computed from the weights at its
+// beginning. The centre is what is evaluated and saved. After its last step a worker makes one more
+// exchange, however few steps it has made since the previous one.
 #pragma once
 
 #include <atomic>
@@ -39,10 +40,10 @@ class ElasticAveraging : public Worker {
   void move(graph::ParameterStore& store);
 
   const ElasticAveragingOptions options_;
-  uint64_t sent_after_ = 0;  // steps
+  uint64_t sent_after_ = 0;  // in steps
   std::vector<float> sent_, centre_;
-  std::atomic<bool> answered_{false};  // `centre_` is what they came upon
-  std::vector<float> own_;             // the worker's weights while the centre is in their place
+  std::atomic<bool> answered_{false};  // whether `centre_` holds the centre before the exchange
+  std::vector<float> own_;             // the worker's weights while the centre is in the store
 };
 
 }  // namespace etr::parallel

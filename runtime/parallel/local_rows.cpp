@@ -23,7 +23,7 @@ void LocalRows::load(const checkpoint::Files& files, const std::string& origin) 
   if (!declared_.empty()) fill();
 }
 
-// What is saved is not kept twice.
+// Drops the saved rows, so that they are not kept twice.
 void LocalRows::fill() {
   const std::vector<server::Rows> rows = saved_.match(declared_);
   saved_ = {};

@@ -1,4 +1,5 @@
-// Tables whose rows lie in this process's memory: a run with a parameter server is evaluated without it, from its checkpoint.
+// Sparse tables in this process's memory, with which a checkpoint of a run with a parameter server
+// is evaluated without the server.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace etr::parallel {
 
-// It does not train: with_update() is Error(state).
+// Cannot train: with_update() throws Error(state).
 class LocalRows : public Sharing, private ServedRows {
  public:
   int rank() const override { return 0; }

@@ -1,13 +1,16 @@
-// Local SGD with an outer step (DiLoCo): ranks train by themselves, and every so many steps agree on weights.
+// Local SGD with an outer step (DiLoCo): ranks train on their own, and agree on weights at
+// intervals.
 //
-// After `every` steps of its own optimizer each rank has the weights x_i. The mean of their distances from the weights x that all
-// had before is the outer gradient of an SGD with Nesterov's momentum:
+// After `every` steps of its own optimizer each rank has the weights x_i. The mean of their
+// distances from the common weights x of the previous exchange is the outer gradient of an SGD with
+// Nesterov momentum:
 //
 //   d = mean(x - x_i),  m = momentum m + d,  x = x - rate (d + momentum m)
 //
-// (Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023. With a rate of 1 and no momentum x
-// becomes the mean of the x_i: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017.)
-// The inner optimizers' states stay each rank's own.
+// (Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023.
+// With a rate of 1 and no momentum x becomes the mean of the x_i: McMahan et al.,
+// "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017.) Each rank
+// keeps its inner optimizer's state.
 #pragma once
 
 #include <vector>
@@ -22,7 +25,7 @@ struct LocalSgdOptions {
   double momentum = 0.9;
 };
 
-// All ranks make the same calls. `group` is used by this object alone.
+// All ranks make the same calls. Only this object uses `group`.
 class LocalSgd : public Sharing {
  public:
   LocalSgd(exchange::Group group, LocalSgdOptions options);
@@ -34,19 +37,19 @@ class LocalSgd : public Sharing {
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
 
-  // Also takes an outer step, unless one has just been taken: what is evaluated and saved is x.
+  // Also takes an outer step, unless one was just taken, so that x is what is evaluated and saved.
   void average_states(graph::ParameterStore& store) override;
 
-  void finish(graph::ParameterStore& store, bool all_end) override;  // likewise
+  void finish(graph::ParameterStore& store, bool all_end) override;  // also takes an outer step
 
-  // x is in the weights; the momentum is kept beside them.
+  // The checkpoint's weights are x; the momentum is stored beside them.
   void save(checkpoint::Files& files) const override;
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  private:
   exchange::Group group_;
   const LocalSgdOptions options_;
-  uint64_t steps_then_ = 0;  // of the latest outer step
+  uint64_t steps_then_ = 0;  // the step count at the latest outer step
   std::vector<float> weights_, momentum_;
 };
 

@@ -10,7 +10,7 @@
 namespace etr::parallel {
 namespace {
 
-// Of the axis.
+// Returns the member for the axis.
 template <typename Of>
 auto& along(Of& of, Axis axis) {
   return axis == Axis::data ? of.data : axis == Axis::pipeline ? of.pipeline : of.tensor;

@@ -1,4 +1,4 @@
-// How the ranks of a group are laid out where a model is shared out, too: data x pipeline x tensor.
+// The layout of ranks if the model is divided, too: data x pipeline x tensor.
 #pragma once
 
 #include <string>
@@ -7,17 +7,19 @@
 
 namespace etr::parallel {
 
-// Along which ranks differ: in the part of the batch that they have, in the stage of the model, or in the part of its tensors.
+// How ranks differ: in their part of the batch, their stage of the model, or their slices of its
+// tensors.
 enum class Axis { data, pipeline, tensor };
 
 struct MeshShape {
-  int data = 0;  // 0: what the other two leave of the ranks
+  int data = 0;  // 0: the number of ranks divided by the other two
   int pipeline = 1, tensor = 1;
   bool operator==(const MeshShape&) const = default;
 
   int size() const { return data * pipeline * tensor; }
 
-  // With the number of ranks along `data`. Error(invalid_argument) that names the sizes where they do not make `ranks`.
+  // Returns the shape with `data` filled in. Error(invalid_argument) names the sizes if they do not
+  // fit `ranks`.
   MeshShape fitted(int ranks) const;
 };
 
@@ -28,11 +30,11 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
-// A rank's place. Ranks count through `tensor` first and through `data` last, so those that exchange most are neighbours:
-// rank = (data * P + pipeline) * T + tensor.
+// A rank's place. Rank numbers vary fastest along `tensor` and slowest along `data`, so the ranks
+// that exchange most are neighbours: rank = (data * P + pipeline) * T + tensor.
 class Mesh {
  public:
-  // Error(invalid_argument) as of MeshShape::fitted().
+  // Throws the errors of MeshShape::fitted().
   Mesh(const MeshShape& shape, int rank, int ranks);
 
   const MeshShape& shape() const { return shape_; }
@@ -40,14 +42,15 @@ class Mesh {
   int rank() const { return rank_of(coordinates_); }
   int rank_of(const Coordinates& at) const;
 
-  int place(Axis axis) const;  // of this rank along the axis
+  int place(Axis axis) const;  // this rank's coordinate along the axis
   int length(Axis axis) const;
 
-  // The rank `steps` further along the axis; -1 beyond its ends.
+  // Returns the rank `steps` further along the axis, or -1 beyond its ends.
   int neighbour(Axis axis, int steps) const;
 
-  // The ranks that differ from this one in `axis` alone, ordered by their place along it. A call of all ranks of `world`, whose rank
-  // is this one. The line's errors name ranks by their numbers in `world`.
+  // Returns the group of the ranks that differ from this one in `axis` only, ordered along it.
+  // Every rank of `world` calls it, with this rank's number there. The errors of the group name
+  // ranks by their numbers in `world`.
   exchange::Group line(exchange::Group& world, Axis axis) const;
 
  private:

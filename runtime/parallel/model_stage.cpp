@@ -20,7 +20,7 @@ using Direction = graph::Pass::Direction;
 
 size_t index(Direction direction) { return static_cast<size_t>(direction); }
 
-// Its neighbours' numbers of a micro-batch, too: the n-th one with a tag meets the n-th one.
+// Neighbours number micro-batches alike, and the n-th message with a tag matches the n-th receive.
 uint32_t tag_of(const graph::Pass& pass) {
   return static_cast<uint32_t>(2 * pass.micro_batch) + static_cast<uint32_t>(index(pass.direction));
 }
@@ -33,16 +33,18 @@ std::vector<gpu::Buffer> buffers_of(const std::vector<ops::DeviceTensor>& tensor
 
 }  // namespace
 
-// Of one plan, in memory that both sides see. Used by the thread of the device's host turns once it is made.
+// Messages of one plan, in host-visible memory. Once made, only the device's host-turn thread uses
+// it.
 struct ModelStage::Traffic {
   Traffic(const gpu::DevicePtr& device, size_t count)
       : memory(device, gpu::MemoryUse::readback), sent(count) {}
 
   struct Incoming {
-    // Every other micro-batch has the same memory: when the one after it is waited for, the device has it.
+    // Alternate micro-batches share memory: when the next one is waited for, the device has copied
+    // this one.
     std::array<gpu::Buffer, 2> places;
-    std::vector<uint32_t> tags;     // of a step's messages, in their order
-    std::vector<uint64_t> numbers;  // the courier's, of those that are expected
+    std::vector<uint32_t> tags;     // of a step's messages, in order
+    std::vector<uint64_t> numbers;  // courier numbers of the receives begun so far
   };
   gpu::Arena memory;
   std::array<Incoming, 2> incoming;
@@ -61,12 +63,13 @@ ModelStage::ModelStage(const Mesh& mesh, exchange::Group& world, gpu::DevicePtr 
   line_ = mesh.line(world, Axis::pipeline);
   exchange::Group data = mesh.line(world, Axis::data);
   if (data.size() > 1) data_ = std::move(data);
-  // A message's two ends are of one group, and no rank uses a group in two threads: links with even numbers have one, those with odd
-  // numbers another. Their ranks are the world's, which errors name.
+  // Both ends of a message are in one group, and no rank uses a group in two threads: links with
+  // even numbers use one group, those with odd numbers another. They contain all ranks of the
+  // world, so that errors give their numbers there.
   for (const Direction direction : {Direction::forward, Direction::backward})
     for (const int odd : {0, 1}) {
       exchange::Group link = world.duplicate();
-      const bool above = stage() % 2 == odd;  // the link to the next stage
+      const bool above = stage() % 2 == odd;  // the link to the next stage has this parity
       const bool forward = direction == Direction::forward;
       auto& courier = links_[index(direction)][odd];
       courier = std::make_unique<Courier>(std::move(link),
@@ -80,7 +83,7 @@ ModelStage::~ModelStage() {
   closed_ = true;
 }
 
-// A stage that cannot go on tells all others at once, those that wait for something else too.
+// Tells all other ranks at once, also those that wait for something else.
 void ModelStage::abort(const std::string& reason) {
   std::scoped_lock lock(aborting_);
   if (std::exchange(closed_, true)) return;
@@ -95,7 +98,8 @@ void ModelStage::abort(const std::string& reason) {
   line_->abort(text);
 }
 
-// Each rank by its own device: those of a stage take the mean of them, and a slow device gets less to do.
+// Each rank measures on its own device. Ranks of a stage use their mean, so slow devices get less
+// work.
 std::vector<std::vector<double>> ModelStage::measured(gpu::Kernels& kernels,
                                                       const graph::Graph& graph,
                                                       graph::PlanOptions options) {
@@ -172,8 +176,8 @@ graph::Part ModelStage::part(bool training) {
   return part;
 }
 
-// A message is expected from when the one before it is waited for: it comes while the device computes, and its time-out does not
-// count what other stages compute before.
+// Begins to receive a message when its predecessor is waited for, so that it arrives while the
+// device computes, and its time-out does not include earlier work of other stages.
 void ModelStage::receive(const std::shared_ptr<Traffic>& traffic, const graph::Pass& pass,
                          const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit) {
   const size_t direction = index(pass.direction);
@@ -212,7 +216,7 @@ void ModelStage::send(const std::shared_ptr<Traffic>& traffic, const graph::Pass
   })));
 }
 
-// What was sent in this step has arrived: its memory serves the next one.
+// Waits until this step's messages have been sent, since the next step reuses their memory.
 void ModelStage::emit_end(ops::Emitter& emit) {
   const Work wait = work_of([this] {
     for (Courier* const courier : out_) courier->wait(courier->begun());
@@ -229,7 +233,7 @@ void ModelStage::emit_exchange(ops::Emitter& emit, const std::vector<gpu::Buffer
       [arena, exchange = std::move(exchange)](std::span<float> values) { exchange(values); });
 }
 
-// Gradients, in buckets, while the backward passes of others go on.
+// Sums the gradients in buckets, while other backward passes go on.
 gpu::CommandList ModelStage::with_sums(const gpu::CommandList& commands,
                                        const graph::ParameterStore& store) {
   gpu::CommandList out, after;
@@ -260,7 +264,7 @@ gpu::CommandList ModelStage::with_update(const graph::Plan& plan, graph::ValueId
   update.emit_verdict(emit, verdict);
   emit_exchange(emit, {plan.sums(), verdict}, [this](std::span<float> values) {
     all_.all_reduce(values);
-    // Ranks that share tensors have the same rows, which count once.
+    // Ranks that share tensors have the same rows, which must count once.
     const float share = 1 / static_cast<float>(mesh_.length(Axis::tensor));
     for (float& value : values) value *= share;
   });
@@ -269,7 +273,7 @@ gpu::CommandList ModelStage::with_update(const graph::Plan& plan, graph::ValueId
   const optim::Update::Shared shared{verdict, plan.weight()};
   update.emit_gradients(emit, of_loss, values, &shared);
   optim::Peers peers = tensor_ ? tensor_->update_peers(emit, memory_, slices) : optim::Peers{};
-  // Of all stages' gradients together, which each line of stages has.
+  // The norm covers the gradients of all stages, which every pipeline line has.
   peers.join_norm = [&](const gpu::Buffer& norm) {
     emit_exchange(emit, {norm}, [this](std::span<float> own) {
       join_norm(all_, own[0], mesh_.length(Axis::data));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRuns = 3;
 
-// What the host writes for a step, by commands.
+// Writes with commands what the host writes for a step.
 void emit_step_values(gpu::CommandList& commands, const gpu::Buffer& to) {
   const ops::StepValues values;
   std::array<uint32_t, sizeof values / sizeof(uint32_t)> words;
@@ -27,7 +27,7 @@ double seconds_of(gpu::Kernels& kernels, const graph::Graph& graph, graph::Part 
                   graph::PlanOptions options) {
   using Direction = graph::Pass::Direction;
   part.order = {{Direction::forward, 0}, {Direction::backward, 0}};
-  // Zeros: indices and labels are valid then, too.
+  // Fills inputs with zeros, which are also valid indices and labels.
   part.bring = [](const auto&, const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit) {
     for (const ops::DeviceTensor& tensor : tensors) emit.add(gpu::Fill{tensor.buffer, 0});
   };

@@ -1,4 +1,4 @@
-// How long a device takes for each part of a model, for partition().
+// Measures how long a device takes for each part of a model, for partition().
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,11 @@
 
 namespace etr::parallel {
 
-// Seconds that the forward and the backward pass of a part take by themselves, of each part in turn: they begin at these nodes of the
-// graph, and end where the next one does. Each is planned as `options` say, run once for its kernels' sake, and then taken the least of a few runs.
-// Inputs and weights are such that no arithmetic is slow: it depends on shapes alone. One part at a time takes memory.
+// Returns the seconds of the forward and backward pass of each part. Part i begins at node
+// begins[i] and ends where the next one begins. Each part is planned with `options` and run on its
+// own: once to compile its kernels, then a few times, of which the fastest counts. Inputs and
+// weights are chosen so that no arithmetic is slow, since time should depend on shapes only. Memory
+// is used for one part at a time.
 std::vector<double> seconds_of_parts(gpu::Kernels& kernels, const graph::Graph& graph,
                                      const std::vector<size_t>& begins, graph::PlanOptions options);
 

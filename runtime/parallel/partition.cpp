@@ -23,8 +23,9 @@ using graph::ValueKind;
 
 double elements(const Shape& shape) { return static_cast<double>(element_count(shape)); }
 
-// Multiplications and additions of the forward pass: of a weight, each of its scalars for one channel of the output, with as many
-// elements of that as the channel has. Attention compares every position with every other one.
+// Returns the multiplications and additions of the forward pass: each scalar of a weight is used
+// once for every element of an output channel. Attention compares every position with every other
+// one.
 double operations(const Graph& graph, const Node& node) {
   const Shape& out = graph.value(node.output).shape;
   const std::string_view op = node.op->name;
@@ -38,16 +39,17 @@ double operations(const Graph& graph, const Node& node) {
   return sum;
 }
 
-// In the time of a byte a device makes some ten operations; see weight_of() of the recorder.
+// A device does about ten operations in the time that it moves a byte; see the recorder's
+// weight_of().
 double work_of(const Graph& graph, const Node& node) {
   double bytes = 4 * elements(graph.value(node.output).shape);
   for (const graph::ValueId id : node.inputs) bytes += 4 * elements(graph.value(id).shape);
-  return 3 * (bytes + operations(graph, node) / 10);  // forwards, and two ways back
+  return 3 * (bytes + operations(graph, node) / 10);  // forward, and two products backward
 }
 
 struct Estimate {
   double work = 0, parameters = 0, kept = 0;  // kept: bytes of activations of one batch
-  double crossing = 0;                        // bytes handed on
+  double crossing = 0;                        // bytes handed to the next stage
 };
 
 class Search {
@@ -80,7 +82,8 @@ class Search {
     return out;
   }
 
-  // The least of the largest: best[s][c] is the cost of stages 0 to s that end at the c-th candidate.
+  // Minimizes the largest cost: best[s][c] is the least largest cost of s stages that end at the
+  // c-th candidate.
   std::vector<size_t> chosen() const {
     const std::vector<size_t>& ends = places_;
     const size_t count = ends.size(), stages = static_cast<size_t>(options_.stages);
@@ -150,7 +153,7 @@ class Search {
     return text;
   }
 
-  // The first node of a layer, or of those within it.
+  // Returns the first node of a layer, or of the layers inside it.
   size_t begin_of(const std::string& layer) const {
     std::vector<std::string> names;
     for (const size_t n : candidates_) {
@@ -170,7 +173,7 @@ class Search {
     return first == last ? cat("'", first, "'") : cat("'", first, "' to '", last, "'");
   }
 
-  // Of parameters and states: the first and the last node that use them.
+  // Finds the first and the last node that use each parameter and state.
   void find_uses() {
     for (size_t n = 0; n < graph_.nodes().size(); ++n)
       for (const graph::ValueId id : graph_.nodes()[n].inputs) {
@@ -192,7 +195,7 @@ class Search {
                graph_.nodes()[nodes.second].label, "' share '", graph_.value(id).name, "'");
   }
 
-  // What is used on both sides of a cut; "" for nothing.
+  // Describes what is used on both sides of a cut; "" for nothing.
   std::string shared_over(size_t cut) const {
     for (const auto& [id, nodes] : uses_)
       if (nodes.first < cut && nodes.second >= cut) return shared_text(id, nodes);
@@ -205,7 +208,7 @@ class Search {
     return "";
   }
 
-  // Of all nodes before each.
+  // Computes the sums over all nodes before each one.
   void sum_up() {
     before_.resize(graph_.nodes().size() + 1);
     for (size_t n = 0; n < graph_.nodes().size(); ++n) {
@@ -230,7 +233,8 @@ class Search {
             at == crossing_.end() ? 0 : at->second};
   }
 
-  // Weights, gradients and two numbers of an optimizer's for each parameter; activations of what is in flight.
+  // Weights, gradients and two values of optimizer state per parameter; activations of what is in
+  // flight.
   double memory_of(size_t stage, const Estimate& e) const {
     const int in_flight = std::max(options_.in_flight - static_cast<int>(stage), 1);
     return 16 * e.parameters + in_flight * e.kept;
@@ -246,11 +250,11 @@ class Search {
     if (!fits) return kTooLarge * memory;
     if (until_.empty()) return e.work + 2 * e.crossing;
     const std::vector<double>& until = until_[stage];
-    // What is handed on was not measured: its estimate, in this device's time.
+    // The hand-over was not measured: its estimate is converted to this device's time.
     return until[end] - until[begin] + 2 * e.crossing * until.back() / before_.back().work;
   }
 
-  // A part's time is at its first node: no stage begins behind that.
+  // Books a part's time on its first node, because no stage begins inside a part.
   void spread_seconds() {
     for (const std::vector<double>& seconds : options_.seconds) {
       std::vector<double>& until = until_.emplace_back(graph_.nodes().size() + 1, 0.0);
@@ -262,13 +266,13 @@ class Search {
   const Graph& graph_;
   const graph::ValueId loss_;
   const PartitionOptions options_;
-  std::vector<size_t> candidates_;  // nodes with which a layer begins
-  std::vector<size_t> places_{0};   // where stages can begin, and the graph's end
+  std::vector<size_t> candidates_;  // nodes at which a layer begins
+  std::vector<size_t> places_{0};   // where a stage can begin, and the end of the graph
   std::map<graph::ValueId, std::pair<size_t, size_t>> uses_;
   std::vector<Estimate> before_;       // by node
   std::map<size_t, double> crossing_;  // by candidate, in bytes
-  std::vector<std::vector<double>>
-      until_;  // by stage and node: measured seconds of those before; empty: none
+  // By stage and node: the measured seconds of the nodes before; empty: none.
+  std::vector<std::vector<double>> until_;
 };
 
 }  // namespace

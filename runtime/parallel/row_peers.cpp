@@ -8,7 +8,7 @@
 namespace etr::parallel {
 namespace {
 
-// Moments of parts of the rows, [parts][weight, means, variances, 1], joined (Chan et al. 1979).
+// Joins the moments of parts of the rows, [parts][weight, means, variances, 1] (Chan et al. 1979).
 void join(std::span<const float> parts, std::span<float> moments) {
   const size_t channels = moments.size() / 2, length = moments.size() + 1;
   double total = 0;

@@ -1,4 +1,4 @@
-// Ranks with parts of one batch, as operations in the graph see them: synchronised batch normalisation.
+// Ranks with parts of one batch, for synchronized batch normalization.
 #pragma once
 
 #include "exchange/group.h"
@@ -6,8 +6,8 @@
 
 namespace etr::parallel {
 
-// For the commands of one plan for batches of `rows` rows, which it outlives. `group` outlives both, and is used by the host
-// turns of the device alone.
+// Serves the commands of one plan for batches of `rows` rows, and must outlive it. `group` must
+// outlive both; only the device's host turns use it.
 class SharedRows final : public ops::RowPeers {
  public:
   SharedRows(exchange::Group& group, const gpu::DevicePtr& device, int64_t rows);

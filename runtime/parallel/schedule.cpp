@@ -22,7 +22,7 @@ std::vector<Pass> forward_order(int micro_batches) {
 }
 
 std::vector<Pass> training_order(Schedule schedule, int stage, int stages, int micro_batches) {
-  const int ahead =  // forward passes before the first backward one
+  const int ahead =  // forward passes before the first backward pass
       schedule == Schedule::gpipe ? micro_batches : std::min(stages - stage, micro_batches);
   std::vector<Pass> out = forward_order(ahead);
   for (int i = 0; i < micro_batches; ++i) {

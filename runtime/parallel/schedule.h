@@ -1,4 +1,4 @@
-// In which order a stage of a model computes the passes of a step's micro-batches.
+// The order in which a stage runs the passes of a step's micro-batches.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace etr::parallel {
 
 enum class Schedule {
   gpipe,  // all forward passes, then all backward ones (Huang et al. 2019)
-  // Each backward pass as soon as it can be: a stage keeps the activations of as many micro-batches as there are stages behind it,
-  // and one (Narayanan et al. 2019).
+  // Each backward pass as early as possible: a stage keeps the activations of as many micro-batches
+  // as there are stages after it, plus one (Narayanan et al. 2019).
   one_forward_one_backward,
 };
 
 // "gpipe" or "1f1b".
 Schedule schedule_named(const std::string& name);
 
-// Of one of `stages`. Backward passes come in the order of micro-batches with either schedule.
+// Returns the passes of one of `stages`. Both schedules run backward passes in micro-batch order.
 std::vector<graph::Pass> training_order(Schedule schedule, int stage, int stages,
                                         int micro_batches);
 std::vector<graph::Pass> forward_order(int micro_batches);

@@ -28,7 +28,7 @@ Tensor tensor_of(const std::vector<uint32_t>& ids) {
   return out;
 }
 
-// The rows of one table of a checkpoint's.
+// Reads the rows of one table from a checkpoint.
 class Reading {
  public:
   Reading(const checkpoint::NamedTensors& tensors, std::string name, const server::TableSpec& spec,
@@ -147,7 +147,7 @@ void RowGradients::expect(uint32_t step, std::vector<std::vector<uint32_t>> ids)
 
 namespace {
 
-// The sum of both by id, ascending.
+// Adds both by id, ascending.
 server::Rows sum_of(const server::Rows& a, const std::vector<uint32_t>& ids, const float* values,
                     size_t width) {
   server::Rows out;

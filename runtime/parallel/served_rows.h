@@ -1,4 +1,4 @@
-// Tables whose rows lie with others: a learner takes those that a batch names.
+// Sparse tables whose rows lie elsewhere: a learner fetches the rows that a batch names.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +21,32 @@ class ServedRows {
  public:
   virtual ~ServedRows() = default;
 
-  // Once, before anything else, and before Sharing::share().
+  // Called once, before any other function and before Sharing::share().
   virtual void declare(std::vector<ServedTable> tables) = 0;
 
-  // Of each table in turn the rows with these ids, which are ascending, each once: into `values`, which have their length.
+  // Fetches the rows of each table whose ids, ascending and unique, are given. `values` has their
+  // length.
   virtual void fetch(std::span<server::Rows> tables) = 0;
 
-  // The step with this number (ops::StepValues::step) trains on these rows of each table.
+  // Announces that the step with this number (ops::StepValues::step) trains on these rows of each
+  // table.
   virtual void expect(uint32_t step, std::vector<std::vector<uint32_t>> ids) = 0;
 };
 
-// Of a checkpoint:
+// The tables of a checkpoint:
 //
 //   tables.json              {NAME: {"entries", "width", "seed"}}
-//   tables.safetensors       NAME.ids i32 [n], NAME.values f32 [n, width], NAME.state likewise or not there
+//   tables.safetensors       NAME.ids i32 [n], NAME.values f32 [n, width],
+//                            and perhaps NAME.state f32 [n, width]
 //
-// A table's other rows have their first values, which the seed gives.
+// A table's other rows have their initial values, which follow from the seed.
 class SavedRows {
  public:
   void load(const checkpoint::Files& files, const std::string& origin);
   bool empty() const { return origin_.empty(); }
 
-  // The rows of each table, whose seeds become those of the checkpoint. Error(invalid_argument) where it has other tables, also where
-  // there is none here.
+  // Returns the rows of each table and sets the tables' seeds to the checkpoint's.
+  // Error(invalid_argument) if the checkpoint has other tables, or if one side has none.
   std::vector<server::Rows> match(std::vector<ServedTable>& tables) const;
 
   static void save(checkpoint::Files& files, std::span<const ServedTable> tables,
@@ -59,21 +62,22 @@ class SavedRows {
   std::map<std::string, Saved> tables_;
 };
 
-// The gradients of rows, from a step's to those that are pushed.
+// Sums the gradients of rows from step to step until they are pushed.
 class RowGradients {
  public:
   void declare(std::span<const ServedTable> tables);
   void expect(uint32_t step, std::vector<std::vector<uint32_t>> ids);
 
-  // What a step gives, of which expect() has told; `updates`: whether it counts. `gradients`: of each table the rows in their order.
+  // Adds a step's gradients of each table, whose rows are in the order given to expect().
+  // `updates`: whether they count.
   void add(uint32_t step, std::span<const float* const> gradients, bool updates);
 
-  // The sums since the last time.
+  // Returns the sums since the previous call.
   std::vector<server::Rows> take();
 
  private:
   std::vector<size_t> widths_;
-  std::map<uint32_t, std::vector<std::vector<uint32_t>>> expected_;  // ids by table, by step
+  std::map<uint32_t, std::vector<std::vector<uint32_t>>> expected_;  // ids by table, for each step
   std::vector<server::Rows> sums_;
 };
 

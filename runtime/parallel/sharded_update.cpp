@@ -10,20 +10,22 @@
 namespace etr::parallel {
 namespace {
 
-constexpr uint64_t kMostBound = uint64_t{1} << 24;  // scalars of a dispatch: devices bind so many
+constexpr uint64_t kMostBound = uint64_t{1} << 24;  // scalars of a dispatch; every device can bind
+                                                    // that many
 
 gpu::Buffer scalars(const gpu::Buffer& buffer, uint64_t begin, uint64_t count) {
   return buffer.slice(begin * sizeof(float), count * sizeof(float));
 }
 
-// Exchanges in their order, of which so many are on their way at once: the memory of each serves a later one.
+// A sequence of exchanges with at most `most` in flight; later ones reuse the memory of earlier
+// ones.
 template <typename Exchange>
 class OnTheWay {
  public:
   OnTheWay(size_t most, std::function<void(const Exchange&)> receive)
       : most_(most), receive_(std::move(receive)) {}
 
-  // The number of the next one, when there is room for it.
+  // Returns the number of the next exchange, after making room for it.
   size_t next() {
     if (sent_.size() - received_ == most_) receive_(sent_[received_++]);
     return sent_.size();
@@ -66,7 +68,7 @@ optim::Share ShardedUpdate::share_of(const graph::ParameterStore& store) const {
   return {begin[rank], begin[rank + 1] - begin[rank], stage_ == 2};
 }
 
-// One that earlier plans have stays theirs where a larger one is needed.
+// Earlier plans keep their smaller slot if a larger one is needed.
 gpu::Buffer ShardedUpdate::slot(std::array<gpu::Buffer, kSlots>& slots, size_t number,
                                 uint64_t bytes) {
   gpu::Buffer& slot = slots[number % kSlots];
@@ -74,9 +76,10 @@ gpu::Buffer ShardedUpdate::slot(std::array<gpu::Buffer, kSlots>& slots, size_t n
   return slot.slice(0, bytes);
 }
 
-// A bucket on its way. For each rank in turn there is what the sender's gradients weigh, then those that belong to the rank's part.
+// One reduction in flight. For each rank it holds the sender's weight, then the gradients of that
+// rank's part.
 struct ShardedUpdate::Reduction {
-  struct Segment {  // of a parameter, within one rank's part
+  struct Segment {  // a piece of a parameter within one rank's part
     const graph::ParameterStore::Parameter* parameter;
     uint32_t begin, count;  // scalars of the flat vector
     size_t rank;
@@ -99,7 +102,7 @@ struct ShardedUpdate::Reduction {
   }
 };
 
-// Large tensors go in several exchanges, so that memory for them is small.
+// Splits large tensors into several exchanges to keep their memory small.
 std::vector<ShardedUpdate::Reduction> ShardedUpdate::reductions_of(
     const Bucket& bucket, const graph::ParameterStore& store) const {
   const std::vector<uint32_t> begin = begins(store);
@@ -134,7 +137,7 @@ std::vector<ShardedUpdate::Reduction> ShardedUpdate::reductions_of(
   return out;
 }
 
-// As DataParallel's mean, to the bit.
+// Gives the same bits as DataParallel's mean.
 void ShardedUpdate::reduce(const Reduction& reduction, const gpu::Buffer& now, float rows) {
   const float weight = static_cast<float>(step_at(now).valid_rows) / rows;
   const std::span<float> sums = floats_at(reduction.sums);
@@ -201,7 +204,7 @@ graph::TakeGradients ShardedUpdate::take_gradients(const optim::Update& update,
   };
 }
 
-// What is not finite in a part is so for all.
+// A non-finite number in one part makes the update non-finite for all.
 void ShardedUpdate::emit_gradients(ops::Emitter& emit, optim::Update& update,
                                    const gpu::Buffer& loss, const gpu::Buffer& step_values,
                                    gpu::Allocator& memory) {
@@ -226,18 +229,18 @@ void ShardedUpdate::emit_change(ops::Emitter& emit, optim::Update& update,
   update.emit_change(emit, loss, step_values, peers);
 }
 
-// What is exchanged of all ranks' parts of the weights at once.
+// A piece of every rank's part of the weights, exchanged together.
 struct ShardedUpdate::Chunk {
-  struct Piece {            // of a rank's part
+  struct Piece {            // of one rank's part
     uint32_t begin, count;  // scalars of the flat vector
-    uint64_t at;            // in the memory
+    uint64_t at;            // scalars from the start of the memory
   };
   std::vector<Piece> pieces;  // by rank
   gpu::Buffer memory = {};
   Work work = {};
 };
 
-// Beginning with each part's scalar number `from`.
+// Returns the chunk that starts at scalar `from` of each part.
 ShardedUpdate::Chunk ShardedUpdate::chunk_of(const graph::ParameterStore& store, uint32_t from,
                                              uint32_t most) const {
   const std::vector<uint32_t> begin = begins(store);
@@ -283,8 +286,8 @@ void ShardedUpdate::receive(ops::Emitter& emit, const Chunk& chunk,
   }
 }
 
-// The updated weights. In a step that ends no update the weights stay: nothing is exchanged, and what lies there from before is not
-// received.
+// Exchanges the updated weights. If a step completes no update, nothing is exchanged, and old
+// contents of the memory are not received.
 void ShardedUpdate::emit_gather(ops::Emitter& emit, const graph::ParameterStore& store,
                                 const gpu::Buffer& step_values) {
   constexpr uint64_t kUnit = optim::Share::kAligned;

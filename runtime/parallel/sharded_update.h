@@ -1,5 +1,5 @@
-// Ranks that share out an update (ZeRO, Rajbhandari et al. 2020): each has the optimizer's state of a part of the parameters, and
-// changes that part of the weights.
+// An update divided among ranks (ZeRO, Rajbhandari et al. 2020): each rank keeps the optimizer's
+// state of its part of the parameters, and updates that part of the weights.
 #pragma once
 
 #include <array>
@@ -16,12 +16,15 @@
 
 namespace etr::parallel {
 
-// One rank's end. The flat vector of parameters is cut into as many parts as there are ranks, of the same length but for alignment: rank
-// r has the r-th. Where a part begins a tensor may be cut in two; all that is not elementwise needs an exchange, or is refused.
+// One rank's end. The flat vector of parameters is cut into one part per rank, of equal length
+// except for alignment; rank r has the r-th. A cut may go through a tensor, so whatever is not
+// elementwise needs an exchange, or is refused.
 class ShardedUpdate {
  public:
-  // `stage` 1: every rank has all gradients. 2: it has the mean gradients of its part, and its own only until they are sent.
-  // `group` and `memory`, which the host sees, outlive it and the recordings of what it emits. About `bucket_bytes` are exchanged at once.
+  // `stage` 1: every rank has all gradients. 2: a rank has the mean gradients of its part, and
+  // keeps its own gradients only until they are sent. `group` and `memory`, which is host-visible,
+  // must outlive this object and the recordings of what it emits. One exchange carries about
+  // `bucket_bytes`.
   ShardedUpdate(exchange::Group& group, gpu::Arena& memory, int stage, uint64_t bucket_bytes);
 
   int stage() const { return stage_; }
@@ -29,29 +32,32 @@ class ShardedUpdate {
 
   optim::Share share_of(const graph::ParameterStore& store) const;
 
-  // Of stage 2, for a plan that trains on batches of `rows` rows: reduces the gradients onto the ranks that have their part, bucket by
-  // bucket, while the backward pass goes on. The means are in Update::own_gradients() when the plan's commands have run.
+  // Stage 2, for a plan that trains on batches of `rows` rows: reduces the gradients onto the ranks
+  // that own them, bucket by bucket, while the backward pass goes on. When the plan's commands have
+  // run, Update::own_gradients() holds the means.
   graph::TakeGradients take_gradients(const optim::Update& update,
                                       const graph::ParameterStore& store, int64_t rows);
 
-  // Appends the update, when gradients are means and `loss` is that of all ranks: the first half of it in stage 2 alone.
+  // Append the update, once `loss` and the gradients are means over all ranks. Only stage 2 needs
+  // the first.
   void emit_gradients(ops::Emitter& emit, optim::Update& update, const gpu::Buffer& loss,
                       const gpu::Buffer& step_values, gpu::Allocator& memory);
   void emit_change(ops::Emitter& emit, optim::Update& update, const graph::ParameterStore& store,
                    const gpu::Buffer& loss, const gpu::Buffer& step_values);
 
-  // State that is shared out, as one device has it, and back; calls of all ranks while no step is in flight, but own_state().
+  // Convert divided state to the layout of one device, and back. whole_state() is collective, and
+  // no step may be in flight.
   Tensor whole_state(const Tensor& own, const graph::ParameterStore& store);
   Tensor own_state(const Tensor& whole, const graph::ParameterStore& store) const;
 
  private:
-  // So many exchanges are on their way, or in memory that both sides see, at once.
+  // The number of exchanges that are in flight, or hold shared memory, at once.
   static constexpr size_t kSlots = 3;
   struct Reduction;
   struct Chunk;
 
   size_t own_rank() const { return static_cast<size_t>(group_.rank()); }
-  // Of all ranks, and the end.
+  // Returns where each rank's part begins, and the end.
   std::vector<uint32_t> begins(const graph::ParameterStore& store) const;
   gpu::Buffer slot(std::array<gpu::Buffer, kSlots>& slots, size_t number, uint64_t bytes);
 
@@ -78,7 +84,7 @@ class ShardedUpdate {
   std::array<gpu::Buffer, kSlots> sums_, parts_, weights_;
 };
 
-// What a rank is spared, for people.
+// Describes for the user how much memory a rank saves.
 std::string to_text(const ShardedUpdate& sharded, const optim::Update& update);
 
 }  // namespace etr::parallel

@@ -1,4 +1,4 @@
-// How a learner trains together with others: what it asks of them, whichever the algorithm.
+// The interface through which a learner trains together with others, whichever the algorithm.
 #pragma once
 
 #include <cstdint>
@@ -22,116 +22,128 @@ class ServedRows;
 class ShardedUpdate;
 class TensorParallel;
 
-// One learner's end. Used by the learner's thread, while no step is in flight unless a function says otherwise.
+// One learner's end. Only the learner's thread uses it, and while no step is in flight, unless a
+// function says otherwise.
 class Sharing {
  public:
   virtual ~Sharing() = default;
 
-  virtual int rank() const = 0;           // rows of different ranks have different random numbers
-  virtual int size() const { return 1; }  // ranks whose rows are one batch
+  virtual int rank() const = 0;  // selects random numbers: rows of different ranks have different
+                                 // ones
+  virtual int size() const { return 1; }  // the number of ranks whose rows form one batch
 
-  // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
+  // Returns the peers for a plan that trains on batches of `rows` rows, which they must outlive;
+  // nullptr if its ops do not need other ranks' rows.
   virtual std::unique_ptr<ops::RowPeers> row_peers(int64_t /*rows*/) { return nullptr; }
 
-  // The ranks with which this one shares the model's tensors; nullptr: the model is whole here.
+  // The ranks that share the model's tensors with this one; nullptr: the model is whole here.
   virtual TensorParallel* tensor() const { return nullptr; }
 
-  // Where the rows of sparse tables are; nullptr: those are parameters like any other.
+  // Where the rows of sparse tables are; nullptr: the tables are ordinary parameters.
   virtual ServedRows* rows() { return nullptr; }
 
-  // The ranks among which the update is divided; nullptr: this one has all of the optimizer's state, and updates all weights.
+  // The ranks among which the update is divided; nullptr: this one keeps all of the optimizer's
+  // state and updates all weights.
   virtual ShardedUpdate* sharded() const { return nullptr; }
 
-  // Exchanged by other ways than the group of all ranks.
+  // Bytes exchanged other than through the group of all ranks.
   virtual uint64_t bytes() const { return 0; }
 
-  // What a step has besides gradients.
+  // Inputs of a step's update, besides the gradients.
   struct Step {
     gpu::Buffer values;                // ops::StepValues
-    std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each: first the loss
-    int64_t rows = 0;                  // of a whole batch; the same on all ranks
-    const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: of none
-    gpu::Buffer loss_scale = {};            // f32 [1], where gradients come multiplied by it
-    std::vector<ops::DeviceTensor> row_gradients = {};  // of the tables of rows(), in their order
+    std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each, the loss first
+    int64_t rows = 0;                  // of a full batch; equal on all ranks
+    const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: none
+    gpu::Buffer loss_scale = {};            // f32 [1] if the gradients are multiplied by it
+    std::vector<ops::DeviceTensor> row_gradients = {};  // for the tables of rows(), in their order
   };
 
-  // `commands`, which compute gradients and results of a batch, then the update, with what is exchanged within a step woven in.
-  // `memory` is for what the update needs. Without an exchange: the commands and the update.
+  // Returns `commands`, which compute the gradients and results of a batch, then the update, with
+  // the exchanges of a step woven in. `memory` holds what the update needs. By default there is no
+  // exchange.
   virtual gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
                                        const graph::ParameterStore& store, const Step& step,
                                        gpu::Kernels& kernels, gpu::Allocator& memory);
 
-  // The largest batch, in rows, among the ranks that exchange within a step: plans are made for that many.
+  // Returns the largest batch, in rows, among the ranks that exchange within a step. Plans are made
+  // for it.
   virtual int64_t most(int64_t rows) { return rows; }
 
-  // Drops the residuals of compressed gradients. All ranks do it between the same steps.
+  // Clears the residuals of compressed gradients. All ranks do it between the same steps.
   virtual void forget_residuals() {}
 
-  // The weights to begin with become the same for all.
+  // Makes the initial weights the same for all.
   virtual void share(graph::ParameterStore& store) = 0;
 
-  // `set` replaces the weights that this learner has had since share() by the program's or a checkpoint's. Error(state) if this end may
-  // not set them.
+  // Calls `set`, which replaces the weights after share() by those of the program or of a
+  // checkpoint. Error(state) if this end may not set them.
   virtual void replace_weights(graph::ParameterStore& /*store*/, const std::function<void()>& set) {
     set();
   }
 
-  // A step was started, the `steps`-th. It is in flight.
+  // Records the start of step number `steps`, which is in flight.
   void started(uint64_t steps) {
     steps_ = steps;
     ++started_;
   }
 
-  // Before the next step: whether weights are to be exchanged between the two. Steps may be in flight.
+  // Called before the next step: whether weights are to be exchanged first. Steps may be in flight.
   virtual bool exchange_due() { return false; }
   virtual void exchange(graph::ParameterStore& /*store*/) {}
 
-  // Whether exchange() will not have to wait for others, after at most `seconds`. Steps may be in flight; it waits for them.
+  // Waits for at most `seconds`, and for steps in flight. Returns whether exchange() will then not
+  // have to wait for others.
   virtual bool ready_within(double /*seconds*/) { return true; }
 
-  // Before this learner evaluates or saves: the weights and states become those of the whole, not of this end alone.
+  // Called before this learner evaluates or saves: gives it the weights and states of the whole
+  // group.
   virtual void average_states(graph::ParameterStore& store) = 0;
 
-  // This end cannot go on: exchanges that wait for it, here and on other ranks, fail with this reason. Any thread.
+  // This end cannot go on: exchanges that wait for it, here and on other ranks, fail with this
+  // reason. Any thread.
   virtual void abort(const std::string& /*reason*/) {}
 
-  // After the last step, before the last evaluation and checkpoint: the last exchange of weights. Does nothing if the previous exchange
-  // came after the last step.
+  // Called after the last step, before the last evaluation and checkpoint: makes a last exchange of
+  // weights, unless the previous one came after the last step.
   virtual void settle(graph::ParameterStore& /*store*/) {}
 
-  // After that: tells the others what they do not know yet. `all_end`: ends those, too, that would go on by themselves.
+  // Called after that: tells the others what they do not know yet. `all_end`: also ends learners
+  // that would go on without this one.
   virtual void finish(graph::ParameterStore& /*store*/, bool /*all_end*/) {}
-  // The same for an end that never came to share().
+  // The same for an end that has not called share().
   virtual void leave(bool /*all_end*/) {}
 
-  // Whether another one has ended for all. Steps may be in flight.
+  // Returns whether another learner has ended the run for all. Steps may be in flight.
   virtual bool told_to_end() const { return false; }
 
-  // What a checkpoint has to hold besides the weights. load() comes before share().
+  // What a checkpoint holds besides the weights. load() is called before share().
   virtual void save(checkpoint::Files& /*files*/) const {}
   virtual void load(const checkpoint::Files& /*files*/, const std::string& /*origin*/) {}
 
  protected:
-  uint64_t steps() const { return steps_; }           // 0 before the first of this process
-  uint64_t started_here() const { return started_; }  // steps of this process
+  uint64_t steps() const { return steps_; }           // 0 before this process's first step
+  uint64_t started_here() const { return started_; }  // steps made by this process
 
  private:
   uint64_t steps_ = 0, started_ = 0;
 };
 
-// A vector of f32 as a file of a checkpoint. take_vector() throws Error(invalid_argument) where the file is missing: the checkpoint is
-// of another algorithm.
+// Store a vector of f32 as a checkpoint file, and read it. take_vector() throws
+// Error(invalid_argument) if the file is missing, because the checkpoint belongs to another
+// algorithm.
 void put_vector(checkpoint::Files& files, const char* file, std::span<const float> values);
 std::vector<float> take_vector(const checkpoint::Files& files, const char* file,
                                const std::string& origin);
 
-// The first rank's parameters and states become those of all. A call of all ranks.
+// Copies the first rank's parameters and states to all ranks. Collective.
 void broadcast_weights(exchange::Group& group, graph::ParameterStore& store);
 
-// States that are no parameters, as the running statistics of batch normalisation, become the means of all ranks'. A call of all.
+// Replaces the states that are not parameters, such as batch normalization's running statistics, by
+// their means over all ranks. Collective.
 void average_states(exchange::Group& group, graph::ParameterStore& store);
 
-// All parameters, or another buffer that is laid out like them, as they lie there.
+// Copy all parameters, or another buffer with the same layout, as they lie there.
 std::vector<float> download_flat(const graph::ParameterStore& store, const gpu::Buffer& from);
 void upload_flat(const graph::ParameterStore& store, std::span<const float> from,
                  const gpu::Buffer& to);

@@ -1,4 +1,4 @@
-// Between a device's buffers and the host: what is exchanged in a host turn.
+// Moves data between device buffers and host memory for exchanges in host turns.
 #pragma once
 
 #include <functional>
@@ -24,19 +24,19 @@ Work work_of(F&& f) {
 
 uint64_t bytes_of(const std::vector<gpu::Buffer>& parts);
 
-// The parts one after another in `memory`, and back.
+// Copy the parts one after another to `memory`, and back.
 void copy_out(gpu::CommandList& commands, const std::vector<gpu::Buffer>& parts,
               const gpu::Buffer& memory);
 void copy_back(gpu::CommandList& commands, const std::vector<gpu::Buffer>& parts,
                const gpu::Buffer& memory);
 
-// Appends those of the commands from number `begin` to before `end`, or all of them.
+// Appends the commands with numbers from `begin` to before `end`, or all of them.
 void append(gpu::CommandList& to, const gpu::CommandList& from, size_t begin, size_t end);
 inline void append(gpu::CommandList& to, const gpu::CommandList& from) {
   append(to, from, 0, from.size());
 }
 
-// What lies in memory that the host sees.
+// Views of host-visible memory.
 inline std::span<std::byte> bytes_at(const gpu::Buffer& memory) {
   return {memory.host, memory.size_bytes};
 }
@@ -45,16 +45,19 @@ inline std::span<float> floats_at(const gpu::Buffer& memory) {
 }
 ops::StepValues step_at(const gpu::Buffer& memory);
 
-// Turns the norm of this rank's part into the norm over all ranks of `group`. Each part is on `times` of them, and counts once.
+// Combines the norms of the ranks' parts into the norm over all ranks of `group`. Each part lies on
+// `times` ranks, and counts once.
 void join_norm(exchange::Group& group, float& norm, int times = 1);
 
-// Appends copies of `parts`, one after another, to memory that the host sees, `work` on these, and copies back: the device waits.
-// `memory` allocates such memory, and outlives the commands.
+// Appends copies of `parts`, one after another, to host-visible memory, `work` on these, and copies
+// back. The device waits for it. `memory` allocates the host-visible memory and must outlive the
+// commands.
 //
-// Why this cannot deadlock. The host turns of a device come one after another, in the order of their begins, on a thread that does
-// nothing else; so a rank's exchanges are one sequence. All ranks make it from the same plan, woven in the same way, so it is the
-// same sequence on all of them, whichever groups it uses: the first exchange that has not ended anywhere has all of its ranks on
-// the way to it, because each of them is done with those before.
+// This cannot deadlock. A device's host turns run in the order of their begins, on a thread that
+// does nothing else, so a rank's exchanges form one sequence. All ranks build it from the same
+// plan, woven in the same way, so they have the same sequence, whichever groups it uses. Take the
+// first exchange that has not ended: all of its ranks are on their way to it, because each has
+// finished the earlier ones.
 void emit_round_trip(gpu::CommandList& commands, gpu::Allocator& memory,
                      const std::vector<gpu::Buffer>& parts,
                      std::function<void(std::span<float>)> work);

@@ -29,7 +29,7 @@ std::unique_ptr<ops::SlicePeers> TensorParallel::peers() {
   return std::make_unique<SharedSlices>(group_, device_);
 }
 
-// In one exchange.
+// All in one exchange.
 void TensorParallel::emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
                                 const std::vector<gpu::Buffer>& means) {
   emit_round_trip(commands, memory, means, [this](std::span<float> all) {

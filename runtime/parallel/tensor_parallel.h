@@ -1,4 +1,5 @@
-// Ranks that share the tensors of a model: each computes with slices of some, and all have the same rows.
+// Tensor parallelism: each rank computes with slices of some tensors, and all ranks have the same
+// rows.
 #pragma once
 
 #include <map>
@@ -14,8 +15,9 @@
 
 namespace etr::parallel {
 
-// One rank's end. Host turns of its device use the group; the other calls do, too, while no step is in flight: all ranks make them.
-// Replicas stay alike to the bit: gradients of whole parameters become the mean of all ranks' before an update.
+// One rank's end. The host turns of its device use the group, and so do the other calls, which all
+// ranks make while no step is in flight. Replicas keep the same bits: gradients of whole parameters
+// are averaged over the ranks before an update.
 class TensorParallel {
  public:
   TensorParallel(exchange::Group group, gpu::DevicePtr device)
@@ -26,23 +28,26 @@ class TensorParallel {
 
   void abort(const std::string& reason) { group_.abort(reason); }  // see DataParallel::abort()
 
-  // Of a plan, which it outlives.
+  // Returns the peers for a plan, which they must outlive.
   std::unique_ptr<ops::SlicePeers> peers();
 
-  // Appends the commands that replace `means`, whole tensors, by their means over all ranks. `memory`: see emit_round_trip().
+  // Appends commands that replace `means`, whole tensors, by their means over all ranks. `memory`:
+  // see emit_round_trip().
   void emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
                   const std::vector<gpu::Buffer>& means);
 
-  // Appends the commands that replace the gradients of parameters not in `slices`, which all ranks have whole, by their means over the
-  // ranks. They differ only by the rounding of kernels, which a device may choose by measuring; without this, differences would add up.
+  // Appends commands that replace the gradients of parameters not in `slices`, which are whole on
+  // all ranks, by their means over the ranks. They differ only by rounding, since a device may
+  // choose kernels by measuring; without the means, the differences would add up.
   void emit_replicas(gpu::CommandList& commands, gpu::Allocator& memory,
                      const graph::ParameterStore& store, const graph::Slices& slices);
 
-  // What an update needs of the other ranks if they share the parameters in `slices`. Valid while it is emitted into `emit`.
+  // Returns what an update needs of the other ranks if they share the parameters in `slices`. Valid
+  // while the update is emitted into `emit`.
   optim::Peers update_peers(ops::Emitter& emit, gpu::Allocator& memory,
                             const graph::Slices& slices);
 
-  // The whole tensor of each rank's slice. A call of all ranks.
+  // Returns the whole tensor, gathered from the ranks' slices. Collective.
   Tensor gather(const Tensor& own, const graph::Slice& slice);
 
  private:

@@ -1,4 +1,4 @@
-// What a worker of a parameter server does, whichever the algorithm.
+// A worker of a parameter server: the part that all algorithms share.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace etr::parallel {
 
-// The parameters are the servers'; statistics of batch normalisation are each worker's own.
+// The servers own the parameters; each worker keeps its own batch normalization statistics.
 class Worker : public Sharing {
  public:
-  // `waits`: the servers may hold a worker back (any consistency but `eventual`), so each exchange is over before the next step.
-  // `begins`: it may provide the initial weights; otherwise another worker has a checkpoint. `stop`: see Client::heed(); may be
-  // nullptr.
+  // `waits`: the servers may hold a worker back (any consistency except `eventual`), so each
+  // exchange ends before the next step. `begins`: this worker may provide the initial weights;
+  // otherwise another worker has a checkpoint. `stop`: see Client::heed(); may be nullptr.
   struct Manner {
     bool waits = false, begins = true;
     const std::atomic<bool>* stop = nullptr;
@@ -26,24 +26,26 @@ class Worker : public Sharing {
   int rank() const override { return client_->number(); }
   uint64_t bytes() const override { return client_->bytes(); }
 
-  // Takes the servers' parameters, if they have any; otherwise these become theirs. Error(cancelled) if the run has ended meanwhile.
+  // Takes the servers' parameters, if they have any; otherwise gives them these. Error(cancelled)
+  // if the run ended first.
   void share(graph::ParameterStore& store) override;
   void replace_weights(graph::ParameterStore& store, const std::function<void()>& set) override;
 
-  // The weights become those of the servers. A learner that has finished keeps them; it trains no more.
+  // Sets the weights to the servers'. A learner that has finished keeps its weights, since it
+  // trains no more.
   void average_states(graph::ParameterStore& store) final;
   void finish(graph::ParameterStore& store, bool all_end) override;
   void leave(bool all_end) override;
   bool told_to_end() const override { return client_->told_to_end(); }
 
-  // The weights are those of the servers; what their updates keep (sums of squares, momentum) lies beside them. The worker that
-  // writes the checkpoint writes both.
+  // The weights are the servers'. What their updates keep (sums of squares, momentum) is stored
+  // beside them. The worker that writes the checkpoint writes both.
   void save(checkpoint::Files& files) const override;
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  protected:
-  // The sparse tables, which get the servers' seeds by take_specs(), and the initial rows of each; rows that are missing are drawn from
-  // the seed.
+  // The sparse tables, which get the servers' seeds from take_specs(), and the initial rows of
+  // each. Missing rows are drawn from the seed.
   virtual std::vector<server::TableSpec> table_specs() const { return {}; }
   virtual void take_specs(std::span<const server::TableSpec> /*specs*/) {}
   virtual std::vector<server::Rows> first_rows() { return {}; }
@@ -51,10 +53,11 @@ class Worker : public Sharing {
   server::Client& client() const { return *client_; }
   bool waits() const { return manner_.waits; }
 
-  // For destructors of derived classes, whose members the client's threads use. Without finish() the servers see a lost worker.
+  // For the destructors of derived classes, because the client's threads use their members. Without
+  // finish() the servers see a lost worker.
   void end_client() { client_.reset(); }
 
-  // The servers' weights, without waiting for other workers; keeps their state for save().
+  // Returns the servers' weights without waiting for other workers. Keeps their state for save().
   std::vector<float> current(uint64_t count);
 
  private:

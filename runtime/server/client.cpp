@@ -21,7 +21,7 @@ Client::Client(int shards, const Meet& meet, const Pair::Name& name) : name_(nam
   }
 }
 
-// Threads keep up the pairs that are there while the next one is formed.
+// Threads keep existing pairs alive while the next one is formed.
 void Client::join(const Meet& meet) {
   const int shards = static_cast<int>(links_.size());
   for (int i = 0; i < shards; ++i) {
@@ -65,7 +65,7 @@ void Client::attend(Link& link) {
     const auto next = deadline_after(link.pair->timeout() / 4);
     changed_.wait_until(lock, next, [&] { return link.has_work || ends_ || failed_; });
     if (ends_ || failed_) return give_up(link);
-    if (!link.has_work && leaves_) continue;  // it may have left already
+    if (!link.has_work && leaves_) continue;  // the pair may have left already
     const bool works = std::exchange(link.has_work, false);
     const Work work = works ? work_ : Work([](Pair& pair) { pair.here(); });
     lock.unlock();
@@ -75,7 +75,7 @@ void Client::attend(Link& link) {
   }
 }
 
-// With the lock.
+// Call with the lock held.
 void Client::give_up(Link& link) {
   if (std::exchange(link.has_work, false) && --busy_ == 0) at_work_ = false;
   changed_.notify_all();
@@ -87,13 +87,13 @@ void Client::run(Link& link, const Work& work) {
   } catch (const Error& error) {
     if (error.code() != Code::cancelled) return fail_all(std::current_exception());
     const std::lock_guard lock(mutex_);
-    cancelled_ = true;  // the pair is as it was
+    cancelled_ = true;  // the pair is still usable
   } catch (...) {
     fail_all(std::current_exception());
   }
 }
 
-// With the lock. False where no step is left.
+// Call with the lock held. Returns false if no step is left.
 bool Client::begin_step() {
   while (busy_ == 0 && !steps_.empty()) {
     const auto [which, work] = std::move(steps_.front());
@@ -182,7 +182,7 @@ bool Client::wait(double seconds) {
   return true;
 }
 
-// Pairs have deadlines of their own.
+// Pairs enforce their own deadlines.
 void Client::wait() {
   while (!wait(1)) {
   }
@@ -205,7 +205,8 @@ void Client::give(Pair& pair, const First& first, uint64_t attempt) const {
              first.state.empty() ? first.state : own(first.state));
 }
 
-// The first shard says who begins, and has all of it last: who finds it there finds it with the others, too.
+// The first shard says who begins, and gets the weights last: a worker that finds them there finds
+// them on the other shards, too.
 bool Client::begin(const First& first) {
   Pair::Ready ready;
   perform(Which::first, [&](Pair& pair) { ready = pair.ready(first.waits); });
@@ -226,7 +227,7 @@ bool Client::begin(const First& first) {
     const Slice slice = pair.slice(count);
     pair.fetch(first.weights.subspan(slice.begin, slice.count));
   };
-  perform(Which::first, fetch);  // when it is this worker's turn
+  perform(Which::first, fetch);  // returns when it is this worker's turn
   perform(Which::others, fetch);
   return true;
 }
@@ -252,7 +253,7 @@ uint64_t Client::bytes() const {
 
 bool Client::told_to_end() const { return links_.front().pair->told_to_end(); }
 
-// The first shard says whether that was the last worker, and the others hear it from it.
+// The first shard says whether that was the last worker; the client passes it on to the others.
 void Client::leave(bool all_end) {
   wait();
   {

@@ -15,11 +15,11 @@
 namespace etr::server {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(10);  // how often the store is asked
-constexpr double kComing = 10;  // seconds within which a worker that has knocked comes in
+constexpr auto kLook = std::chrono::milliseconds(10);  // how often the store is polled
+constexpr double kComing = 10;  // seconds in which a worker that has knocked must come in
 
-constexpr double kAnswering = 5;       // seconds within which who holds a place says so
-constexpr unsigned kLooksAtClaim = 8;  // every so many looks for workers
+constexpr double kAnswering = 5;       // seconds in which the holder of a claim must answer
+constexpr unsigned kLooksAtClaim = 8;  // answer() calls for each look at the claim
 
 }  // namespace
 
@@ -46,12 +46,13 @@ void Door::claim() {
            "' is served by ", other->substr(other->find(' ') + 1),
            " already: start each shard once, with its own --shard, or end that process, or give "
            "this run another rendezvous");
-    if (store_->get(key("claim")) == other) store_->remove(key("claim"));  // not the next one's
+    // unless it has a new holder
+    if (store_->get(key("claim")) == other) store_->remove(key("claim"));
   }
   claim_ = own;
 }
 
-// Of an earlier run nobody answers.
+// Returns whether the claim's holder answers. A claim of an earlier run has none.
 bool Door::is_held(const std::string& claim) {
   store_->remove(key("claim_held"));
   const auto deadline = deadline_after(std::min(world_.timeout_s, kAnswering));
@@ -88,7 +89,7 @@ std::optional<std::string> Door::answer() {
   if (!word) return std::nullopt;
   std::optional<std::string> pair;
   if (answered_.insert(*word)
-          .second) {  // otherwise it has not looked yet, or knocked once more before it did
+          .second) {  // else it has not looked yet, or knocked once more before it did
     pair = cat("shard", shard_, ".pair", answered_.size(), ".", word->substr(0, 8));
     store_->set(key(*word), *pair);
   }

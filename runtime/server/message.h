@@ -1,11 +1,14 @@
-// What a worker and a shard of the parameter server say to each other, over a group of two: the shard is its rank 0.
+// The protocol between a worker and a shard of the parameter server, over a group of two in which
+// the shard is rank 0.
 //
-// The worker asks and the shard answers, one request at a time. An answer may have to wait for other workers; until then the shard
-// answers `again` from time to time, and the worker repeats its request or gives it up: so each knows that the other is alive, and a
-// worker that waits can be stopped.
+// The worker asks and the shard answers, one request at a time. An answer may have to wait for
+// other workers. Until then the shard answers `again` now and then, and the worker repeats its
+// request or gives it up. So each knows that the other is alive, and a waiting worker can be
+// stopped.
 //
-// Shards do not talk to each other. The first one decides for all, and workers tell the others: which workers are here (by the tickets
-// that it gives out), which one provides the initial weights, whose turn it is, and when the run is over.
+// Shards do not talk to each other. The first one decides for all, and the workers tell the others:
+// which workers are here (by the tickets that it gives out), which one provides the initial
+// weights, whose turn it is, and when the run is over.
 #pragma once
 
 #include <algorithm>
@@ -19,54 +22,59 @@
 namespace etr::server {
 
 enum class Kind : uint32_t {
-  // Requests of a worker, to the first shard alone.
+  // Requests of a worker to the first shard only.
   //
-  // Are there weights to train? waits: this worker has none to provide, and waits for another that has.
+  // Are there weights to train? waits: this worker has none to provide, and waits for one that has.
   ready = 1,
   // Answered when the consistency allows the worker to go on.
   gate,
 
   // To each shard, to the first one first.
   //
-  // number: the one that the worker would like, or -1; to the other shards the one that it has got. ticket: 0; to the other shards the
-  // first one's. count: the shards that it knows of; numbers: workers that are to come; words: bytes of its terms, which follow.
+  // number: the one that the worker would like, or -1; for other shards the one that the first has
+  // given. ticket: 0; for other shards the first one's. count: the shards that the worker knows of.
+  // numbers: workers that are to come. words: bytes of the worker's terms, which follow.
   hello,
-  // count: parameters of its model; words: the model's sparse tables, whose specs follow. The answer is followed by the specs that the
-  // servers have.
+  // count: parameters of the model. words: the model's sparse tables, whose specs follow. The
+  // servers' specs follow the answer.
   check,
-  // The slice's weights. The first shard answers when the consistency allows it.
+  // Asks for the slice's weights. The first shard answers when the consistency allows it.
   fetch,
-  // The worker has finished. ends: all others are to finish, too; over: the first shard has said that the run is over.
+  // The worker has finished. ends: all others are to finish, too. over: the first shard has said
+  // that the run is over.
   leave,
 
-  // Of the worker that provides the initial weights, to the first shard last; ticket: what that one gave with `yours`.
+  // From the worker that provides the initial weights, to the first shard last. ticket: the one
+  // that came with `yours`.
   //
   // words: as in `check`; specs follow.
   tables,
-  // count: the table's number. Rows follow: `words` ids and `numbers` numbers, half of them values, half the optimizer's state.
+  // count: the table's number. Rows follow: `words` ids and `numbers` numbers, half of them values
+  // and half optimizer state.
   put,
-  // count: parameters of the model; the slice's weights and state follow.
+  // count: parameters of the model. The slice's weights and state follow.
   begin,
 
   // To any shard.
   //
-  // rate; the slice's gradients follow, and where there are tables those of rows.
+  // rate. The slice's gradients follow, and those of rows if there are tables.
   push,
-  // rate: the share of the distance by which both move; the slice's weights follow.
+  // rate: the share of the distance by which both move. The slice's weights follow.
   average,
-  // The slice's weights and state.
+  // Asks for the slice's weights and state.
   state,
   // The worker is still alive.
   here,
-  // The values of rows. words: how many words follow that name them (rows.h).
+  // Asks for the values of rows. words: the number of words that follow and name the rows (rows.h).
   rows,
-  // A piece of a table's rows. count: the table's number; words: the first row wanted, in the order in which the shard made them. `words`
-  // ids, their values and `numbers` numbers of their state follow the answer.
+  // Asks for a piece of a table's rows. count: the table's number. words: the first row, in the
+  // order in which the shard made them. The answer is followed by `words` ids, their values, and
+  // `numbers` numbers of their state.
   take,
 
   // Answers of a shard.
   //
-  // The request is done; numbers may follow.
+  // The request is done. Numbers may follow.
   done = 100,
   // Not yet: ask again.
   again,
@@ -82,13 +90,13 @@ struct Message {
   Kind kind = Kind::done;
   int32_t number = -1;  // the worker's
   uint64_t count = 0;
-  uint64_t decayed = 0;             // of `begin`: leading parameters under weight decay
+  uint64_t decayed = 0;             // in `begin`: leading parameters under weight decay
   uint64_t applied = 0;             // in answers: this worker's pushes so far
   uint64_t ticket = 0;              // of a worker, or of an attempt to begin
   uint64_t words = 0, numbers = 0;  // that follow
   float rate = 0;
   uint32_t version = 4;
-  // Booleans, in answers but for `waits`; `leave` requests have `ends` and `over`, too.
+  // Booleans. All but `waits` are used in answers; `leave` requests also have `ends` and `over`.
   uint16_t ends = 0;      // a worker has said that all are to end
   uint16_t in_order = 0;  // the first shard counts pushes, and has to get each one last
   uint16_t over = 0;      // to `leave`: that was the last worker
@@ -110,7 +118,7 @@ constexpr uint64_t kMostTables = 1 << 16;
 constexpr uint64_t kMostNumbers = uint64_t{1} << 34;
 constexpr uint64_t kPiece = 1 << 20;  // numbers in a piece of rows
 
-// How many rows of this width make a piece.
+// Returns how many rows of this width make a piece.
 inline uint64_t rows_in_piece(uint32_t width) {
   return std::max<uint64_t>(kPiece / std::max(width, 1u), 1);
 }
@@ -155,7 +163,7 @@ inline std::string receive_text(exchange::Group& group, int from, uint64_t size)
   return text;
 }
 
-// The part of `count` parameters that shard `shard` of `shards` holds.
+// The part of a parameter vector that one shard holds.
 struct Slice {
   uint64_t begin = 0, count = 0;
 };

@@ -12,7 +12,7 @@ namespace etr::server {
 Pair::Pair(exchange::Group group, int shard, int shards, std::function<bool()> stopped)
     : group_(std::move(group)), shard_(shard), shards_(shards), stopped_(std::move(stopped)) {}
 
-// Of the pair's two ranks nobody knows but this room: errors name the shard.
+// The ranks of a pair mean nothing to others, so errors name the shard.
 template <typename Body>
 auto Pair::named(Body&& body) {
   try {

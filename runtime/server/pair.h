@@ -13,11 +13,12 @@
 
 namespace etr::server {
 
-// Calls return when the shard has answered. They throw RankLost, which names the shard, if it does not answer, and Error(state) with its
-// reason if it refuses. One thread at a time, except for abort().
+// Calls return when the shard has answered. They throw RankLost, which names the shard, if it does
+// not answer, and Error(state) with its reason if it refuses. One thread at a time, except for
+// abort().
 class Pair {
  public:
-  // `stopped`: calls that wait for other workers throw Error(cancelled) once this returns true.
+  // `stopped`: calls that wait for other workers throw Error(cancelled) once it returns true.
   Pair(exchange::Group group, int shard, int shards, std::function<bool()> stopped = {});
 
   int shard() const { return shard_; }
@@ -26,34 +27,37 @@ class Pair {
   double timeout() const { return group_.timeout(); }
 
   struct Name {
-    int number = -1;       // the one wanted, -1 for any; in the answer the one given
+    int number = -1;       // the wanted number, -1 for any; in the answer the given one
     uint64_t ticket = 0;   // given by the first shard
     uint64_t workers = 1;  // how many are to come
     std::string terms;
   };
   Name hello(const Name& name);
 
-  // To the first shard: whether there are weights to train; if not, this worker is to begin (`yours`), with the number of the attempt,
-  // unless it `waits` for another one to do so. May wait for other workers.
+  // First shard: returns whether there are weights to train. If not, this worker is to begin
+  // (`yours`, with the number of the attempt), unless it `waits` for another one. May wait for
+  // other workers.
   struct Ready {
     enum class Is { there, yours, over } is = Is::there;
     uint64_t attempt = 0;
   };
   Ready ready(bool waits = false);
-  // Error(state) if this worker's model, of `count` parameters, is another one. Returns the tables as the servers have them.
+  // Error(state) if this worker's model, with `count` parameters, differs from the shard's. Returns
+  // the tables as the servers have them.
   std::vector<TableSpec> check(uint64_t count, std::span<const TableSpec> tables);
 
   // Weights and state are this shard's slice of `count` parameters in all.
   void begin(uint64_t attempt, uint64_t count, uint64_t decayed, std::span<const float> weights,
              std::span<const float> state);
-  // Before begin(): the model's sparse tables, and rows of them. Of the rows each shard is sent its own.
+  // Called before begin(): the model's sparse tables, and rows of them. Each shard gets its own
+  // rows.
   void declare(uint64_t attempt, std::span<const TableSpec> tables);
   void put_rows(uint64_t attempt, uint64_t table, const Rows& rows);
 
-  // `rows`: the gradients of rows, of each table that was declared.
+  // `rows`: the gradients of rows, for each declared table.
   void push(std::span<const float> gradient, float rate, std::span<const Rows> rows = {});
-  void fetch(std::span<float> weights);  // from the first shard it may wait for other workers
-  void gate();                           // the first shard alone; may wait for other workers
+  void fetch(std::span<float> weights);  // the first shard may wait for other workers
+  void gate();                           // first shard only; may wait for other workers
   void average(std::span<const float> weights, float rate, std::span<float> centre);
   void state(std::span<float> weights, std::span<float> state);
   void fetch_rows(
@@ -61,12 +65,12 @@ class Pair {
   Rows take_rows(uint64_t table, uint64_t begin, uint32_t width);  // a piece: see Table::piece()
 
   void here();
-  // `over`: what the first shard has answered, for the others. The answer: whether the run is over.
+  // `over`: the first shard's answer, for the others. Returns whether the run is over.
   bool leave(bool all_end, bool over = false);
 
   uint64_t bytes() const { return bytes_; }  // sent and received
   bool told_to_end() const { return told_to_end_; }
-  bool in_order() const { return in_order_; }  // whether the first shard has to get pushes last
+  bool in_order() const { return in_order_; }  // whether the first shard must get pushes last
   void abort(const std::string& why) { group_.abort(why); }
 
  private:

@@ -61,7 +61,7 @@ int Roster::number(Ticket ticket) const {
   return workers_.at(ticket).number;
 }
 
-// Asked and done at once: of two who leave together one is the last.
+// Decides and removes under one lock: if two leave together, exactly one is the last.
 bool Roster::finish(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   const bool alone = workers_.size() == 1 && workers_.contains(ticket) && guests_ == 0;
@@ -81,7 +81,7 @@ void Roster::lose(Ticket ticket) {
   remove(ticket, false);
 }
 
-// With the lock.
+// Call with the lock held.
 void Roster::remove(Ticket ticket, bool finished) {
   if (workers_.erase(ticket) == 0) return;
   if (finished) ++status_.finished;
@@ -135,7 +135,7 @@ void Roster::begun(Ticket ticket) {
   changed_.notify_all();
 }
 
-// Of those who have started; without any, 0.
+// Returns the least clock of the workers that have started; 0 if there are none.
 uint64_t Roster::slowest() const {
   std::optional<uint64_t> least;
   for (const auto& [ticket, worker] : workers_)
@@ -143,7 +143,8 @@ uint64_t Roster::slowest() const {
   return least.value_or(0);
 }
 
-// Whether the worker takes part. Nobody waits for one that has to wait for the end of the warm start.
+// Returns whether the worker takes part. Nobody waits for a worker that waits for the end of the
+// warm start.
 bool Roster::starts(Ticket ticket, Worker& worker) {
   if (worker.started) return true;
   if (status_.pushes < warm_start_) {

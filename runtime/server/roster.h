@@ -1,5 +1,6 @@
-// Which workers take part in a run. The first shard's roster decides for all shards: which workers are here, which one begins (provides
-// the initial weights), whose turn it is, and when the run is over. The other shards' rosters know what workers tell them of that.
+// Which workers take part in a run. The first shard's roster decides for all shards: which workers
+// are here, which one begins (provides the initial weights), whose turn it is, and when the run is
+// over. The other shards' rosters know of that only what workers tell them.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,8 @@
 
 namespace etr::server {
 
-// Thread safe. A worker is known by a ticket, which is never used again, and has a number from 0 on, unique among the workers present.
+// Thread-safe. A worker is known by a ticket, which is never reused. It has a number from 0 on,
+// unique among the workers present.
 class Roster {
  public:
   using Ticket = uint64_t;
@@ -21,7 +23,8 @@ class Roster {
   explicit Roster(const ShardOptions& options)
       : delay_(options.delay), warm_start_(options.warm_start) {}
 
-  // A worker that is about to join: while there is one, no other counts as the last. join() and admit() end that.
+  // A worker that is about to join. While there is one, no other worker counts as the last. join()
+  // and admit() end that.
   class Guest {
    public:
     explicit Guest(Roster& roster);
@@ -37,45 +40,48 @@ class Roster {
     bool counts_ = true;
   };
 
-  // On the first shard. `number`: the one that the worker would like; it gets the lowest free one if that is taken or negative.
-  // `workers`: how many are to come. Error(state) if the run is over.
+  // First shard: admits a worker. It gets the `number` that it would like, or the lowest free one
+  // if that is taken or negative. `workers`: how many are to come. Error(state) if the run is over.
   Ticket join(Guest& guest, int number, uint64_t workers = 1);
-  // On the others: a worker that has joined on the first one.
+  // Other shards: admits a worker that has joined on the first one.
   void admit(Guest& guest, Ticket ticket, int number);
 
   int number(Ticket ticket) const;
 
-  // The worker has finished. On the first shard: whether the run is over, because it was the last; then nobody can join any more.
+  // First shard: the worker has finished. Returns whether it was the last, so that the run is over
+  // and nobody can join any more.
   bool finish(Ticket ticket);
-  // The same on the others, which are told whether the run is `over`.
+  // Other shards: the same; `over` tells them whether the run is over.
   void finish(Ticket ticket, bool over);
-  // The worker is lost. Does nothing for one that has finished.
+  // The worker is lost. Does nothing if it has finished.
   void lose(Ticket ticket);
   bool over() const;
 
   void end_all();  // all workers are to finish
   bool ends() const { return ends_; }
 
-  // Waits for initial weights. The first worker that asks while there are none gets `yours`, and is to provide them; if it is lost,
-  // another one is. `can_begin` false: this worker waits for another one, which has a checkpoint.
+  // Waits for initial weights. The first worker that asks while there are none gets `yours` and is
+  // to provide them; if it is lost, another one gets it. `can_begin` false: this worker waits for
+  // another one, which has a checkpoint.
   enum class Beginning { there, yours, not_yet, never };
   Beginning wait_beginning(Ticket ticket, double seconds, bool can_begin = true);
   uint64_t attempt() const;   // the number of the latest attempt to begin
-  bool has_beginner() const;  // whether a worker may begin, or has yet to say whether it may
+  bool has_beginner() const;  // whether a worker may begin, or has not yet said whether it may
   void begun(Ticket ticket);
 
-  // Counts a push, which all shards have when the first one counts it; returns how many this worker has made.
+  // Counts a push, which by then all shards have. Returns the number of this worker's pushes.
   uint64_t count_push(Ticket ticket);
-  // Whether the worker may go on, after waiting for at most `seconds`. From the first time that it may, it takes part, and others may
-  // have to wait for it; its clock starts at that of the slowest.
+  // Waits for at most `seconds` until the worker may go on, and returns whether it may. From the
+  // first time that it may, it takes part, and others may have to wait for it. Its clock starts at
+  // the slowest one's.
   bool wait_turn(Ticket ticket, double seconds);
   bool in_order() const;  // whether a worker may have to wait for another one's push
 
   struct Status {
-    uint64_t workers = 0;        // that are here
-    uint64_t joined = 0;         // since the beginning
-    uint64_t finished = 0;       // that left because they had finished
-    bool last_finished = false;  // whether the latest that left had
+    uint64_t workers = 0;        // present now
+    uint64_t joined = 0;         // in all
+    uint64_t finished = 0;       // left because they had finished
+    bool last_finished = false;  // whether the latest to leave had finished
     uint64_t pushes = 0;
   };
   Status status() const;
@@ -83,9 +89,9 @@ class Roster {
  private:
   struct Worker {
     int number = 0;
-    bool can_begin = true;  // also until it has said
+    bool can_begin = true;  // also before it has said
     bool started = false;
-    uint64_t clock = 0;  // its pushes, from where it started on
+    uint64_t clock = 0;  // its pushes, counted from the clock at which it started
     uint64_t pushes = 0;
   };
 
@@ -102,7 +108,7 @@ class Roster {
   std::map<Ticket, Worker> workers_;
   Ticket next_ = 1;
   uint64_t guests_ = 0;
-  uint64_t to_come_ = 1;  // workers, as these say
+  uint64_t to_come_ = 1;  // the number of workers that they announced
   bool over_ = false;
   std::optional<Ticket> beginner_, warms_up_;
   uint64_t attempts_ = 0;

@@ -1,7 +1,8 @@
 // Rows of tables on their way between a worker and the shards.
 //
-// Row `id` of a table is on shard id mod (number of shards). A message about several tables has words, which are for each table in turn
-// the number of its ids and then these, and the rows' numbers in the same order.
+// Row `id` of a table is on shard id mod (number of shards). A message about several tables has
+// words and numbers. The words are, for each table in turn, the number of its ids and the ids. The
+// numbers are the rows' values in the same order.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +13,11 @@
 
 namespace etr::server {
 
-// Of one table; row i is the i-th `width` of `values`.
+// Rows of one table; row i is the i-th run of `width` values.
 struct Rows {
   std::vector<uint32_t> ids;
   std::vector<float> values;
-  std::vector<float> state;  // what the shards' optimizer keeps of each value; may be empty
+  std::vector<float> state;  // optimizer state, one for each value; may be empty
 };
 
 struct RowParts {
@@ -28,21 +29,21 @@ inline bool is_of_shard(uint32_t id, int shard, int shards) {
   return id % static_cast<uint32_t>(shards) == static_cast<uint32_t>(shard);
 }
 
-// The part of the rows that is on a shard.
+// Return the part of the rows that is on a shard.
 std::vector<uint32_t> words_for(std::span<const Rows> tables, int shard, int shards);
 std::vector<float> values_for(std::span<const Rows> tables, int shard, int shards);
 Rows part_for(const Rows& table, int shard, int shards);
 
-// The reverse of values_for(): each table's `values` have the length of all its rows.
+// The reverse of values_for(). Each table's `values` have the length of all its rows.
 void take_values(std::span<Rows> tables, std::span<const float> from, int shard, int shards);
 
-// The ids of each of `tables` tables. Error(invalid_argument) where the words do not fit.
+// Returns the ids of each of `tables` tables. Error(invalid_argument) if the words are malformed.
 std::vector<std::span<const uint32_t>> ids_in(std::span<const uint32_t> words, size_t tables);
 
-// Whether there was a row to append.
+// Appends rows. Returns whether there were any.
 bool append(Rows& to, const Rows& more);
 
-// Calls take(piece) with pieces of at most about a million numbers until all rows were given.
+// Calls take(piece) for pieces of at most about a million numbers until all rows have been passed.
 template <typename Take>
 void for_pieces(const Rows& rows, const Take& take) {
   const size_t count = rows.ids.size(), width = count ? rows.values.size() / count : 0,
@@ -59,7 +60,7 @@ void for_pieces(const Rows& rows, const Take& take) {
   }
 }
 
-// Sorts the rows by id. No id is there twice.
+// Sorts the rows by id. Ids are unique.
 void sort(Rows& rows);
 
 }  // namespace etr::server

@@ -1,4 +1,4 @@
-// One shard's process: workers come and go, and each is served by a thread of its own.
+// The process of one shard. Workers come and go; each is served by its own thread.
 #pragma once
 
 #include <atomic>
@@ -19,22 +19,25 @@
 namespace etr::server {
 
 struct Place {
-  exchange::World world;  // the rendezvous and the time-out; its rank and size do not count
+  exchange::World world;  // the rendezvous and the time-out; rank and size are ignored
   int shard = 0, shards = 1;
 };
 
 class Server {
  public:
-  // Workers come to its door. The first shard serves the store of a tcp:// rendezvous. Error(state) if another process has this shard.
+  // Workers reach it through its door. The first shard serves the store of a tcp:// rendezvous.
+  // Error(state) if another process has this shard.
   Server(const ShardOptions& options, const Place& place);
   ~Server();
 
-  // Adds a worker, by the shard's end of its pair. Without a rendezvous, and so without a door, this is the only way.
+  // Adds a worker by the shard's end of its pair. This is the only way if there is no rendezvous,
+  // and so no door.
   void add(exchange::Group pair);
 
-  // Whether the run is over, after waiting for at most `seconds`: the last worker has finished, or all have and none of those that are
-  // still to come came within the time-out. RankLost if no worker came within it at all, or none after the last one was lost; also throws
-  // the door's errors. The other shards wait twice as long for workers as the first one, which workers join first.
+  // Waits for at most `seconds`, and returns whether the run is over: the last worker has finished,
+  // or all have and none of those still expected came within the time-out. RankLost if no worker
+  // came within it, or none after the last one was lost; also throws the door's errors. Shards
+  // other than the first wait twice as long, because workers join the first one first.
   bool wait(double seconds);
 
   struct Status {
@@ -42,12 +45,12 @@ class Server {
     uint64_t rows = 0;  // rows of sparse tables that take memory
   };
   Status status() const { return {roster_.status(), shard_.rows()}; }
-  void stop();  // ends all pairs; to workers the shard is lost
+  void stop();  // ends all pairs; workers see a lost shard
 
  private:
   struct Visitor {
     std::mutex mutex;
-    std::shared_ptr<exchange::Group> pair;  // none while it is being formed
+    std::shared_ptr<exchange::Group> pair;  // nullptr while the pair is being formed
     std::unique_ptr<Roster::Guest> guest;
     std::atomic<bool> gone{false};
     std::thread thread;
@@ -60,7 +63,7 @@ class Server {
   void start(Body&& body);
   void reap();              // with the lock
   bool is_over();           // likewise
-  bool has_nobody() const;  // likewise: whether nobody has been here for so long that it ends
+  bool has_nobody() const;  // with the lock; whether nobody came for so long that the run ends
   double patience() const;
 
   const Place place_;

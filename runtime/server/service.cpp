@@ -15,10 +15,11 @@
 namespace etr::server {
 namespace {
 
+// Seconds after which a waiting worker is asked whether it still wants to wait.
 // A worker that waits is asked so often whether it still wants to.
-constexpr double kAskAgain = 0.25;  // seconds
+constexpr double kAskAgain = 0.25;
 
-// A message whose parts are not received: nothing that follows would be understood.
+// A damaged message: its parts are not received, so nothing after it could be understood.
 class Damaged : public Error {
  public:
   template <typename... Parts>
@@ -35,7 +36,7 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // "worker 3, whose 17 updates were applied"
+  // Returns, for example, "worker 3, whose 17 updates were applied".
   std::string worker() const {
     if (!ticket_) return "a worker that has not said its name";
     return cat("worker ", number_, ", whose ", applied_, " updates were applied");
@@ -122,7 +123,7 @@ class Service {
     if (!post_.leads()) fail(Code::invalid_argument, "a request to another shard than the first");
   }
 
-  // As long as somebody is here who may begin, however long that takes.
+  // Waits as long as a worker is here that may begin.
   void ready(const Message& asked) {
     check_leads();
     switch (roster_.wait_beginning(*ticket_, patience(), !asked.waits)) {
@@ -204,7 +205,7 @@ class Service {
     receive_words(pair_, kWorkerRank, std::span(words_));
   }
 
-  // `parts`: numbers of each value.
+  // `parts`: numbers per value.
   void receive_rows(const Message& asked, uint64_t parts) {
     receive_ids(asked);
     const uint64_t most = parts * asked.words * shard_.widest_row();
@@ -222,7 +223,7 @@ class Service {
     send_numbers(pair_, kWorkerRank, row_numbers_);
   }
 
-  // With as many numbers of state as of values.
+  // The rows have as many numbers of state as of values.
   void put_rows(const Message& asked) {
     receive_rows(asked, 2);
     const auto half = row_numbers_.begin() + static_cast<ptrdiff_t>(row_numbers_.size() / 2);

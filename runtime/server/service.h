@@ -1,4 +1,4 @@
-// What a shard does for one worker.
+// Serves one worker of a shard.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ struct Post {
   bool leads() const { return number == 0; }
 };
 
-// Answers a worker's requests until it leaves. Throws whatever else ends the pair, such as RankLost if the worker is gone. Either way the
-// worker is off the roster afterwards.
+// Answers a worker's requests until it leaves. Throws the error that ends the pair otherwise, such
+// as RankLost if the worker has gone. Either way the worker is off the roster afterwards.
 void serve_worker(const Post& post, exchange::Group& pair, Roster::Guest& guest);
 
 }  // namespace etr::server

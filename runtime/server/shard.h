@@ -1,8 +1,8 @@
-// One slice of the parameters, and what updates it.
+// One slice of the parameters, and its updates.
 //
-// Dean et al., "Large Scale Distributed Deep Networks", 2012 (Downpour SGD, Adagrad on the shards, warm start); Li et al., "Scaling
-// Distributed Machine Learning with the Parameter Server", 2014 (consistency); Zhang, Choromanska and LeCun, "Deep Learning with
-// Elastic Averaging SGD", 2015.
+// Dean et al., "Large Scale Distributed Deep Networks", 2012 (Downpour SGD, Adagrad on the shards,
+// warm start); Li et al., "Scaling Distributed Machine Learning with the Parameter Server", 2014
+// (consistency); Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace etr::server {
 
-// Thread safe.
+// Thread-safe.
 class Shard {
  public:
   Shard(const ShardOptions& options, int shard, int shards)
@@ -25,35 +25,37 @@ class Shard {
         shards_(shards),
         tables_({options.adagrad, options.epsilon}, shard, shards) {}
 
-  // The initial weights: the sparse tables, rows of them, then the slice. All of it belongs to one attempt, numbered by the first
-  // shard: a later attempt drops what an earlier one has given, which gets Error(state) from then on.
+  // The initial weights: the sparse tables, rows of them, then the slice. All belong to one
+  // attempt, numbered by the first shard. A later attempt drops what an earlier one has given; the
+  // earlier one gets Error(state) from then on.
   void declare_tables(uint64_t attempt, std::span<const TableSpec> specs);
   void put_rows(uint64_t attempt, uint64_t table, const Rows& rows);
-  // The slice's weights and state, which is empty for a new run, of `count` parameters in all. `decayed`: leading ones under decay.
+  // The slice's weights and state (empty for a new run), of `count` parameters in all. `decayed`:
+  // the leading parameters under decay.
   void begin(uint64_t attempt, uint64_t count, std::span<const float> weights,
              std::span<const float> state, uint64_t decayed);
 
   Slice slice(uint64_t count) const { return slice_of(count, shard_, shards_); }
-  uint64_t size() const;  // 0 before
+  uint64_t size() const;  // 0 before begin()
 
-  // Error(invalid_argument) if a worker's model is not the one that is trained. Returns the tables as they are here, with the run's
-  // seeds, from which a worker's may differ.
+  // Error(invalid_argument) if a worker's model differs from the trained one. Returns the tables
+  // with the run's seeds, from which a worker's may differ.
   std::vector<TableSpec> check_model(uint64_t count, std::span<const TableSpec> tables) const;
 
-  uint64_t most_words() const;  // of a message of rows
+  uint64_t most_words() const;  // in a message of rows
   uint64_t widest_row() const;
   void read_rows(std::span<const uint32_t> words, std::vector<float>& to) const;
   Rows piece_of_rows(uint64_t table, uint64_t begin) const;
 
-  // Applies both parts of an update, or neither: Error(invalid_argument) if the gradient has another length or the rows are
-  // malformed.
+  // Applies both parts of an update, or neither. Error(invalid_argument) if the gradient has
+  // another length or the rows are malformed.
   void push(std::span<const float> gradient, float rate, const RowParts& rows = {});
 
   void copy_weights(std::vector<float>& to) const;
   void copy_state(std::vector<float>& to) const;
 
-  // Elastic averaging: `weights` are a worker's, and become what the centre was; the centre moves towards them, by `rate` of the
-  // distance.
+  // Elastic averaging: a worker's `weights` are replaced by the centre, and the centre moves
+  // towards them by `rate` of the distance.
   void average(std::span<float> weights, float rate);
 
   uint64_t rows() const;  // rows of sparse tables that take memory

@@ -1,7 +1,8 @@
-// The rows that a shard holds of sparse tables, of which workers fetch and push single rows.
+// The rows of sparse tables that a shard holds. Workers fetch and push single rows.
 //
-// A row is drawn from the seed until it is first pushed, and takes memory from then on. Its initial value is the one that it has in an
-// array that is drawn as a whole: the generator is counter-based, so row `id` begins at draw 2 * width * id of the table's stream.
+// A row is drawn from the seed until it is first pushed, and takes memory from then on. Its initial
+// value is the one that it would have in an array drawn as a whole: the generator is counter-based,
+// so row `id` begins at draw 2 * width * id of the table's stream.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace etr::server {
 
-// As it lies in messages.
+// Sent as it lies in memory.
 struct TableSpec {
   uint64_t entries = 0;
   uint64_t seed = 0, stream = 0;  // of initial values: Rng(seed, stream).fill_normal()
@@ -27,7 +28,7 @@ struct RowOptimizer {
   float epsilon = 1e-10f;
 };
 
-// The rows of a table that are on one shard. Ids are below the number of entries.
+// The rows of a table that are on one shard. Ids must be below the number of entries.
 class Table {
  public:
   Table(const TableSpec& spec, const RowOptimizer& optimizer)
@@ -36,26 +37,27 @@ class Table {
   const TableSpec& spec() const { return spec_; }
   uint64_t rows() const { return ids_.size(); }  // that take memory
 
-  // Rows that are not there have their initial values, and are not made.
+  // Reads rows. Rows that do not exist yet have their initial values, and are not made.
   void read(std::span<const uint32_t> ids, float* to) const;
 
-  // Makes the rows that are not there, and so takes all memory that push() needs.
+  // Makes the rows that do not exist yet, and so allocates all the memory that push() needs.
   void make(std::span<const uint32_t> ids);
 
-  // Of rows that are there: w -= rate g, or Adagrad: s += g^2, w -= rate g / (sqrt(s) + epsilon). Other rows stay as they are.
+  // Updates existing rows: w -= rate g, or Adagrad: s += g^2, w -= rate g / (sqrt(s) + epsilon).
+  // Ignores other rows.
   void push(std::span<const uint32_t> ids, const float* gradient, float rate);
 
-  // Sets rows, which are made if they are not there. An empty state counts as 0.
+  // Sets rows, and makes those that do not exist. An empty state counts as 0.
   void put(const Rows& rows);
 
-  // At most `most` rows, in the order in which they were made, from the `begin`-th on. Rows are never removed, so consecutive pieces
-  // have every row once.
+  // Returns at most `most` rows, in the order in which they were made, from the `begin`-th on. Rows
+  // are never removed, so consecutive pieces contain every row once.
   Rows piece(uint64_t begin, uint64_t most) const;
 
  private:
-  static constexpr uint64_t kChunk = 1024;  // rows; growing moves none
+  static constexpr uint64_t kChunk = 1024;  // rows; growth does not move any
 
-  uint64_t slot_of(uint32_t id);  // makes the row where it is not there
+  uint64_t slot_of(uint32_t id);  // makes the row if it does not exist
   void draw(uint32_t id, std::span<float> to) const;
   std::span<float> row(std::vector<std::vector<float>>& chunks, uint64_t slot) const;
   std::span<const float> row(const std::vector<std::vector<float>>& chunks, uint64_t slot) const;
@@ -67,7 +69,7 @@ class Table {
   std::vector<std::vector<float>> values_, sums_;
 };
 
-// All tables of a shard. Malformed arguments are Error(invalid_argument), and change nothing.
+// All tables of a shard. Malformed arguments throw Error(invalid_argument) and change nothing.
 class Tables {
  public:
   explicit Tables(const RowOptimizer& optimizer, int shard = 0, int shards = 1)
@@ -76,10 +78,11 @@ class Tables {
   void declare(std::span<const TableSpec> specs);
   uint64_t rows() const;
 
-  // Error(invalid_argument) if a worker's tables differ in more than their seeds. Returns this shard's.
+  // Error(invalid_argument) if a worker's tables differ in more than their seeds. Returns this
+  // shard's tables.
   std::vector<TableSpec> check_like(std::span<const TableSpec> specs) const;
 
-  uint64_t most_words() const;  // of a message that names every row once
+  uint64_t most_words() const;  // in a message that names every row once
   uint64_t widest() const;      // in numbers
 
   void read(std::span<const uint32_t> words, std::vector<float>& to) const;

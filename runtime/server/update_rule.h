@@ -1,4 +1,4 @@
-// What a shard's optimizer does with one number, of a slice of the parameters or of a row.
+// The optimizer's update of one number, in a slice of the parameters or in a row.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// What advice is made of: short runs of a job's pipeline alone, and of its model on batches already in memory.
+// The measurements for advice: short runs of a job's pipeline alone, and of its model on batches in
+// memory.
 #pragma once
 
 #include <functional>
@@ -15,20 +16,22 @@ struct AdviseOptions {
   double seconds = 3;  // of each measurement, from its first result on
   // Upper bound on one measurement, including start-up.
   double longest() const { return 20 * seconds + 60; }
-  // Is told what is being done; false ends it with Error(cancelled). May be empty.
+  // Is told what is being done. If it returns false, throws Error(cancelled). May be empty.
   std::function<bool(const std::string& what)> progress;
 
   void tell(const std::string& what) const;
 };
 
-// Nothing is written: no metrics, no lists of bad records. The job's echo nodes are left out, its shuffle buffers are short, so
-// that seconds are enough. Error(unsupported) that names the key where the job has ranks or a parameter server, or no batches
-// that advise understands; Error(state) where no batch comes in time.
+// Writes nothing: no metrics, no lists of bad records. Leaves out the job's echo nodes and shortens
+// its shuffle buffers, so that seconds are enough. Error(unsupported) names the key if the job has
+// ranks or a parameter server, or no batches that advise supports; Error(state) if no batch comes
+// in time.
 Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
                  const AdviseOptions& options);
 
-// Both run in turns, for a few seconds each, with short queues and buffers, so that a steady state shows; `changed` nullptr: the
-// job alone. Gives {"as_it_is": {"examples_per_s", "steps_per_s", "fresh_per_s", "device_wait_share"}, "changed": {...}}.
+// Runs both in turns for a few seconds each, with short queues and buffers, so that a steady state
+// shows. `changed` nullptr: runs only the job. Returns {"as_it_is": {"examples_per_s",
+// "steps_per_s", "fresh_per_s", "device_wait_share"}, "changed": {...}}.
 Json compare(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job,
              const train::Job* changed, const AdviseOptions& options);
 

@@ -1,4 +1,4 @@
-// From the entries of a study's 'conditions' to conditions with one value for each label.
+// Expands the entries of a study's 'conditions' to conditions with one value per label.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace etr::study {
 
-// What the conditions of a workload have in common.
+// What the conditions of a workload share.
 struct Common {
   std::vector<std::string> set;
   Json labels_for = Json::object();  // 'for' of the workload: label -> list of values
@@ -16,12 +16,12 @@ struct Common {
   uint64_t trials = 1, searches = 1;
 };
 
-// `given` is the list of conditions, or null for a single one without labels; `owner` is what errors call it. `resolved`
-// receives the same list with a label for each value of 'for'.
+// `given` is the list of conditions, or null for a single one without labels. `owner` names them in
+// errors. `resolved` receives the list with one entry for each combination of the values of 'for'.
 std::vector<Condition> conditions_of(const Json& given, const Common& common,
                                      const std::string& owner, Json& resolved);
 
-// "${label}" replaced by the label's value; other names are left to the job.
+// Replaces "${label}" by the label's value. Other names are left to the job.
 std::string with_labels(std::string text, const Json& labels);
 
 }  // namespace etr::study

@@ -1,4 +1,4 @@
-// How long the trials of a study take: what is expected of those that are left.
+// Estimates how long the remaining trials of a study take.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ class Durations {
  public:
   void add(const Place& place, double seconds);
 
-  // The mean of the condition's trials so far; where it has none, of its workload's; where that has none, of all. kNone before the first.
+  // Returns the mean of the condition's trials so far; if there are none, of its workload's, else
+  // of all trials. kNone before the first one.
   double expected(const Place& place) const;
 
  private:

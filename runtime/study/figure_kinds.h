@@ -1,4 +1,4 @@
-// Each kind of figure, and what they have in common.
+// The kinds of figures, and what they share.
 #pragma once
 
 #include <optional>
@@ -28,23 +28,23 @@ struct Scene {
   const ConditionResult& at(size_t condition) const { return summary.conditions[condition]; }
 };
 
-// The workload's conditions.
+// Returns the workload's conditions.
 std::vector<size_t> conditions_of_workload(const Summary& summary, size_t workload);
 
-// Labels that differ among the workload's conditions, in the order of their declaration.
+// Returns the labels that differ among the workload's conditions, in declaration order.
 std::vector<std::string> varying_labels(const Summary& summary, size_t workload);
 
-// Whether all of the workload's conditions that have the label have a number there.
+// Returns whether the label is a number in all of the workload's conditions that have it.
 bool is_numeric(const Summary& summary, size_t workload, const std::string& label);
 
-// "after augmentation, factor 4": of these labels, or of those that vary.
+// Names a condition by these labels, or by those that vary: "after augmentation, factor 4".
 std::string short_name(const Json& labels, const std::vector<std::string>& names);
 std::string short_name(const Scene& scene, size_t condition);
 
-// Conditions as panels of series of places.
+// Conditions arranged in panels, series and places.
 struct LaidOut {
   struct Place {
-    double x;  // the number, or the place among the categories
+    double x;  // the number, or the index of the category
     size_t condition;
   };
   struct Row {
@@ -55,18 +55,18 @@ struct LaidOut {
   struct Group {
     std::string title;
     std::vector<Row> rows;
-    std::optional<size_t> baseline;  // where there is one for all
+    std::optional<size_t> baseline;  // if all rows share one
   };
   plot::Axis x;
   std::vector<Group> groups;
 };
 LaidOut laid_out(const Scene& scene);
 
-// The rows in which conditions stand where there is no label for x: a category for each, the best first where `best_first`, the
-// baseline in front. At most `most`.
+// Returns the conditions in display order for figures without a label for x, one category each. If
+// there are more than `most`, keeps the best, with the baseline first.
 std::vector<size_t> listed(const Scene& scene, size_t most);
 plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditions);
-// The same conditions in columns of about as many, which stand side by side.
+// Splits conditions into columns of about equal length.
 std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions);
 
 bool is_baseline(const Scene& scene, size_t condition);
@@ -76,10 +76,11 @@ std::string clock_text(size_t clock);
 // "loss < 1.55"
 std::string target_text(const Objective& objective);
 
-// The entry of a point that ends so ("learning_rate", "momentum"), where it is a number.
+// Returns the searched value whose key ends like this ("learning_rate", "momentum"), if it is a
+// number.
 std::optional<double> searched(const Record& record, const std::string& ending);
 
-// Nothing where there is nothing to show.
+// These return nothing if there is nothing to show.
 std::optional<StudyFigure> to_target_figure(const Scene& scene);
 std::optional<StudyFigure> best_metric_figure(const Scene& scene);
 std::optional<StudyFigure> scaling_figure(const Scene& scene);

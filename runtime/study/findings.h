@@ -1,4 +1,4 @@
-// What results say beyond their numbers.
+// Conclusions from results.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,12 @@
 
 namespace etr::study {
 
-// Where scaling with the batch size ends, for conditions that differ in nothing else and have three sizes or more.
+// Finds where scaling with the batch size ends, for conditions that differ in nothing else and have
+// at least three sizes.
 void find_scaling(Summary& summary);
 
-// What to be wary of: few feasible trials, targets that were not reached, best points at the border of their space.
+// Adds warnings: few feasible trials, targets not reached, best points at the border of their
+// space.
 void find_warnings(Summary& summary, const std::vector<Record>& records);
 
 }  // namespace etr::study

@@ -1,4 +1,5 @@
-// The folder of a study: who may write there, what earlier parts have left, and each finished trial as a line.
+// The folder of a study: who may write there, the results of earlier parts, and each finished trial
+// as a line.
 #pragma once
 
 #include <map>
@@ -20,33 +21,36 @@ constexpr const char* kStudyFile = "study.json";
 constexpr const char* kResultsFile = "results.json";
 constexpr const char* kFiguresFolder = "figures";
 
-// Error(state) unless the folder is new, empty, or this study's: where it holds trials or the file of a study, that has a condition
-// of this one, as an earlier version of it has.
+// Error(state) unless the folder is new, empty or this study's. A folder with trials or a study
+// file is this study's if a condition matches, as one of an earlier version of the study does.
 void check_folder(const std::string& path, const Outline& study);
 
-// Error(state) where the study in the folder said of this trial something else than `study` says now; the message names the key. Of
-// trials that failed, which run again, and of those whose keys are scaled from the best of others, nothing is checked.
+// Error(state) if the folder's study defined this trial otherwise than `study` does now; the
+// message names the key. Does not check trials that failed, which run again, and those with keys
+// scaled from the best of others.
 void check_unchanged(const Study& study, const std::string& path, const Place& place,
                      const Record& record);
 
-// Removes the files of the figures that the results.json there lists.
+// Removes the files of the figures that the folder's results.json lists.
 void remove_figures(const std::string& path);
 
 class StudyFolder {
  public:
-  // Claims the folder, and takes up what it holds of this study; `overwrite` removes what it holds of any study. Error(state) where
-  // another process has the folder, where it holds something else or another study, and where a trial of the study was run
-  // otherwise than it says now: the message names the key that differs.
+  // Claims the folder, and loads this study's earlier results; `overwrite` removes the results of
+  // any study. Error(state) if another process has the folder, if it holds something else or
+  // another study, or if a trial was run otherwise than the study says now: the message names the
+  // key that differs.
   StudyFolder(const std::string& path, const Study& study, bool overwrite);
 
   const std::string& path() const { return path_; }
   std::string file(const char* name) const;
 
-  // Of an earlier part; nullptr: the trial is still to be run. One that failed is run again.
+  // Returns the record of an earlier part; nullptr: the trial has yet to run. A failed trial runs
+  // again.
   const Record* earlier(const Place& place) const;
 
-  // Error(io) where it cannot be written. All later ones have that error, too: what there is of its line ends the file, and
-  // the next part of the study cuts it off.
+  // Error(io) if the file cannot be written. All later calls throw it, too. A partial line may
+  // remain at the end of the file; the next part of the study cuts it off.
   void write(const Record& record);
 
  private:
@@ -56,7 +60,7 @@ class StudyFolder {
   std::optional<train::FolderClaim> claim_;
   std::map<Place, Record> earlier_;
   std::optional<train::JsonLines> lines_;
-  std::string failure_;  // of an earlier write()
+  std::string failure_;  // of an earlier write(); empty: none
 };
 
 }  // namespace etr::study

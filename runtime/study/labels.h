@@ -1,4 +1,4 @@
-// The labels of conditions: names with a text or a number each.
+// The labels of conditions: names, each with a text or a number.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace etr::study {
 
-// One text for the same labels in any order.
+// Returns the same text for the same labels in any order.
 std::string label_key(const Json& labels);
 
-// The same of labels that look alike, such as 1 and "1".
+// The same, but labels that look alike, such as 1 and "1", have the same text.
 std::string shown_key(const Json& labels);
 
-// Whether a condition has all of these labels, with these values.
+// Returns whether a condition has all of these labels with these values.
 bool has_labels(const Json& labels, const Json& wanted);
 
-// As the condition's name, reports and "${label}" have it: "none", "0.1", "100000".
+// Returns a value as names of conditions, reports and "${label}" show it: "none", "0.1", "100000".
 std::string label_text(const Json& value);
 
 // "variant=none, factor=1"

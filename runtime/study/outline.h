@@ -1,4 +1,4 @@
-// What summaries and reports need to know of a study.
+// The parts of a study that summaries and reports use.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace etr::study {
 
 class Study;
 
-// What a workload's trials were to reach.
+// The objective of a workload's trials.
 struct Objective {
   std::string workload;
-  bool accuracy = false;         // the metric; otherwise loss
+  bool accuracy = false;         // whether the metric is accuracy; otherwise loss
   std::optional<double> target;  // none: the best metric counts
-  size_t clock =
-      0;  // the budget's first, a place in kClocks: what is compared if nothing else is said
+  // The budget's first clock, an index in kClocks: the default for comparisons.
+  size_t clock = 0;
   double limit = 0;                     // of the budget on that clock
   std::map<std::string, Space> spaces;  // of its conditions, by label_key()
 
@@ -30,8 +30,8 @@ struct Objective {
 struct Outline {
   std::string name = "Study", description;
   std::optional<uint64_t> seed;
-  std::vector<Objective> objectives;  // one a workload, in the order of the study
-  Json baseline, figures;             // as the study's file has them; null where it has none
+  std::vector<Objective> objectives;  // one per workload, in the study's order
+  Json baseline, figures;             // as in the study's file; null if absent
 };
 
 Outline outline_of(const Study& study);

@@ -1,4 +1,4 @@
-// What a study keeps of each finished trial: a line of its trials.jsonl.
+// The record of a finished trial: one line of a study's trials.jsonl.
 #pragma once
 
 #include <array>
@@ -14,16 +14,17 @@ namespace etr::study {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
-// How far a trial was. Seconds are those of training: evaluations and the compilation of kernels do not count.
+// How far a trial has come. Seconds are training time, without evaluations and the compilation of
+// kernels.
 struct Clock {
   double fresh = 0, examples = 0, steps = 0, seconds = 0;
 };
 constexpr std::array<const char*, 4> kClocks = {"fresh", "examples", "steps", "seconds"};
 
-// By its place in kClocks, or its name.
+// Reads a clock by its index in kClocks, or by its name.
 double read_clock(const Clock& clock, size_t which);
 double read_clock(const Clock& clock, const std::string& name);
-// Error(invalid_argument) that names the nearest.
+// Error(invalid_argument) names the nearest.
 size_t clock_index(const std::string& name);
 
 // An evaluation, with the mean of the training loss since the one before it.
@@ -32,17 +33,17 @@ struct CurvePoint {
   double loss = kNone, accuracy = kNone, training_loss = kNone;
 };
 
-// The metric of a goal: the accuracy, or else the loss.
+// Returns the metric of a goal: the accuracy, or else the loss.
 inline double metric_at(const CurvePoint& point, bool accuracy) {
   return accuracy ? point.accuracy : point.loss;
 }
-// Of two such metrics. NaN is worse than all.
+// Compares two such metrics. NaN is the worst.
 bool is_better(double one, double other, bool accuracy);
 
 enum class Status {
-  reached,   // the target
+  reached,   // reached the target
   missed,    // the budget ended first
-  diverged,  // a loss was not finite, or ten times what it was at the beginning
+  diverged,  // a loss was not finite, or ten times the initial one
   beaten,    // stopped: it could no longer be the best of its search
   hopeless,  // stopped: worse than the median of its search
   failed     // an error ended it
@@ -50,22 +51,22 @@ enum class Status {
 
 const char* status_name(Status status);
 
-// Whether the trial counts as one of its search: neither diverged nor failed.
+// Returns whether the trial counts in its search: it neither diverged nor failed.
 inline bool is_feasible(Status status) {
   return status != Status::diverged && status != Status::failed;
 }
 
-// A finished trial, as a line of trials.jsonl keeps it.
+// A finished trial.
 struct Record {
   std::string workload;
-  Json condition;  // its labels, in the order of their declaration
+  Json condition;  // its labels, in declaration order
   uint64_t search = 0, trial = 0, seed = 0;
   std::string digest;  // of TrialSpec::identity
-  Json point;          // what the search has drawn, by key
+  Json point;          // the values that the search drew, by key
   std::vector<double> unit;
   Status status = Status::failed;
-  std::string error;               // of a failed one; "" otherwise
-  std::optional<Clock> to_target;  // where it was reached
+  std::string error;               // of a failed trial; otherwise ""
+  std::optional<Clock> to_target;  // if the target was reached
   double best_metric = kNone;
   Clock best_at;
   double final_metric = kNone;
@@ -76,9 +77,10 @@ struct Record {
   std::string device, time, version;  // time: UTC, "2026-11-23T15:40:00Z"
 };
 
-// Whether `one` is the better of two trials of a condition: a feasible one before others, then the one with the fewer to the
-// target on `clock` (a place in kClocks), then the one with the better metric, then that of the lower search and trial. No two
-// trials are equal, so the order in which they ended never matters.
+// Returns whether `one` is the better of two trials of a condition. Feasible trials come first,
+// then those with less to the target on `clock` (an index in kClocks), then those with the better
+// metric, then those of the lower search and trial. No two trials are equal, so the order in which
+// they ended does not matter.
 bool is_better_trial(const Record& one, const Record& other, size_t clock, bool accuracy);
 
 Json to_json(const Record& record);
@@ -86,8 +88,8 @@ Record record_of(const Json& line);  // Error(corrupt_data)
 
 Json to_json(const Clock& clock);
 
-// All records of a file, in its order; none where there is no file. A last line that was not finished is left out, and of
-// several records of one trial, which was run again, the last one counts. Error(corrupt_data) names the line.
+// Returns all records of a file in order; none if there is no file. Leaves out an unfinished last
+// line. If a trial was run again, its last record counts. Error(corrupt_data) names the line.
 std::vector<Record> read_records(const std::string& path);
 
 }  // namespace etr::study

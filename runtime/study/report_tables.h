@@ -1,4 +1,4 @@
-// Results as text and as tables of the report's page.
+// Results as text, and as tables for the report's page.
 #pragma once
 
 #include <array>
@@ -12,23 +12,23 @@ namespace etr::study {
 // "8.2 s", "12.5 min", "3.2 h"
 std::string duration(double seconds);
 
-// A value of a clock; "not reached" where it is infinite.
+// Returns a value of a clock as text; "not reached" if it is infinite.
 std::string clock_value(size_t clock, double value);
 
-// "1.52 ×"; "∞" where only the condition reached the target.
+// "1.52 ×"; "∞" if only the condition reached the target.
 std::string gain_text(double gain);
 
-// "24 reached, 6 missed", of counts by Status.
+// Describes counts by Status: "24 reached, 6 missed".
 std::string outcomes(const std::array<size_t, kStatusCount>& counts);
 
-// "after augmentation, factor 4", with the workload where there are several.
+// "after augmentation, factor 4", with the workload if there are several.
 std::string full_name(const Summary& summary, const ConditionResult& condition);
 
-// HTML. A long table of conditions is folded: the figures show the same.
+// Returns HTML. A long table of conditions is collapsed, because the figures show the same.
 std::string condition_table(const Summary& summary, const std::vector<Record>& records,
                             size_t workload);
 
-// Where scaling ends; "" where there is nothing to say.
+// Tells where scaling ends; "" if unknown.
 std::string scaling_table(const Summary& summary, size_t workload);
 
 }  // namespace etr::study

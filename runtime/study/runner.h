@@ -1,4 +1,4 @@
-// Runs the trials of a study: in which order, how many at once, what is told of it.
+// Runs the trials of a study: their order, how many at once, and the events.
 #pragma once
 
 #include <atomic>
@@ -28,52 +28,56 @@ struct RunOptions {
   std::string folder;
   bool overwrite = false;            // removes what an earlier part has left
   std::optional<uint64_t> parallel;  // instead of the study's
-  train::Team::Open open = nullptr;  // without it other devices are opened as the first was
+  train::Team::Open open = nullptr;  // nullptr: opens other devices like the first
 };
 
 enum class EventKind { progress, trial, condition, end };
 
-// What is told of a study. `condition` is a condition's last trial, after that trial's own event.
+// An event of a study. `condition` follows the `trial` event of a condition's last trial.
 struct Event {
   EventKind kind = EventKind::progress;
-  uint64_t done = 0, total = 0;  // trials, those of earlier parts included
+  uint64_t done = 0, total = 0;  // trials, including those of earlier parts
   uint64_t resumed = 0;          // of these: found finished in the folder
   uint64_t running = 0, parallel = 1;
   double seconds = 0;               // since this part began
   double seconds_left = kNone;      // estimated from the trials of the same conditions
-  std::string workload, condition;  // of the trial, or of the one that was begun last
+  std::string workload, condition;  // of the trial, or of the one begun last
   std::optional<double> best_to_target;
-  double best_metric = kNone;    // of that condition, in the search at hand
+  double best_metric = kNone;    // of that condition, in the current search
   std::optional<Record> record;  // of a trial
   Json result;                   // of a condition; see condition_result()
 };
 
 Json to_json(const Event& event, const Study& study);
 
-// What results() will say of a condition, but for its baseline, from the standings of its searches. They have a record.
+// Returns what results() will say of a condition, except its baseline, from the standings of its
+// searches, which have at least one record.
 Json condition_result(const Study& study, const std::vector<Standing>& searches);
 
-// Of the study's trials, those that the folder has by now, by their places: a study may have been shortened since. Error(state) where
-// the study says something else of them now.
+// Returns those of the study's trials that the folder has so far, by place: a study may have been
+// shortened since. Error(state) if the study defines them otherwise now.
 std::vector<Record> records_of(const Study& study, const std::string& folder);
 
-// What the conditions of results.json say, from the records that the folder has by now: also while a study runs there.
+// Returns the conditions of results.json from the records in the folder, also while a study runs
+// there.
 Json results(const Study& study, const std::string& folder);
 
-// Used by one thread, but for stop(). Trials train on threads of their own. All trials of a thread share its devices and their kernels:
-// what a search draws is in the data of kernels, not in their code.
+// Used by one thread, except stop(). Trials train on threads of their own. All trials of a thread
+// share its devices and their kernels, since what a search draws is data of kernels, not code.
 class Runner {
  public:
-  // Error(state) as StudyFolder has it. Begins at the first next_event().
+  // Error(state) as in StudyFolder. Begins at the first next_event().
   Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options);
-  // Trials that are running are stopped; a study that is run again begins with them.
+  // Stops running trials; the next run of the study begins with them.
   ~Runner();
 
-  // Waits until there is something to tell, `seconds` at most: then it is how far the study is. The last event is `end`; then it
-  // returns it again. Throws the error that ended the study, such as one that its first trials have all had.
+  // Waits up to `seconds` for an event; without one, returns a progress event. The last event is
+  // `end`, which further calls return again. Throws the error that ended the study, such as one
+  // that all its first trials had.
   Event next_event(double seconds = 0.25);
 
-  // Ends the study within moments, without the trials that are running. Any thread, any time, signal handlers too.
+  // Ends the study within moments, without finishing running trials. May be called on any thread,
+  // at any time, and from signal handlers.
   void stop() { stop_.store(true); }
   bool stopped() const { return stop_.load(); }
 
@@ -107,20 +111,21 @@ class Runner {
   const train::Team::Open open_;
   const Study study_;
   StudyFolder folder_;
-  bool as_there_is_room_ = false;  // how many trials run at once is found by the first
+  bool as_there_is_room_ = false;  // the first trial decides how many run at once
   std::atomic<bool> stop_{false};
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::deque<Place> pending_;
-  std::map<std::pair<size_t, size_t>, uint64_t> left_;  // trials of a condition that are not done
-  std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;  // of its searches
+  std::map<std::pair<size_t, size_t>, uint64_t> left_;  // unfinished trials of a condition
+  // of a condition's searches
+  std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;
   Durations durations_;
   std::set<std::shared_ptr<TrialRun>> running_;
   std::deque<Event> events_;
   std::exception_ptr failure_;
-  std::string first_error_;       // which all trials so far have ended with
-  uint64_t failed_in_a_row_ = 0;  // from the first on
+  std::string first_error_;       // with which all trials so far have ended
+  uint64_t failed_in_a_row_ = 0;  // from the first trial on
   uint64_t done_ = 0, resumed_ = 0, run_here_ = 0;
   Place latest_;
   int64_t began_ns_ = 0;
@@ -130,10 +135,11 @@ class Runner {
   std::vector<std::thread> threads_;
 };
 
-// Whether trials are scored by the clock, and so run one by one unless somebody says otherwise.
+// Returns whether trials are scored by time, and so run one by one by default.
 bool is_timed(const Study& study);
 
-// How many trials at once pay on a device, each of `ranks` ranks that take `rank_bytes` of its memory.
+// Returns how many concurrent trials are worthwhile on a device, if each has `ranks` ranks that
+// take `rank_bytes` of its memory.
 uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t rank_bytes,
                  uint64_t ranks = 1);
 

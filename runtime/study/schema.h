@@ -68,11 +68,11 @@ inline constexpr OptionSpec kWorkload[] = {
 
 inline const std::vector<std::string> kConditionKeys = {"labels", "for",      "set",  "space",
                                                         "trials", "searches", "scale"};
-// Of the file and of each workload; the others are the file's alone.
+// Keys of the file and of each workload; the other keys belong only to the file.
 inline const std::vector<std::string> kSharedKeys = {
     "job", "set", "goal", "budget", "evaluate", "search", "stop_early", "for", "conditions"};
 
-// The list of texts below `key`; none where there is no such key.
+// Returns the list of texts at `key`; empty if there is no such key.
 inline std::vector<std::string> texts_in(const Json& given, const char* key,
                                          const std::string& owner) {
   std::vector<std::string> out;
@@ -90,7 +90,7 @@ inline std::vector<std::string> texts_in(const Json& given, const char* key,
   return out;
 }
 
-// The object below `key`; an empty one where there is no such key.
+// Returns the object at `key`; empty if there is no such key.
 inline const Json& object_in(const Json& given, const char* key, const std::string& owner) {
   static const Json kNothing = Json::object();
   const auto found = given.find(key);

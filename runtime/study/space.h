@@ -1,4 +1,4 @@
-// What a search draws: keys of a job, each with a range or a list of values.
+// A search space: keys of a job, each with a range or a list of values.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,21 @@ namespace etr::study {
 
 enum class Scale { linear, log, log_complement };
 
-// One key of a job. Either a range or, where `values` is not empty, a list.
+// One key of a job, with a range or, if `values` is not empty, a list.
 struct Dimension {
   std::string key;  // "schedule.learning_rate", or a variable of the job
   double from = 0, to = 0;
   Scale scale = Scale::linear;
   bool integer = false;
   std::vector<Json> values;
-  size_t coordinate = 0;  // of the sequence, which a key keeps when others leave the space
+  size_t coordinate = 0;  // of the sequence; a key keeps it when others leave the space
 
-  // The value at `unit`, in [0, 1].
+  // Returns the value at `unit`, in [0, 1].
   Json at(double unit) const;
 };
 
-// Reads {"from", "to", "scale", "integer"} or {"values"}. Error(invalid_argument) that names `key`, which `owner` contains.
+// Reads {"from", "to", "scale", "integer"} or {"values"}. Error(invalid_argument) names `key` and
+// its `owner`.
 Dimension dimension_of(const std::string& key, const Json& given, size_t coordinate,
                        const std::string& owner);
 Json to_json(const Dimension& dimension);
@@ -45,10 +46,12 @@ class Space {
   bool has(const std::string& key) const;
   void remove(const std::string& key);
 
-  // A key's change: replaced where it is there already, removed by null, added at the end otherwise.
+  // Changes a key: replaces an existing one, removes it if `given` is null, otherwise adds it at
+  // the end.
   void change(const Json& given, const std::string& owner);
 
-  // Trial `index` of the search with this seed. It does not depend on how many trials there are, nor on other keys.
+  // Returns the point of trial `index` of the search with this seed. It depends neither on the
+  // number of trials nor on other keys.
   Point point(SequenceKind kind, uint64_t index, uint64_t seed) const;
 
   Json json() const;

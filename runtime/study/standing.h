@@ -1,4 +1,4 @@
-// How the trials of one search stand: what early stopping and progress go by.
+// The standing of one search's trials, for early stopping and progress.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,15 @@ class Standing {
  public:
   void add(const Workload& workload, const Record& record);
 
-  // Whether the rule ends a trial that is at `at`, with its best metric so far.
+  // Returns the status with which the stop rule ends a trial that is at `at` with this best metric
+  // so far; none: it goes on.
   std::optional<Status> verdict(const Workload& workload, const CurvePoint& at, double best) const;
 
   const std::vector<Record>& records() const { return records_; }
-  std::optional<double> fewest() const { return fewest_; }  // to the target, on the budget's clock
+  // least to the target so far, on the budget's clock
+  std::optional<double> fewest() const { return fewest_; }
 
-  // The best feasible trial, as is_better_trial() has it. nullptr: none.
+  // Returns the best feasible trial by is_better_trial(); nullptr: none.
   const Record* best(const Workload& workload) const;
 
  private:
@@ -30,7 +32,7 @@ class Standing {
   std::optional<double> fewest_;
 };
 
-// The better one of two trials. Either may be nullptr; nullptr where neither is feasible.
+// Returns the better of two trials. Either may be nullptr; returns nullptr if neither is feasible.
 const Record* better_of(const Workload& workload, const Record* one, const Record* other);
 
 }  // namespace etr::study

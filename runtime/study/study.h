@@ -1,4 +1,5 @@
-// A study: workloads x conditions x searches x trials, each trial a job with overrides. What its file says, validated.
+// A validated study: workloads x conditions x searches x trials, where each trial is a job with
+// overrides.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 namespace etr::study {
 
 struct Goal {
-  bool accuracy = false;         // otherwise the evaluation's loss
+  bool accuracy = false;         // whether the metric is accuracy; otherwise the evaluation's loss
   std::optional<double> target;  // none: trials use their whole budget, and the best metric counts
 
   bool reaches(double metric) const;
@@ -22,7 +23,7 @@ struct Goal {
 // 0: no limit.
 struct Budget {
   double fresh = 0, steps = 0, seconds = 0;
-  std::string clock;  // the first that the file names: what scores are counted in
+  std::string clock;  // the first that the file names; scores are counted in it
   double limit() const { return clock == "fresh" ? fresh : clock == "steps" ? steps : seconds; }
 };
 
@@ -32,29 +33,29 @@ enum class StopRule { none, beaten, median };
 struct Scaling {
   std::string key, rule, with;
   double at = 0;
-  std::optional<double> base;  // none: of the best point of the tuned condition
+  std::optional<double> base;  // none: the tuned condition's best point has it
   double exponent() const { return rule == "linear" ? 1 : rule == "square_root" ? 0.5 : 0; }
 };
 
 struct Condition {
-  Json labels = Json::object();  // in the order of their declaration; those of `for` come last
+  Json labels = Json::object();  // in declaration order; those of `for` come last
   std::string name;              // "variant=none, factor=1"
   std::vector<std::string> own;  // names of the labels that 'labels' lists
-  std::vector<std::string> set;  // overrides, labels filled in
+  std::vector<std::string> set;  // overrides, with labels filled in
   Space space;                   // without scaled keys
   std::vector<Scaling> scale;
-  std::optional<size_t> base;  // the condition whose best point the scaling takes
+  std::optional<size_t> base;  // the condition whose best point the scaling uses
   uint64_t trials = 0, searches = 0;
 };
 
 struct Workload {
   std::string name;
   Json job;            // before any override
-  std::string origin;  // what errors call the job
+  std::string origin;  // names the job in errors
   std::vector<std::string> set;
   Goal goal;
   Budget budget;
-  Json evaluate = Json::object();  // keys of the job's evaluation
+  Json evaluate = Json::object();  // the keys of the job's evaluation
   SequenceKind sequence = SequenceKind::sobol;
   StopRule stop_early = StopRule::none;
   std::vector<Condition> conditions;
@@ -63,24 +64,26 @@ struct Workload {
 // Immutable.
 class Study {
  public:
-  // `overrides` are for the jobs of all trials, "key=value", after the study's own 'set' and before those of conditions. All
-  // conditions are tried out as far as that goes without training. Error(invalid_argument) that names the key, the condition,
-  // and the nearest that there is; Error(not_found / io) where a file is missing.
+  // `overrides` ("key=value") apply to the jobs of all trials, after the study's own 'set' and
+  // before that of conditions. Tries out all conditions as far as possible without training.
+  // Error(invalid_argument) names the key, the condition and the nearest valid one; Error(not_found
+  // / io) if a file is missing.
   static Study load(const std::string& path, const std::vector<std::string>& overrides = {});
-  // Jobs that are named by a path are looked for below `folder`.
+  // Looks for jobs named by a path below `folder`.
   static Study parse(const Json& given, const std::string& origin, const std::string& folder,
                      const std::vector<std::string>& overrides = {});
 
   const std::string& name() const { return name_; }
   uint64_t seed() const { return seed_; }
-  uint64_t parallel() const { return parallel_; }  // trials at once; 0: as the device has room
+  // trials at once; 0: as many as the device has room for
+  uint64_t parallel() const { return parallel_; }
   const std::vector<Workload>& workloads() const { return workloads_; }
-  const std::string& folder() const { return folder_; }  // of a file: "runs/studies/" and its stem
-  std::string device() const;                            // which the first job names
+  const std::string& folder() const { return folder_; }  // for a file: "runs/studies/" and its stem
+  std::string device() const;                            // named by the first job
   uint64_t trials() const;                               // in all
   uint64_t most_ranks() const { return most_ranks_; }    // of one trial
 
-  // The study with jobs, labels and overrides in place: a study file by itself.
+  // Returns the study with jobs, labels and overrides filled in: a self-contained study file.
   const Json& json() const { return json_; }
 
  private:
@@ -93,7 +96,8 @@ class Study {
   Json json_;
 };
 
-// The sections' options, by name ("goal", "budget", "evaluate", "search", "range", "scale"), and the study's own ("study").
+// Returns the options of each section ("goal", "budget", "evaluate", "search", "range", "scale"),
+// and the study's own ("study").
 Json study_schema();
 
 }  // namespace etr::study

@@ -1,4 +1,4 @@
-// Trains one trial of a study, and says what came of it.
+// Trains one trial of a study and records the result.
 #pragma once
 
 #include <functional>
@@ -13,26 +13,27 @@
 
 namespace etr::study {
 
-// Of a trial that could not begin.
+// Returns the record of a trial that could not begin.
 Record failed_record(const Study& study, const Place& place, const std::string& error);
 
 class TrialRun {
  public:
-  // Whether the trial ends at this evaluation, and as what; `best` is its best metric so far.
+  // Decides at an evaluation whether the trial ends, and with which status; `best` is its best
+  // metric so far.
   using Verdict = std::function<std::optional<Status>(const CurvePoint& at, double best)>;
 
-  // `study` outlives it.
+  // `study` must outlive this object.
   TrialRun(const Study& study, TrialSpec spec);
 
-  // Trains to the target, to the end of the budget, or to where `verdict` ends it. An error is the record's, as the status
-  // failed. None: stopped. Nothing it gives depends on the time, unless the budget or the echo node does. `open` opens the
-  // devices of further ranks.
+  // Trains until the target, the end of the budget, or until `verdict` ends it. An error goes into
+  // the record with the status failed. Returns none if stopped. The result does not depend on time,
+  // unless the budget or the echo node does. `open` opens the devices of further ranks.
   std::optional<Record> run(std::shared_ptr<gpu::Kernels> kernels, const train::Team::Open& open,
                             const Verdict& verdict);
 
   void stop();  // any thread
   const TrialSpec& spec() const { return spec_; }
-  // Of a trial that has ended: of each of its ranks.
+  // of a trial that has ended, for each of its ranks
   uint64_t device_bytes() const { return device_bytes_; }
 
  private:

@@ -45,7 +45,7 @@ void check_views(const pipeline::Item& batch, const graph::Value& value) {
   check_deferred(batch, value.name, value.shape.back());
 }
 
-// A field's type and shape, wherever it lies.
+// A field's type and shape, wherever the field lies.
 struct Kind {
   DType dtype;
   Shape shape;
@@ -152,7 +152,7 @@ int64_t fingerprint_of(const pipeline::Item& batch) {
     for (const std::byte byte : bytes)
       hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001B3ull;
   };
-  constexpr size_t kMost = 4096;  // of a field
+  constexpr size_t kMost = 4096;  // bytes of each field
   for (const pipeline::Field& field : batch.fields) {
     const auto size = static_cast<size_t>(field.tensor.size_bytes());
     take(std::as_bytes(std::span(field.name)));

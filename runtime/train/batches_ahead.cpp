@@ -11,7 +11,7 @@ namespace etr::train {
 namespace {
 
 constexpr const char* kTaken = "taken";
-constexpr int64_t kRank = int64_t{1} << 32;  // more than a rank holds batches
+constexpr int64_t kRank = int64_t{1} << 32;  // more batches than a rank can hold
 
 }  // namespace
 
@@ -67,7 +67,8 @@ bool BatchesAhead::next(pipeline::Item& batch, const Sum& sum) {
   const auto away = [&](const Held& held) {
     return std::abs(static_cast<int64_t>(held.bucket) - static_cast<int64_t>(wanted));
   };
-  const auto nearest = std::ranges::min_element(held_, {}, away);  // the first of them: the oldest
+  // the oldest, since ties go to the first
+  const auto nearest = std::ranges::min_element(held_, {}, away);
   batch = std::move(nearest->batch);
   held_.erase(nearest);
   return true;
@@ -83,7 +84,8 @@ void BatchesAhead::end_epoch() {
   read_ = 0;
 }
 
-// After the end of its epoch the pipeline tells of the next one: what counts is the position before that.
+// At the end of its epoch the pipeline reports the next one, so the position before that end
+// counts.
 Json BatchesAhead::position() const {
   Json position = ended_ && before_ ? *before_ : pipeline_.save();
   const uint64_t oldest = held_.empty() ? read_ : held_.front().number;

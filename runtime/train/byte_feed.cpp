@@ -12,9 +12,9 @@ graph::Feed byte_feed(gpu::Kernels& kernels, gpu::Arena& memory, const graph::Va
   const Shape& shape = value.shape;
   const auto count = static_cast<uint64_t>(element_count(shape));
   const auto channels = static_cast<uint32_t>(shape.back());
-  // A row of an image is a row here: long ones, without divisions in the loop.
-  const auto columns = static_cast<uint32_t>(shape.size() > 2 ? shape.end()[-2] * shape.back()
-                                                              : shape.back());
+  // A matrix row is one row of the image: long rows need no divisions in the loop.
+  const auto columns =
+      static_cast<uint32_t>(shape.size() > 2 ? shape.end()[-2] * shape.back() : shape.back());
   graph::Feed feed(id);
   feed.upload_bytes = {gpu::div_up(count, 4) * uint64_t{4}, uint64_t{8} * channels};
   feed.commands = [&kernels, &memory, columns, channels](gpu::CommandList& commands,

@@ -1,4 +1,4 @@
-// What an evaluation reads, and whom it asks whether it goes on.
+// The batches of an evaluation, and the checks for whether it goes on.
 #pragma once
 
 #include <atomic>
@@ -11,20 +11,22 @@
 
 namespace etr::train {
 
-// Batches done, and batches in all; -1 where that is not known.
+// Gets the batches done and the number of batches, -1 if unknown. Returns false to end the
+// evaluation.
 using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
 
-// The batches of one whole epoch of a pipeline. `progress` (may be empty) and `stop` (may be NULL) are as for
-// Learner::evaluate(): each call throws Error(cancelled) where they end the evaluation.
+// The batches of one whole epoch of a pipeline. `progress` (may be empty) and `stop` (may be
+// nullptr) are those of Learner::evaluate(); each call throws Error(cancelled) if they end the
+// evaluation.
 class EvaluationInput {
  public:
-  // Reads past what is left of an epoch that has begun: its first batches were others'. Error(invalid_argument) where there
-  // is no further epoch.
+  // Skips the rest of an epoch that has begun, whose first batches others have read.
+  // Error(invalid_argument) if there is no further epoch.
   EvaluationInput(pipeline::Pipeline& pipeline, const EvalProgress& progress,
                   const std::atomic<bool>* stop);
 
-  bool next(pipeline::Item& batch);  // false at the epoch's end
-  void done();                       // with the batch that next() gave: tells `progress`
+  bool next(pipeline::Item& batch);  // false at the end of the epoch
+  void done();                       // the batch from next() is done: calls `progress`
 
  private:
   void go_to_next_epoch();
@@ -38,7 +40,7 @@ class EvaluationInput {
   int64_t done_ = 0, batches_ = -1;
 };
 
-// Errors of `call` say that they are an evaluation's. A stop is no error.
+// Prefixes errors of `call` with "evaluation: ", except Error(cancelled).
 template <typename Call>
 auto in_evaluation(Call&& call) {
   try {

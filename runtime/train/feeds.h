@@ -1,13 +1,13 @@
-// How the fields of batches reach the device, and what brings them there.
+// How the fields of batches reach the device.
 //
 //   Place    uploaded                           on the device
 //   host     the values                         -
-//   bytes    u8, and a scale and a shift        a kernel makes floats of them (train/byte_feed)
-//   views    records, and images that are new   kernels make the batch of the images that are there (train/reservoir)
+//   bytes    u8, and a scale and a shift        a kernel converts them (train/byte_feed)
+//   views    records, and new images            kernels make the batch there (train/reservoir)
 //   buffer   nothing                            a copy (train/program_buffer)
 //
-// A runner's commands are made for the places in which its first batch has the fields. Where that is Place::host, later batches
-// may have u8, of which the host makes floats.
+// A runner's commands are made for the places that the fields have in its first batch. If a field
+// was in Place::host, later batches may have u8, which the host converts to floats.
 #pragma once
 
 #include <memory>
@@ -24,24 +24,24 @@ namespace etr::train {
 
 class Feeds {
  public:
-  // Of `values`, inputs of `net`, in batches like `first`. `view_samples`: how many samples views may come from;
-  // Error(unsupported) for views where it is not given. `memory` is for what the feeds' commands need; it, `kernels` and `net`
-  // outlive the runner.
+  // Feeds `values`, inputs of `net`, from batches like `first`. `view_samples`: how many samples
+  // views may come from; Error(unsupported) if the batch has views and this is not given. `memory`
+  // holds what the feeds' commands need; it, `kernels` and `net` must outlive the runner.
   Feeds(gpu::Kernels& kernels, gpu::Arena& memory, const nn::ModelGraph& net,
         std::vector<graph::ValueId> values, const pipeline::Item& first,
         std::optional<uint64_t> view_samples);
 
-  // What a runner is made with; once.
+  // Returns the feeds to make a runner with. Call it once.
   std::vector<graph::Feed> for_runner();
 
-  // Whether such a runner can take the batch.
+  // Returns whether such a runner can take the batch.
   bool accepts(const pipeline::Item& batch) const;
 
-  // Fills what the runner's next step is fed. Rows beyond a smaller batch repeat it. Throws Error(state) that names the field
-  // for a batch that is not accepted.
+  // Fills the inputs of the runner's next step. If the batch has fewer rows, they are repeated.
+  // Error(state) names the field if the batch is not accepted.
   void fill(graph::Runner& runner, const pipeline::Item& batch);
 
-  // nullptr where the batches are no views.
+  // nullptr if the batches have no views
   const Reservoir* reservoir() const { return reservoir_.get(); }
 
  private:
@@ -52,7 +52,7 @@ class Feeds {
   gpu::Arena& memory_;
   const nn::ModelGraph& net_;
   const std::vector<graph::ValueId> values_;
-  std::vector<Place> places_;  // of each value, in the first batch
+  std::vector<Place> places_;  // of each value in the first batch
   std::unique_ptr<Reservoir> reservoir_;
 };
 

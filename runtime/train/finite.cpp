@@ -33,7 +33,7 @@ std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& feed
     look(one.buffer);
   }
   for (const gpu::Command& command : commands) {
-    if (std::holds_alternative<gpu::HostTurn>(command)) continue;  // other ranks do not come
+    if (std::holds_alternative<gpu::HostTurn>(command)) continue;  // other ranks do not take part
     checked.push_back(command);
     const auto* dispatch = std::get_if<gpu::Dispatch>(&command);
     names.push_back(dispatch ? cat("'", dispatch->label, "', in its kernel ",

@@ -1,4 +1,4 @@
-// Where NaN and infinity come from.
+// Finds where NaN or infinity first appears.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct Named {
   gpu::Buffer buffer;  // of floats
 };
 
-// Runs `feeding`, looks at `given`, then runs `commands` one by one and looks at what each writes. The name
-// of the first that holds NaN or an infinity: one of `given`, or the label of a command with its kernel;
-// "" where all is finite. Waits for the device.
+// Runs `feeding`, checks `given`, then runs `commands` one by one and checks what each writes.
+// Returns the name of the first buffer of `given` that is not finite, or the label and kernel of
+// the first such command, or "" if all is finite. Waits for the device.
 std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& feeding,
                              const std::vector<Named>& given, const gpu::CommandList& commands);
 

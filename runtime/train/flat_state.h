@@ -1,4 +1,4 @@
-// State of an optimizer that has a scalar for each of a store's parameters, in the store's order.
+// Optimizer state with one scalar for each of a store's parameters, in the store's order.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline Tensor flat_zeros(uint32_t count) {
   return out;
 }
 
-// Other state, such as a loss scale, is not.
+// Returns whether the state is flat. Other state, such as a loss scale, is not.
 inline bool is_flat(const Tensor& state, uint32_t count) {
   return state.dtype() == DType::f32 && state.shape() == Shape{count};
 }

@@ -9,7 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kAttempts = 100;  // each after another process has removed what it had made
+constexpr int kAttempts = 100;  // one more for each time that another process has removed the
+                                // folders again
 
 }  // namespace
 
@@ -22,7 +23,7 @@ FolderClaim::FolderClaim(const std::string& folder, std::string owner, std::stri
     }
 }
 
-// Error(not_found) where a run that ends removes the folder meanwhile.
+// Error(not_found) if a run that ends removes the folder meanwhile.
 void FolderClaim::claim(const std::string& folder) {
   make_folders(folder);
   std::string holder;
@@ -47,7 +48,7 @@ void FolderClaim::make_folders(const std::string& folder) {
   std::error_code error;
   std::vector<fs::path> missing;
   for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
-    if (path.has_filename()) missing.push_back(path);  // not "runs/", which is followed by "runs"
+    if (path.has_filename()) missing.push_back(path);  // skips "runs/", since "runs" follows
   error.clear();
   for (auto path = missing.rbegin(); path != missing.rend() && !error; ++path)
     if (fs::create_directory(*path, error)) made_.push_back(*path);
@@ -55,7 +56,7 @@ void FolderClaim::make_folders(const std::string& folder) {
   const fs::file_status made = fs::status(folder, unknown);
   if (fs::is_directory(made)) return;
   remove_empty_folders();
-  // What was there when it was to be made may be gone by now.
+  // A parent that existed when the folder was to be made may be gone by now.
   const bool removed = error == std::errc::no_such_file_or_directory ||
                        ((!error || error == std::errc::file_exists) && !fs::exists(made));
   fail(removed ? Code::not_found : Code::io, "cannot create the ", owner_, "'s folder '", folder,

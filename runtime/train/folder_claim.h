@@ -1,4 +1,4 @@
-// A run's right to write into its folder.
+// A run's exclusive right to write into its folder.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,18 @@
 
 namespace etr::train {
 
-// Makes the folder and locks it against other runs, in this process and in others. Those that only read take no claim.
+// Makes the folder and locks it against other runs, in this and other processes. Readers need no
+// claim.
 class FolderClaim {
  public:
-  // Error(state) that names the folder and the run that has it; Error(io) or Error(not_found) where it cannot be made. Errors call
-  // what writes there `owner`, and say how to name another folder by `another`.
+  // Error(state) names the folder and the run that has it; Error(io) or Error(not_found) if it
+  // cannot be made. Error messages call the writer `owner`, and `another` says how to choose
+  // another folder.
   explicit FolderClaim(const std::string& folder, std::string owner = "run",
                        std::string another =
                            "let output.dir name another folder (on the command "
                            "line: --set output.dir=FOLDER)");
-  ~FolderClaim();  // and removes the folders that it has made, where they are still empty
+  ~FolderClaim();  // also removes the folders that it made, if they are still empty
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
 
@@ -29,7 +31,7 @@ class FolderClaim {
   void remove_empty_folders();
 
   const std::string owner_, another_;
-  std::vector<std::filesystem::path> made_;  // from the outermost
+  std::vector<std::filesystem::path> made_;  // from the outermost on
   std::unique_ptr<platform::FileLock> lock_;
 };
 

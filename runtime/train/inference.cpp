@@ -22,7 +22,7 @@ Seen seen_by_one(const Plans& plans, const pipeline::Item& batch) {
   return plans.look_at(batch);
 }
 
-// What predicts a batch, in parts where it has more rows than one plan takes.
+// Predicts a batch, in parts if it has more rows than one plan takes.
 class Prediction {
  public:
   Prediction(Plans& plans, const pipeline::Item& batch)
@@ -42,7 +42,8 @@ class Prediction {
     return shape;
   }
 
-  // Tells `take(begin, count, values)` of the rows from `begin` on, which buffer() holds at its beginning.
+  // Calls `take(begin, count, values)` for the rows from `begin` on, which buffer() holds at its
+  // start.
   template <typename Take>
   void run(const Take& take) {
     for (int64_t begin = 0; begin < rows(); begin += planned_.rows) {
@@ -77,7 +78,7 @@ Scoring::Scoring(const nn::Model& model, const ops::StepValues& values)
 Scoring::~Scoring() {
   try {
     if (scorer_) scorer_->runner->wait();
-  } catch (...) {  // the device is lost, and reads nothing any more
+  } catch (...) {  // the device is lost, and no longer reads anything
   }
 }
 
@@ -100,7 +101,7 @@ void Scoring::add(Plans& plans, const pipeline::Item& batch) {
 
 void Scoring::choose(Plans& plans, const pipeline::Item& batch, const Seen& seen) {
   take(true);
-  scorer_ = nullptr;  // it may go
+  scorer_ = nullptr;  // it may be dropped
   planned_ = &plans.scoring(seen);
   most_ = std::max(planned_->rows, seen.rows);
   planned_->check(batch);

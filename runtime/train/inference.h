@@ -1,4 +1,4 @@
-// A model in evaluation mode: its loss on batches, and what it predicts.
+// Evaluation and prediction with a model in evaluation mode.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ struct EvalMetrics {
   double loss = 0, accuracy = 0;
 };
 
-// The metrics of many batches.
+// Sums up the metrics of many batches.
 class Scoring {
  public:
-  // `values`: the hyperparameters of the loss among them count.
+  // Of `values`, the hyperparameters of the loss are used.
   Scoring(const nn::Model& model, const ops::StepValues& values);
   ~Scoring();
   Scoring(const Scoring&) = delete;
   Scoring& operator=(const Scoring&) = delete;
 
-  // Returns while the device works. The plans outlive the scoring.
+  // Returns while the device works. The plans must outlive the scoring.
   void add(Plans& plans, const pipeline::Item& batch);
 
-  // Means over all samples, when the device is done with them.
+  // Waits for the device and returns the means over all samples.
   EvalMetrics finish();
 
  private:
@@ -37,15 +37,15 @@ class Scoring {
   void take(bool wait_all);
 
   const ops::StepValues values_;
-  const std::vector<std::string> fields_;  // that a batch is fed with
+  const std::vector<std::string> fields_;  // of a batch that are uploaded
   Planned* planned_ = nullptr;
   FedRunner* scorer_ = nullptr;
-  int64_t most_ = 0;                    // rows of a batch that `planned_` is for
-  std::deque<pipeline::Item> batches_;  // whose memory the device may still read
+  int64_t most_ = 0;                    // rows that `planned_` can take
+  std::deque<pipeline::Item> batches_;  // the device may still read their memory
   EvalMetrics total_;                   // sums
 };
 
-// As Learner::predict().
+// Like Learner::predict().
 Tensor predict(Plans& plans, const pipeline::Item& batch);
 void predict(Plans& plans, const pipeline::Item& batch, const pipeline::OpaqueField& to);
 

@@ -165,7 +165,7 @@ constexpr OptionSpec kParallel[] = {
      "of easgd: the share of their distance by which worker and centre approach each other", 0, 1},
 };
 
-// parallel.mesh
+// The options of parallel.mesh.
 constexpr OptionSpec kMesh[] = {
     {"data", OptionType::integer, "0",
      "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
@@ -183,7 +183,7 @@ Json value_of(const std::string& text, const std::string& whole) {
   return parse_if_json(text, cat("--set ", whole)).value_or(Json(text));
 }
 
-// What `key` names in `json`; made where it is not there yet.
+// Returns the element that `key` names in `json`, and makes it if it does not exist.
 Json& element(Json& json, const std::string& key, const std::string& whole) {
   if (!json.is_array()) {
     if (!json.is_object() && !json.is_null())
@@ -200,7 +200,7 @@ Json& element(Json& json, const std::string& key, const std::string& whole) {
   return json[std::stoul(key)];
 }
 
-// Levels of arrays and objects in each other.
+// Returns how many levels of arrays and objects are nested.
 size_t depth_of(const Json& json) {
   size_t below = 0;
   for (const Json& part : json)
@@ -219,7 +219,8 @@ void set_path(Json& json, const std::string& path, const Json& value, const std:
   *at = value;
 }
 
-// The new value of a variable: text, unless the job declares it as a number, a boolean or the like.
+// Returns the new value of a variable: text, unless the job declares it as a number, a boolean or
+// the like.
 Json variable_of(const Json& declared, const std::string& value, const std::string& whole) {
   if (declared.is_null() || declared.is_string()) return value;
   Json parsed = value_of(value, whole);
@@ -261,7 +262,7 @@ const Json& value_of_variable(const std::string& name, const Json& vars, const s
   return value;
 }
 
-// A text that is one variable and nothing else takes the variable's type.
+// If a text is a single variable, it gets the variable's type.
 Json expand(const std::string& text, const Json& vars, const std::string& where) {
   std::string out;
   size_t at = 0;
@@ -293,7 +294,7 @@ void expand_all(Json& json, const Json& vars, const std::string& where) {
   }
 }
 
-// A classifier that ends with a dense layer has a name for each of its outputs.
+// A classifier that ends with a dense layer needs a name for each output.
 void check_class_names(const Json& names, const nn::Model& model) {
   const Json& last = model.json()["layers"].back();
   if (!model.loss().classifies() || last["layer"] != "dense" || !last.contains("units")) return;
@@ -304,7 +305,8 @@ void check_class_names(const Json& names, const nn::Model& model) {
          "; give the list and the model the same number");
 }
 
-// What moves every row in every step is not for rows that lie still until a batch names them.
+// Updates that move every row in every step do not fit rows that only change when a batch names
+// them.
 void check_sparse(const Options& parallel, const nn::Model& model) {
   if (!model.has_sparse()) return;
   const Algorithm algorithm = algorithm_of(parallel);
@@ -319,7 +321,7 @@ void check_sparse(const Options& parallel, const nn::Model& model) {
          "with 'sparse': leave either out, or take server_optimizer 'adagrad'");
 }
 
-// What only synchronous training has is not left out silently.
+// Rejects options that only synchronous training supports, instead of ignoring them.
 void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   const Algorithm algorithm = algorithm_of(parallel);
   if (algorithm == Algorithm::synchronous) return;
@@ -339,7 +341,7 @@ void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
         ": start a worker for each");
 }
 
-// What works on whole tensors, or on all gradients, has no place where ranks share these out.
+// Rejects what needs whole tensors, or all gradients, if ranks divide these.
 void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
                       const optim::UpdateSpec& update) {
   const int64_t stage = parallel.integer("zero_stage");

@@ -11,25 +11,26 @@
 
 namespace etr::train {
 
-// The schemas of a job's sections, by section name ("train", "evaluation", "output", "parallel", and "mesh" in that); for the other
-// sections see pipeline_schema(), the stage, layer and optimizer tables, and schedule_schema().
+// Returns the schemas of a job's sections by name: "train", "evaluation", "output", "parallel", and
+// its section "mesh". For the other sections see pipeline_schema(), the stage, layer and optimizer
+// tables, and schedule_schema().
 Json job_schema();
 
 // Validated on construction. Immutable.
 class Job {
  public:
-  // `overrides` are "key=value" or "section.key=value" (list elements by number:
-  // "pipeline.stages.3.factor=4"); values are JSON, or else text. A bare key that is no section
-  // sets a variable, which has the type of the value that the job gives it; "${name}" in any text of the job stands for the
-  // variable, and where it is all of the text has its type. Throws Error(invalid_argument) that names the key and the nearest
-  // valid one.
+  // `overrides` are "key=value" or "section.key=value"; list elements are numbered, as in
+  // "pipeline.stages.3.factor=4". Values are JSON, or else text. A bare key that is not a section
+  // sets a variable, which keeps the type of the value in the job. "${name}" in a text of the job
+  // is replaced by the variable; if it is the whole text, the variable's type is kept.
+  // Error(invalid_argument) names the key and the nearest valid one.
   static Job parse(const std::string& text, const std::string& origin,
                    const std::vector<std::string>& overrides = {});
-  // Of a file. Where it names no output.dir, that is "runs/" and the stem of the file's name.
+  // Reads a file. If it has no output.dir, that becomes "runs/" and the stem of the file's name.
   static Job load(const std::string& path, const std::vector<std::string>& overrides = {});
 
   const Json& json() const { return json_; }  // with overrides and variables applied
-  // As it was read, with overrides applied: texts still name their variables.
+  // The document with overrides applied, but with the names of variables in its texts.
   const Json& written() const { return written_; }
 
   std::string name() const { return json_.value("name", std::string("job")); }
@@ -41,11 +42,12 @@ class Job {
   const Json& schedule() const { return json_["schedule"]; }
   const Options& train() const { return *train_; }
   const Options& output() const { return *output_; }
-  // Where a run writes; "" writes nothing, none: the job does not say, and a run writes nothing.
+  // Where a run writes. "": it writes nothing. None: the job does not say, and it writes nothing
+  // either.
   std::optional<std::string> output_dir() const;
-  // Absent where the job has no evaluation.
+  // None if the job has no evaluation.
   const std::optional<Options>& evaluation() const { return evaluation_; }
-  // Absent where the job trains alone.
+  // None if the job trains on its own.
   const std::optional<Options>& parallel() const { return parallel_; }
   const parallel::MeshShape& mesh() const { return mesh_; }  // parallel.mesh
   const Json& evaluation_pipeline() const { return json_["evaluation"]["pipeline"]; }

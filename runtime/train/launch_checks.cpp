@@ -9,7 +9,7 @@
 namespace etr::train {
 namespace {
 
-// The options that say where processes meet, for errors: "parallel.host is 'a'".
+// Returns the option that says where processes meet, for errors: "parallel.host is 'a'".
 std::string said_of_network(const Options& parallel) {
   for (const char* option : {"rendezvous", "host", "interface"})
     if (const std::string value = parallel.string(option); !value.empty())

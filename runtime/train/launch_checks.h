@@ -1,5 +1,5 @@
-// Checks that the job's section 'parallel' and the launcher agree about the processes: otherwise each would train alone, or wait for the
-// others in another place.
+// Checks that the job's section 'parallel' and the launcher agree about the processes. Otherwise
+// each would train on its own, or wait for the others in the wrong place.
 #pragma once
 
 #include "exchange/world.h"
@@ -7,18 +7,22 @@
 
 namespace etr::train {
 
-// Whether the job says that this process trains alone, whatever has started it: "size": 1, and no rank.
+// Returns whether the job says that this process trains on its own, however it was started: "size":
+// 1, and no rank.
 bool is_alone(const Options& parallel);
 
-// To be called before this process trains. Error(invalid_argument) if a launcher has started several and the job has no section 'parallel':
-// they would train the same, and overwrite each other's files. Also if the section says how processes meet and there is only one.
+// Call it before this process trains. Error(invalid_argument) if a launcher has started several
+// processes and the job has no section 'parallel': they would train the same and overwrite each
+// other's files. Also if the section says how processes meet and there is only one.
 void check_processes(const Job& job);
 
-// Error(invalid_argument) for a process that no launcher has started and whose section does not say which rank it is. Says what is missing.
+// Throws Error(invalid_argument) for a process without a launcher whose section gives no rank. Says
+// what is missing.
 [[noreturn]] void fail_without_rank(const Options& parallel);
 
-// Checks that the section's rank and size are both set, or agree with the launcher's; that the engine reads the section's network options;
-// that there are enough ranks for an elastic run. `processes`: not counting several devices of each.
+// Checks that the section's rank and size are both set, or agree with the launcher's; that the
+// engine reads the section's network options; and that an elastic run has enough ranks. `processes`
+// does not count several devices per process.
 void check_world(const Options& parallel, const exchange::World& processes);
 
 }  // namespace etr::train

@@ -50,7 +50,7 @@ uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes(
 bool Learner::ready_within(double seconds) {
   if (!plans_) return true;
   if (ranks_ && !ranks_->ready_within(seconds)) {
-    plans_->results(/*wait_all=*/false);  // throws where a step has failed that would end the wait
+    plans_->results(/*wait_all=*/false);  // throws if a step has failed, which would end the wait
     return false;
   }
   return plans_->ready_within(seconds);
@@ -77,7 +77,7 @@ Plans& Learner::plans_for(const pipeline::Item& batch, bool with_target) {
   return *plans_;
 }
 
-// The model's parameters are made of the first batch, once that is known to fit.
+// Makes the model's parameters from the first batch, once that is known to fit.
 void Learner::begin(const pipeline::Item& batch, bool with_target) {
   const Seen seen = look_at(batch, model_);
   nn::ModelGraph net = model_.build(seen.rows, seen.fields);
@@ -162,7 +162,7 @@ void Learner::finish(bool all_end) {
 
 void Learner::average_states() {
   if (!weights_ || (!ranks_ && !stage_)) return;
-  plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+  plans_->results(/*wait_all=*/true);  // their exchanges use the ranks' group
   if (ranks_) ranks_->average_states(weights_->store);
   if (stage_) stage_->average_states(weights_->store);
   ++weights_->age;
@@ -189,7 +189,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
     const EvalMetrics metrics = scoring.finish();
     if (metrics.samples == 0 && !is_part)
       fail(Code::invalid_argument, "the pipeline gave no samples: ", pipeline.why_empty());
-    // The last stage speaks for all that have the same batches.
+    // The last stage has the metrics for all ranks with the same batches.
     return stage_ && !stage_->is_last() ? EvalMetrics{} : metrics;
   });
 }
@@ -206,10 +206,10 @@ Json Learner::profile(const pipeline::Item& batch, int steps) {
   step(batch);
   Planned::Training& training = *plans_->last_trained()->training();
   training.fed.runner->wait();
-  // Inputs come in anew for each run: later tensors of a step take their memory.
+  // Feeds the inputs anew for each run, because later tensors of a step reuse their memory.
   gpu::CommandList commands = steps_.feeding(*plans_, batch);
   commands.insert(commands.end(), training.commands.begin(), training.commands.end());
-  // Of this rank alone.
+  // Only this rank runs, so there are no exchanges.
   std::erase_if(commands,
                 [](const gpu::Command& c) { return std::holds_alternative<gpu::HostTurn>(c); });
   return profile_commands(*kernels_, commands, steps);
@@ -249,7 +249,7 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
   for (const pipeline::Item& batch : batches) {
     steps_.compute_gradients(plans, batch);
     const Tensor all = graph::download(store.device(), gradients);
-    std::vector<float> used;  // between which there may be gaps
+    std::vector<float> used;  // without the gaps between parameters
     for (const auto& parameter : store.parameters()) {
       const auto part = all.view<float>().subspan(parameter.begin, parameter.count);
       used.insert(used.end(), part.begin(), part.end());
@@ -258,7 +258,7 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
   }
   for (const auto& [name, tensor] : states)
     graph::upload(store.device(), tensor, store.tensor(name));
-  ++weights_->age;  // what was folded for predictions is as old as the states
+  ++weights_->age;  // what was folded for predictions is outdated, like the states
   const auto rows = static_cast<double>(rows_of(batches.front(), model_.inputs()[0]));
   const GradientSquares squares = sum.squares(rows);
   return std::isfinite(squares.small) ? std::optional(squares) : std::nullopt;

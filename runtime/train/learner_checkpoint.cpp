@@ -1,4 +1,4 @@
-// What a learner writes into checkpoints and reads from them.
+// The learner's part of checkpoints.
 #include <limits>
 #include <optional>
 
@@ -20,13 +20,13 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
   return it->second;
 }
 
-// What learner.json says.
+// The contents of learner.json.
 struct State {
   uint64_t step = 0;
-  std::optional<uint64_t> fresh, examples;  // none in those of earlier versions
-  uint64_t latest_fresh = 0;                // of the latest step
+  std::optional<uint64_t> fresh, examples;  // none in files of earlier versions
+  uint64_t latest_fresh = 0;                // in the latest step
   std::map<std::string, int64_t> rows;
-  std::string optimizer;  // "" in those of earlier versions
+  std::string optimizer;  // "" in files of earlier versions
   optim::Hyperparameters::Changes hyperparameters;
 };
 
@@ -62,7 +62,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
   if (weights.saves_together())
-    plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+    plans_->results(/*wait_all=*/true);  // their exchanges use the ranks' group
   const auto saved = weights.saved();
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);

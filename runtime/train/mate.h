@@ -1,4 +1,4 @@
-// A trainer with a thread of its own, which is told what to do.
+// A trainer on its own thread, which runs the work that it is given.
 #pragma once
 
 #include <condition_variable>
@@ -24,13 +24,15 @@ class Mate {
 
   const std::string& name() const { return name_; }
 
-  // `work` begins when what began before is over. Where that failed, or there is no trainer, nothing is done.
+  // Begins `work` when earlier work is done. Does nothing if that failed, or if there is no
+  // trainer.
   void begin(Work work);
-  // Waits for it; what it threw, nullptr where it threw nothing.
+  // Waits for the work. Returns its exception, or nullptr.
   std::exception_ptr finish();
-  // The trainer and the thread end when that is over; does not wait for it.
+  // Lets the trainer and the thread end after the work, without waiting.
   void ask_to_end();
-  // Waits for it, and ends the trainer and the thread. What ended the trainer, if something did.
+  // Waits for the work, and ends the trainer and the thread. Returns what ended the trainer early,
+  // or nullptr.
   std::exception_ptr end();
 
  private:
@@ -41,8 +43,8 @@ class Mate {
   const std::string name_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Work work_;               // empty: none is waiting or under way
-  bool is_working_ = true;  // at first it makes the trainer
+  Work work_;               // empty: no work is waiting or under way
+  bool is_working_ = true;  // true at first, while it makes the trainer
   bool ends_ = false;
   std::exception_ptr failure_;
   std::thread thread_;

@@ -20,7 +20,7 @@ namespace {
 
 bool waits(const Options& options) { return options.string("consistency") != "eventual"; }
 
-// Pairs come and go, which MPI's worlds do not.
+// Pairs come and go, which MPI worlds cannot.
 exchange::World world_for_pairs(const Options& options) {
   exchange::World world = world_of(options);
   if (options.string("engine").empty()) world.engine = "gloo";
@@ -37,7 +37,7 @@ exchange::World world_for_pairs(const Options& options) {
   return world;
 }
 
-// What a worker's own update adds to gradients would be lost with the next fetch.
+// What a worker's own update adds to gradients would be lost at the next fetch.
 void check_update(const Job& job) {
   const optim::UpdateSpec update(job.optimizer());
   const Json& options = update.options().json();
@@ -89,7 +89,7 @@ std::unique_ptr<Membership> join_servers(const Job& job) {
   const Options& options = *job.parallel();
   if (algorithm_of(options) == Algorithm::downpour) check_update(job);
   const exchange::World world = world_for_pairs(options);
-  // Also without a rank: the servers number workers.
+  // Works without a rank, since the servers number workers.
   const int said = static_cast<int>(options.integer("size"));
   const int parts = said > 0 ? said : std::max(world.size, 1);
   const auto meet = [&](int shard) {
@@ -109,7 +109,7 @@ std::unique_ptr<Membership> join_servers(const Job& job) {
 
 namespace {
 
-// What the algorithm, and the consistency, make of the others does not have to be alike.
+// Options that the algorithm or the consistency does not use need not agree.
 std::string terms_of(const Options& parallel) {
   std::vector<const char*> names{"algorithm", "consistency", "warm_start"};
   if (parallel.string("consistency") == "bounded") names.push_back("delay");

@@ -1,4 +1,4 @@
-// How a job's workers join its parameter server, and how its shards are opened.
+// How a job's workers join its parameter server, and how its shards are started.
 #pragma once
 
 #include <atomic>
@@ -11,20 +11,21 @@
 
 namespace etr::train {
 
-// Whether the job's algorithm is one with a parameter server.
+// Returns whether the job's algorithm uses a parameter server.
 bool uses_servers(const Job& job);
 
-// A worker: it has a number, and its part of the data.
+// A worker, with its number and its part of the data.
 class Membership {
  public:
   Membership(const Job& job, std::unique_ptr<server::Client> client, int parts);
 
   bool leads() const { return number_ == 0; }  // evaluates, and writes the run's folder
 
-  // Worker n of N takes the n-th of N parts; further workers take the same parts again, in another order.
+  // Worker n of N takes the n-th of N parts. Further workers take the same parts again, in another
+  // order.
   Json part(Json pipeline) const;
 
-  // Once. `begins`, `stop`: see parallel::Worker.
+  // Call it once. For `begins` and `stop` see parallel::Worker.
   std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, bool begins = true,
                                              const std::atomic<bool>* stop = nullptr);
 
@@ -34,13 +35,14 @@ class Membership {
   const int number_, parts_;
 };
 
-// Joins all shards; nullptr where the job has none. RankLost that names the shard which does not answer.
+// Joins all shards. Returns nullptr if the job has none. RankLost names a shard that does not
+// answer.
 std::unique_ptr<Membership> join_servers(const Job& job);
 
-// Error(invalid_argument) where the job has no such shard.
+// Error(invalid_argument) if the job has no such shard.
 std::unique_ptr<server::Server> open_server(const Job& job, int shard);
 
-// With the terms that workers have to share.
+// Includes the terms on which workers must agree.
 server::ShardOptions shard_options(const Options& parallel);
 
 }  // namespace etr::train

@@ -38,14 +38,15 @@ uint32_t masked_crc(const std::string& bytes) {
 
 constexpr char kEventFile[] = "events.out.tfevents.";
 
-// The lines of a file from its last one on, without reading the file as a whole.
+// Reads the lines of a file from the last one backwards, without reading the whole file.
 class LinesFromEnd {
  public:
   explicit LinesFromEnd(const std::string& path) : file_(path), end_(file_.size()) {}
 
-  uint64_t end() const { return end_; }  // of the lines that have not been dropped
+  uint64_t end() const { return end_; }  // of the remaining lines
 
-  // With its newline, where it has one; empty where there is none, or it is too long for a row.
+  // Returns the last line with its newline, if it has one; "" if there is none, or it is too long
+  // for a row.
   std::string_view last() {
     if (newline_before_last() == std::string::npos) read_piece();
     const size_t newline = newline_before_last();
@@ -81,7 +82,7 @@ void shorten(const std::string& path, uint64_t bytes) {
   if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
 }
 
-// False for what is no row of a run.
+// Returns false if the line is not a row of a run.
 bool is_after(std::string_view line, LastRow last) {
   const auto row = parse_if_json(line, "a row");
   if (!row || !row->is_object() || !row->contains("step")) return false;
@@ -92,7 +93,7 @@ bool is_after(std::string_view line, LastRow last) {
          (step == last.step && !last.evaluated && row->value("kind", Json()) == "evaluation");
 }
 
-// Cuts off a last line that was not finished; the path again.
+// Cuts off an unfinished last line, and returns the path.
 const std::string& with_whole_lines(const std::string& path) {
   std::error_code error;
   if (std::filesystem::file_size(path, error) == 0 || error) return path;
@@ -102,7 +103,7 @@ const std::string& with_whole_lines(const std::string& path) {
   return path;
 }
 
-// Of the newest event file there, as its name says; 0 where there is none.
+// Returns the second in the name of the newest event file; 0 if there is none.
 int64_t newest_second(const std::string& directory) {
   namespace fs = std::filesystem;
   int64_t newest = 0;
@@ -134,10 +135,11 @@ bool JsonLines::may_be(const std::string& path) {
   const platform::InputFile file(path);
   std::string beginning(static_cast<size_t>(std::min<uint64_t>(file.size(), kBeginning.size())), 0);
   file.read_at(0, std::as_writable_bytes(std::span(beginning)));
-  return kBeginning.starts_with(beginning);  // a killed run may have written less
+  return kBeginning.starts_with(beginning);  // a killed run may have written less of it
 }
 
-// From the end: a killed run has written few rows after its newest checkpoint, and a file may have millions.
+// Reads from the end: a killed run has few rows after its newest checkpoint, but a file may have
+// millions.
 void cut_rows_after(const std::string& path, LastRow last) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;

@@ -1,4 +1,4 @@
-// Where a run's numbers go: JSON lines and TensorBoard event files.
+// Writers of a run's metrics: JSON lines and TensorBoard event files.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace etr::train {
 
-// One JSON object a line. Appends; every line is flushed, so that a killed run loses none. A line that a killed run left
-// unfinished is cut off.
+// Appends one JSON object per line. Every line is flushed, so a killed run loses none. Cuts off a
+// line that a killed run left unfinished.
 class JsonLines {
  public:
   explicit JsonLines(const std::string& path);  // Error(io)
@@ -21,32 +21,35 @@ class JsonLines {
   void sync() { file_.sync(); }
   bool is_in_place() const { return file_.is_in_place(); }
 
-  // Whether `path` can be a file of a run's rows, as far as its beginning tells. Also where there is none.
+  // Returns whether `path` can be a file of a run's rows, judging by its beginning, or does not
+  // exist.
   static bool may_be(const std::string& path);
 
  private:
   platform::OutputFile file_;
 };
 
-// Where a run's rows end: with those of `step`, with or without the row of its evaluation.
+// The last row of a run to keep: that of `step`, with or without the row of its evaluation.
 struct LastRow {
   uint64_t step = 0;
   bool evaluated = false;
 };
 
-// Cuts off the rows at the end of a run's file that come after `last`. Error(io).
+// Cuts off the rows after `last` in a run's file. Error(io).
 void cut_rows_after(const std::string& path, LastRow last);
 
 // Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)
-// around Event messages of protocol buffers.
+// around Event protocol buffers.
 class EventFile {
  public:
-  // Makes a new file there, with a name that comes after those of earlier ones, as TensorBoard reads them; Error(io).
+  // Makes a new file whose name sorts after those of earlier ones, the order in which TensorBoard
+  // reads them. Error(io).
   explicit EventFile(const std::string& directory);
-  static bool is_name(const std::string& name);      // whether it is one that this class gives
+  static bool is_name(const std::string& name);  // whether this class makes such names
   void write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars);
 
-  // What was written of `step` and later ones, in this file and those before it, is void: a killed run left it, and it comes again.
+  // Declares scalars of `step` and later steps void, in this file and earlier ones: a killed run
+  // left them, and they will be written again.
   void restart(uint64_t step);
 
  private:

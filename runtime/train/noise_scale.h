@@ -1,5 +1,5 @@
-// The gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch size, in examples, about which larger batches
-// stop saving steps. An order of magnitude, no more.
+// The gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch size, in examples,
+// above which larger batches save hardly any steps. It gives only an order of magnitude.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace etr::train {
 
-// Squared lengths of gradients at the same weights, from batches of two sizes.
+// Squared norms of gradients at the same weights, from batches of two sizes.
 struct GradientSquares {
   double small_rows = 0, large_rows = 0;
-  double small = 0;  // |G_b|^2: the mean over batches of `small_rows`
-  double large = 0;  // |G_B|^2: of the gradient over all their rows
+  double small = 0;  // G_b|^2, the mean over batches of `small_rows`
+  double large = 0;  // G_B|^2, of the gradient over all their rows
 };
 
-// Takes the gradients of several batches with equally many rows, one after another.
+// Sums the gradients of several batches with equal numbers of rows.
 class GradientSum {
  public:
-  // `divisor`: what the gradients have been multiplied by. All have the same length.
+  // `divisor`: the factor by which the gradients were multiplied. All gradients have the same
+  // length.
   void add(std::span<const float> gradients, double divisor = 1);
   int64_t count() const { return count_; }
 
-  GradientSquares squares(double rows_each) const;  // of two batches at least
+  GradientSquares squares(double rows_each) const;  // needs at least two batches
 
  private:
   std::vector<double> sum_;
@@ -33,14 +34,16 @@ class GradientSum {
   int64_t count_ = 0;
 };
 
-// With G the true gradient and S the covariance of one example's, E|G_b|^2 = |G|^2 + tr(S) / b. Two batch sizes give both:
+// With G the true gradient and S the covariance of one example's gradient, E|G_b|^2 = |G|^2 + tr(S)
+// / b. Two batch sizes give both:
 //
 //   |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b)      tr(S) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)
 //
-// Each of these estimates is noisy and may be negative, so they are averaged over measurements before they are divided.
+// Each estimate is noisy and may be negative, so both are averaged over measurements before the
+// division.
 class NoiseScale {
  public:
-  // `keep`: the weight that earlier measurements keep with each new one; below 1 the mean follows a run.
+  // `keep`: the factor on earlier measurements with each new one; below 1 the mean follows a run.
   explicit NoiseScale(double keep = 1) : keep_(keep) {}
 
   void add(const GradientSquares& measured);
@@ -48,7 +51,8 @@ class NoiseScale {
 
   double gradient_square() const;  // the mean of |G|^2
   double variance() const;         // the mean of tr(S)
-  // tr(S) / |G|^2 in examples; none before a measurement, and where noise leaves a mean that is not positive.
+  // tr(S) / |G|^2 in examples; none without measurements, or if noise makes one of the means
+  // non-positive.
   std::optional<double> value() const;
 
   // For checkpoints.

@@ -1,4 +1,4 @@
-// Waits for data that a stop ends.
+// Waits for data in a way that can be stopped.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,11 @@
 
 namespace etr::train {
 
-constexpr double kPatience = 0.1;  // seconds that a wait lasts before its end is looked for
+constexpr double kPatience = 0.1;  // seconds of one wait, before its end is checked for
 
-// Waits until there is something for next(), as long as `left` gives more than 0 seconds: it is asked every tenth of a
-// second, so that data which does not come holds back neither a stop nor an event. False where nothing came.
+// Waits until next() has something, as long as `left` returns more than 0 seconds. `left` is called
+// every tenth of a second, so missing data delays neither a stop nor an event. Returns false if
+// nothing came.
 bool wait_for_data(pipeline::Pipeline& pipeline, const std::function<double()>& left);
 
 }  // namespace etr::train

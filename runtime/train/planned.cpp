@@ -14,7 +14,8 @@ std::string field_text(const nn::Field& field) {
   return cat(dtype_name(field.dtype), " ", batch_text(field.sample));
 }
 
-// "field 'image' is f32 [N, 40, 40, 3], and was f32 [N, 32, 32, 3] in the first batch"; "" where nothing differs.
+// Describes the first difference: "field 'image' is f32 [N, 40, 40, 3], and was f32 [N, 32, 32, 3]
+// in the first batch"; "" if there is none.
 std::string difference(const nn::Fields& fields, const nn::ModelGraph& first) {
   for (const graph::ValueId id : first.inputs) {
     const graph::Value& value = first.graph.value(id);
@@ -75,7 +76,7 @@ struct Planned::Evaluation {
       : plan(kernels, graph, store, options), memory(kernels.device(), gpu::MemoryUse::device) {}
 
   graph::Plan plan;
-  gpu::Arena memory;  // of the commands, beside what the plan has
+  gpu::Arena memory;  // of the commands, besides the plan's
   gpu::CommandList commands = {};
   std::optional<uint64_t> prepared_for = {};  // the weights' age
   std::unique_ptr<FedRunner> scorer = {}, predictor = {};
@@ -96,7 +97,7 @@ Planned::Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights
       fed_(fed_here()),
       slice_peers_(weights.tensor_ranks ? weights.tensor_ranks->peers() : nullptr) {}
 
-// Of a stage, what its part of the model reads.
+// With a stage, only the values that its part of the model reads.
 std::vector<graph::ValueId> Planned::fed_here() const {
   std::vector<graph::ValueId> out = fed_values(net_);
   if (!weights_.stage) return out;
@@ -105,7 +106,7 @@ std::vector<graph::ValueId> Planned::fed_here() const {
   return out;
 }
 
-// And what ServedTables makes of a batch.
+// Adds the fields that ServedTables makes of a batch.
 std::vector<graph::ValueId> Planned::with_tables(std::vector<graph::ValueId> values) const {
   for (const nn::ServedTable& table : net_.served)
     values.insert(values.end(), {table.rows, table.table});
@@ -126,8 +127,8 @@ std::vector<graph::ValueId> Planned::outputs() const {
   return net_.accuracy >= 0 ? std::vector{net_.loss, net_.accuracy} : std::vector{net_.loss};
 }
 
-// What a step does between its feeds and the reading of its results: gradients, then the update, with what ranks exchange on the
-// way.
+// Returns a step's commands between its feeds and the reading of its results: gradients and update,
+// with the exchanges of ranks.
 gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
   optim::Update& update = *weights_.update;
   if (weights_.stage)

@@ -1,5 +1,5 @@
-// A model planned for batches of one shape, over weights that plans for other shapes share. What trains and what evaluates is
-// made when it is first needed.
+// A model planned for batches of one shape, with weights shared by the plans for other shapes. The
+// parts for training and for evaluation are made when first needed.
 #pragma once
 
 #include <memory>
@@ -13,29 +13,30 @@
 
 namespace etr::train {
 
-// What a step is fed: the inputs, and the target where it is not one of them.
+// Returns the values that a step is fed: the inputs, and the target unless it is one of them.
 std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net);
 
-// How it is planned to be trained, for all but what a learner adds: outputs, and what ranks exchange.
+// Returns the options of a training plan, except what a learner adds: outputs, and exchanges of
+// ranks.
 graph::PlanOptions training_options(const nn::ModelGraph& net);
 
-// A runner, and what fills its inputs.
+// A runner, and the feeds that fill its inputs.
 struct FedRunner {
   FedRunner(const gpu::DevicePtr& device, const ServedTables* of)
       : memory(device, gpu::MemoryUse::device), served(of) {}
 
-  // The runner, with the batch as its next step's.
+  // Fills the inputs of the next step from the batch, and returns the runner.
   graph::Runner& filled(const pipeline::Item& batch) {
     feeds->fill(*runner, served ? served->with_rows(batch) : batch);
     return *runner;
   }
-  // Likewise, for the training step with this number.
+  // The same for the training step with this number.
   graph::Runner& filled_for(const pipeline::Item& batch, uint32_t step) {
     feeds->fill(*runner, served ? served->with_rows_of_step(batch, step) : batch);
     return *runner;
   }
 
-  gpu::Arena memory;           // of its commands, beside what the plan has
+  gpu::Arena memory;           // of its commands, besides the plan's
   const ServedTables* served;  // nullptr: all tables are on the device
   std::unique_ptr<Feeds> feeds;
   std::unique_ptr<graph::Runner> runner;
@@ -43,7 +44,7 @@ struct FedRunner {
 
 class Planned : public std::enable_shared_from_this<Planned> {
  public:
-  // Throws Error(invalid_argument) that names the field where the parameters do not fit samples of this shape.
+  // Error(invalid_argument) names the field if the parameters do not fit samples of this shape.
   Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights, int64_t rows,
           const nn::Fields& fields);
   ~Planned();
@@ -54,26 +55,26 @@ class Planned : public std::enable_shared_from_this<Planned> {
   const nn::ModelGraph& net() const { return net_; }
   const std::vector<graph::ValueId>& fed() const { return fed_; }
 
-  // Throws where the batch has not what a step, or a prediction, is fed; see check_fields().
+  // Throw if the batch lacks what a step, or a prediction, is fed; see check_fields().
   void check(const pipeline::Item& batch) const;
   void check_inputs(const pipeline::Item& batch) const;
 
   struct Training {
-    std::unique_ptr<ops::RowPeers> row_peers;  // of the plan; empty where it needs none
+    std::unique_ptr<ops::RowPeers> row_peers;  // for the plan; nullptr if it needs none
     graph::Plan plan;
-    gpu::CommandList commands;  // of a step: the plan's, and the update
+    gpu::CommandList commands;  // of a step: those of the plan, and the update
     FedRunner fed;
   };
-  // As `first` feeds it: later batches do it in the same way. `view_samples`: see Learner::expect_views().
+  // Later batches must come as `first` does. For `view_samples` see Learner::expect_views().
   void make_training(const pipeline::Item& first, uint64_t view_samples);
   Training* training() { return training_.get(); }
 
-  // For a batch of fed() and for one of the inputs; made anew where it comes in another way than the one before. Their
-  // weights are those of now.
+  // Return runners for batches of fed() and of the inputs, with the current weights. They are made
+  // anew if the batch comes in another way than the one before.
   FedRunner& scorer(const pipeline::Item& batch);
   FedRunner& predictor(const pipeline::Item& batch);
-  bool scores(const pipeline::Item& batch) const;  // without making anything anew
-  const gpu::Buffer& predicted() const;            // what the predictor wrote last
+  bool scores(const pipeline::Item& batch) const;  // whether scorer() need not make anything anew
+  const gpu::Buffer& predicted() const;            // the latest output of the predictor
 
   uint64_t reserved_bytes() const;
 
@@ -95,10 +96,10 @@ class Planned : public std::enable_shared_from_this<Planned> {
   const nn::Model& model_;
   Weights& weights_;
   nn::ModelGraph net_;
-  std::optional<nn::ModelGraph> micro_;  // of a micro-batch, where the model is cut into stages
-  graph::ParameterStore store_;          // with constants of this shape
+  std::optional<nn::ModelGraph> micro_;  // of a micro-batch, if the model is cut into stages
+  graph::ParameterStore store_;          // with the constants of this shape
   std::vector<graph::ValueId> fed_;
-  std::unique_ptr<ops::SlicePeers> slice_peers_;  // of the plans; empty where the model is whole
+  std::unique_ptr<ops::SlicePeers> slice_peers_;  // of the plans; nullptr if the model is whole
   std::unique_ptr<Training> training_;
   std::unique_ptr<Evaluation> evaluation_;
 };

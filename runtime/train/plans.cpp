@@ -10,7 +10,8 @@
 namespace etr::train {
 namespace {
 
-constexpr size_t kMostOfAShape = 3;  // for evaluating; then the next is made for twice the rows
+constexpr size_t kMostOfAShape = 3;  // for evaluation; after these, a plan is made for twice the
+                                     // rows
 
 }  // namespace
 
@@ -47,14 +48,14 @@ void Plans::with_room(const Planned* planned, const std::function<void()>& make)
     } catch (const Error& error) {
       if (error.code() != Code::out_of_memory || !drop_oldest(planned)) throw;
     }
-  // Half of the memory is for the others, and for whoever else uses the device.
+  // The other half of the memory is for the other plans, and for other users of the device.
   const auto needed = [&](const Planned* of) { return of == planned || of == last_trained_; };
   for (auto it = kept_.end();
        it != kept_.begin() && reserved_bytes() > memory_of(*kernels_.device()) / 2;)
     if (--it; !needed(it->get())) it = drop(it);
 }
 
-// The one that trained last is used by every step, and goes last.
+// The latest training plan is used by every step, so it is dropped last.
 bool Plans::drop_oldest(const Planned* but) {
   auto oldest = kept_.end();
   for (auto it = kept_.begin(); it != kept_.end(); ++it) {
@@ -66,7 +67,7 @@ bool Plans::drop_oldest(const Planned* but) {
   return true;
 }
 
-// What its steps gave stays.
+// Keeps the results of the plan's steps.
 Plans::Kept::iterator Plans::drop(Kept::iterator it) {
   if (Planned::Training* training = (*it)->training())
     for (graph::StepResult& result : training->fed.runner->take_results(true))
@@ -122,11 +123,11 @@ Planned& Plans::training(const pipeline::Item& batch, bool changes) {
 int64_t Plans::rows_to_train(const Seen& seen) {
   const int64_t rows = std::max(most_trained(seen.fields), seen.rows);
   if (!weights_.ranks && !weights_.stage) return rows;
-  results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+  results(/*wait_all=*/true);  // their exchanges use the ranks' group
   return weights_.ranks ? weights_.ranks->most(rows) : in_micro_batches(weights_.stage->most(rows));
 }
 
-// As many rows as whole micro-batches have.
+// Rounds up to whole micro-batches.
 int64_t Plans::in_micro_batches(int64_t rows) const {
   const int64_t parts = weights_.stage ? weights_.stage->micro_batches() : 1;
   return (rows + parts - 1) / parts * parts;
@@ -137,7 +138,7 @@ int64_t Plans::most_trained(const nn::Fields& fields) const {
   return trained == trained_rows_.end() ? 0 : trained->second;
 }
 
-// Others that trained on its shape go.
+// Drops training plans for the same shape that have become too small.
 void Plans::train_on(Planned& planned, const pipeline::Item& first) {
   if (!planned.training()) {
     for (auto it = kept_.begin(); it != kept_.end();) {
@@ -152,23 +153,24 @@ void Plans::train_on(Planned& planned, const pipeline::Item& first) {
 
 void Plans::go_on_with(std::map<std::string, int64_t> trained_rows) {
   trained_rows_ = std::move(trained_rows);
-  last_trained_ = nullptr;  // its rows may be others
+  last_trained_ = nullptr;  // it may have other numbers of rows
 }
 
 bool Plans::ready_within(double seconds) {
   return !last_trained_ || last_trained_->training()->fed.runner->ready_within(seconds);
 }
 
-// As many rows as steps have (perhaps before the run was interrupted), so that a run's evaluations are the same to the bit
-// wherever it goes on from.
+// Uses as many rows as training steps have (perhaps before an interruption), so that a resumed
+// run's evaluations have the same bits.
 Planned& Plans::scoring(const Seen& seen) {
   const int64_t trained = most_trained(seen.fields);
-  // All stages have plans for the same rows, whatever memory each has.
+  // All stages plan for the same rows, whatever memory each has.
   if (weights_.stage) return exactly(in_micro_batches(std::max(trained, seen.rows)), seen.fields);
   return trained >= seen.rows ? exactly(trained, seen.fields) : predicting(seen);
 }
 
-// By what all values of a plan would take, had each its own memory: far more than it takes.
+// Estimates from what all values would take without sharing memory, which is far more than a plan
+// takes.
 int64_t Plans::most_rows(int64_t rows, const nn::Fields& fields) const {
   const nn::ModelGraph net = model_.build(rows, fields);
   uint64_t all = 0, largest = 0;

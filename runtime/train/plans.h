@@ -1,7 +1,7 @@
-// Plans of one model for batches of several shapes and sizes, over weights that they share.
+// Plans of one model for batches of several shapes and sizes, with shared weights.
 //
-// A plan serves batches of its samples' shape with as many rows as it was made for, or fewer: rows beyond a smaller batch
-// repeat it, so that batch statistics stay sane, and losses leave them out.
+// A plan serves batches with its sample shape and at most its number of rows. A smaller batch
+// repeats its rows, so that batch statistics stay sensible; losses ignore the repeated rows.
 #pragma once
 
 #include <functional>
@@ -14,16 +14,16 @@
 
 namespace etr::train {
 
-// Of a device, as far as it may be taken.
+// Returns how much of the device's memory may be used.
 uint64_t memory_of(const gpu::Device& device);
 
-// A few of them: the least recently used one goes beyond kMost, where together they take half of the device's memory, or
-// where it has none for another.
+// Keeps a few plans. Drops the least recently used one beyond kMost, when all together take half of
+// the device's memory, or when there is no memory for another.
 class Plans {
  public:
   static constexpr size_t kMost = 8;
 
-  // `view_samples`: see Learner::expect_views().
+  // For `view_samples` see Learner::expect_views().
   Plans(gpu::Kernels& kernels, const nn::Model& model, Weights& weights, uint64_t view_samples)
       : kernels_(kernels), model_(model), weights_(weights), view_samples_(view_samples) {}
 
@@ -31,36 +31,39 @@ class Plans {
   const nn::Model& model() const { return model_; }
   Weights& weights() const { return weights_; }
 
-  // Throws Error(invalid_argument) where the model cannot take the batch, whatever its shape.
+  // Error(invalid_argument) if the model cannot take the batch, whatever its shape.
   Seen look_at(const pipeline::Item& batch) const;
 
-  // What trains on a batch. For as many rows as any batch of its shape had, so that a run that goes on fills its batches up as
-  // before. Throws where the batch does not fit.
-  // `changes`: with ranks, whether any of them changes its plan: all then agree on rows.
+  // Returns the plan to train on a batch. It has as many rows as the largest batch of that shape so
+  // far, so that a resumed run fills up its batches as before. Throws if the batch does not fit.
+  // `changes`: with ranks, whether any of them changes its plan; then all agree on rows.
   Planned& training(const pipeline::Item& batch, bool changes = false);
-  // Whether the batch is not for the plan that was trained on last.
+  // Returns whether the batch needs another plan than the latest training step's.
   bool changes(const pipeline::Item& batch) const;
 
-  // What evaluates a batch: where steps had as many rows, what has theirs; otherwise as predicting().
+  // Returns a plan to evaluate a batch: one with the rows of training steps if they had as many,
+  // otherwise that of predicting().
   Planned& scoring(const Seen& seen);
 
-  // The smallest that is there for as many rows, or a new one, for fewer rows only where so many would take too much of the
-  // device's memory.
+  // Returns the smallest existing plan with enough rows, or a new one. The new one has fewer rows
+  // than the batch only if so many would take too much of the device's memory.
   Planned& predicting(const Seen& seen);
 
-  // Of `planned`, as there.
+  // The runners of `planned`, with other plans dropped if they need the memory.
   FedRunner& scorer(Planned& planned, const pipeline::Item& batch);
   FedRunner& predictor(Planned& planned, const pipeline::Item& batch);
 
-  // The one that trained last; nullptr where none has, or it is gone.
+  // The plan that trained last; nullptr if there is none, or it was dropped.
   Planned* last_trained() { return last_trained_; }
-  bool ready_within(double seconds);  // as there: see Learner
+  bool ready_within(double seconds);  // see Learner
 
-  // The most rows that a step had, by fields_text(): a checkpoint's are those to go on with.
+  // The most rows of a training step, by fields_text(). A resumed run takes them from its
+  // checkpoint.
   const std::map<std::string, int64_t>& trained_rows() const { return trained_rows_; }
   void go_on_with(std::map<std::string, int64_t> trained_rows);
 
-  // Results of training steps by their tags; `wait_all` waits for those in flight first.
+  // Returns the results of training steps by their tags. `wait_all` first waits for those in
+  // flight.
   std::map<uint64_t, graph::StepResult>& results(bool wait_all);
   int in_flight() const;
   uint64_t reserved_bytes() const;
@@ -86,7 +89,7 @@ class Plans {
   const nn::Model& model_;
   Weights& weights_;
   const uint64_t view_samples_;
-  Kept kept_;  // the most recently used first
+  Kept kept_;  // most recently used first
   Planned* last_trained_ = nullptr;
   std::map<std::string, int64_t> trained_rows_;
   std::map<uint64_t, graph::StepResult> results_;

@@ -18,7 +18,7 @@ struct Row {
   double seconds = 0, flops = 0, bytes = 0;
 };
 
-// The label, kernel, operations and bytes of one command.
+// Returns the label, kernel, operations and bytes of one command.
 Row row_of(const gpu::Command& command) {
   if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
     Row row{dispatch->label, gpu::kernel_name(*dispatch->kernel), 1, 0, dispatch->flops, 0};
@@ -39,7 +39,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The median time of each command over the runs.
+// Returns the median time of each command over the runs.
 std::vector<double> times_of(gpu::Kernels& kernels, const gpu::CommandList& commands, int runs) {
   gpu::Recording recording(kernels.device(), commands, /*timed=*/true);
   std::vector<std::vector<double>> seconds(commands.size());
@@ -131,11 +131,11 @@ Json profile_commands(gpu::Kernels& kernels, const gpu::CommandList& commands, i
 
 namespace {
 
-constexpr size_t kShown = 20;  // rows of a table for people
+constexpr size_t kShown = 20;  // rows of the text table
 
 double number(const Json& row, const char* key) { return row[key].get<double>(); }
 
-// Rows with the same kernel are one; rates are those of the sum.
+// Sums up the rows with the same kernel; rates are those of the sum.
 Json by_kernel(const Json& profile) {
   std::map<std::string, Json> sums;
   for (const Json& row : profile["ops"]) {

@@ -1,4 +1,4 @@
-// Where a training step's time goes on the device.
+// Shows where a training step's time goes on the device.
 #pragma once
 
 #include <string>
@@ -9,21 +9,22 @@
 
 namespace etr::train {
 
-// What the device reached in kernels that do nothing else.
+// The throughput that the device reached in kernels that only compute, or only move data.
 struct Roof {
   double flops_per_s = 0, bytes_per_s = 0;
 };
 Roof measure_roof(gpu::Kernels& kernels);
 
-// Runs the commands `runs` times, each command by itself, and takes the median time of each. Throws
-// Error(unsupported) where the device has no timestamps. Gives
-// {"device", "seconds" (of a run), "roof": {"flops_per_s", "bytes_per_s"}, "ops": [{"op", "kernel", "calls",
-//  "seconds", "flops_per_s", "bytes_per_s", "of_roof"}, ...] (the longest first),
-//  "traceEvents": [...] (one run as a Chrome trace)}.
-// `of_roof` is the larger of the shares of both roofs; bytes are those of the tensors, each once.
+// Runs the commands `runs` times, each command on its own, and takes the median time of each.
+// Throws Error(unsupported) if the device has no timestamps. Returns
+//   {"device", "seconds" (of a run), "roof": {"flops_per_s", "bytes_per_s"},
+//    "ops": [{"op", "kernel", "calls", "seconds", "flops_per_s", "bytes_per_s", "of_roof"}, ...],
+//    "traceEvents": [...] (one run as a Chrome trace)}
+// with the longest ops first.
+// `of_roof` is the larger of the shares of both roofs. Bytes count each tensor once.
 Json profile_commands(gpu::Kernels& kernels, const gpu::CommandList& commands, int runs);
 
-// The same for people.
+// Returns the profile as text.
 std::string profile_text(const Json& profile);
 
 }  // namespace etr::train

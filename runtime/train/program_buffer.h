@@ -1,4 +1,5 @@
-// Fields of batches that lie in a Vulkan buffer of the host program's, on the device that it shares with the trainer.
+// Fields of batches in a Vulkan buffer of the host program, on the device that it shares with the
+// trainer.
 #pragma once
 
 #include <memory>
@@ -9,14 +10,15 @@
 
 namespace etr::train {
 
-// Row-major values from `offset` bytes on in `buffer`, a VkBuffer. `owner` is released when nobody needs them any more.
+// Returns a field of row-major values that begin at byte `offset` of `buffer`, a VkBuffer. `owner`
+// is released when nothing needs them any more.
 pipeline::OpaqueField field_in_buffer(const std::string& name, DType dtype, const Shape& shape,
                                       void* buffer, uint64_t offset, std::shared_ptr<void> owner);
 
-// The range that such a field is.
+// Returns the buffer range of such a field.
 const gpu::Buffer& buffer_of(const pipeline::OpaqueField& field);
 
-// `count` rows from `begin` on; keeps the owner.
+// Returns `count` rows from `begin` on. The result keeps the owner alive.
 pipeline::OpaqueField rows_of_buffer(const pipeline::OpaqueField& field, int64_t begin,
                                      int64_t count);
 

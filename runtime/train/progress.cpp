@@ -13,7 +13,7 @@ double number(const Json& value) {  // null: it was not finite
   return value.is_null() ? std::nan("") : value.get<double>();
 }
 
-// Checkpoints of earlier versions say nothing of it.
+// Checkpoints of earlier versions do not have it.
 Progress::Evaluation evaluation_of(const Json& state) {
   if (state.is_null()) return {};
   return {
@@ -101,7 +101,7 @@ void Progress::load(const Json& state) {
   since_ = {};
   clock_start_ns_ = 0;
   epoch_ = state.at("epoch").get<uint64_t>();
-  epoch_ended_ = state.value("epoch_ended", false);  // earlier versions do not say
+  epoch_ended_ = state.value("epoch_ended", false);  // absent in earlier versions
   examples_ = state.at("examples").get<uint64_t>();
   fresh_ = state.at("fresh").get<uint64_t>();
   echoed_ = state.at("echoed").get<uint64_t>();

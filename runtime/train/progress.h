@@ -1,4 +1,4 @@
-// What a run has done so far: events tell it, and checkpoints keep it.
+// The progress of a run, which events report and checkpoints keep.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,18 @@ namespace etr::train {
 
 class Progress {
  public:
-  uint64_t epoch() const { return epoch_; }          // finished ones
-  bool epoch_ended() const { return epoch_ended_; }  // just now: what is due then is not done yet
+  uint64_t epoch() const { return epoch_; }  // finished ones
+  // An epoch has just ended, and what is due then is not done yet.
+  bool epoch_ended() const { return epoch_ended_; }
   void end_epoch();
   void begin_epoch() { epoch_ended_ = false; }
 
-  // The clock of training. It stands still until the first resume_clock().
+  // The training clock. It stands still until the first resume_clock().
   double seconds() const;
   void pause_clock();
   void resume_clock();
 
-  // `timed`: the step's device time counts.
+  // `timed`: whether the step's device time counts.
   void count(const StepMetrics& metrics, bool timed);
 
   struct Evaluation {
@@ -31,21 +32,21 @@ class Progress {
     EvalMetrics metrics;
   };
   uint64_t examples() const { return examples_; }        // since the start
-  uint64_t fresh() const { return fresh_; }              // of them
+  uint64_t fresh() const { return fresh_; }              // of the examples
   double busy_seconds() const { return busy_seconds_; }  // of the device
 
-  const Evaluation& evaluation() const {
-    return evaluation_;
-  }  // the latest one that was not stopped
+  // The latest evaluation that was not stopped.
+  const Evaluation& evaluation() const { return evaluation_; }
   void keep(const Evaluation& evaluation) { evaluation_ = evaluation; }
 
   const NoiseScale& noise() const { return noise_; }
 
-  // All that it knows of an event; one right after another repeats its means.
+  // Fills in all it knows of an event. An event right after another one repeats its means.
   void fill(Event& event);
 
   Json json() const;
-  // The run goes on from there, its clock standing still. Throws what the JSON library throws where `state` is damaged.
+  // Continues from saved state, with the clock standing still. Throws the JSON library's error if
+  // `state` is damaged.
   void load(const Json& state);
 
  private:
@@ -54,20 +55,20 @@ class Progress {
   uint64_t epoch_ = 0;
   bool epoch_ended_ = false;
   Evaluation evaluation_;
-  NoiseScale noise_{0.9};  // it grows as a run goes on: the mean follows
+  NoiseScale noise_{0.9};  // the scale grows during a run, so the mean follows it
   uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;
   double busy_seconds_ = 0;
-  double seconds_before_ = 0;   // of the clock, before it was started last
-  int64_t clock_start_ns_ = 0;  // 0: it stands still
+  double seconds_before_ = 0;   // of the clock, before it was last started
+  int64_t clock_start_ns_ = 0;  // 0: the clock stands still
 
   struct {  // steps since the last event
     double loss = 0, accuracy = 0;
     uint64_t steps = 0, examples = 0;
   } since_;
-  double event_seconds_ = 0;  // when that was
+  double event_seconds_ = 0;  // the time of that event
   struct {
     double loss, accuracy, examples_per_second;
-  } means_{};  // of the latest event that had any step
+  } means_{};  // of the latest event with any step
   double learning_rate_ = 0;
 };
 

@@ -21,7 +21,7 @@
 namespace etr::train {
 namespace {
 
-constexpr int kMostAttempts = 16;  // to form a group of those that are left
+constexpr int kMostAttempts = 16;  // to form a group of the remaining ranks
 
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
@@ -103,7 +103,7 @@ void Ranks::check_alike(int64_t fingerprint) {
   const auto at = static_cast<size_t>(mesh_.coordinates().data);
   std::vector<int64_t> most(2 * parts, std::numeric_limits<int64_t>::min());
   most[at] = fingerprint;
-  most[parts + at] = ~fingerprint;  // whose largest is the complement of the least
+  most[parts + at] = ~fingerprint;  // the largest complement is that of the least fingerprint
   group_->all_reduce(std::span<int64_t>(most), exchange::Reduction::max);
   for (size_t part = 0; part < parts; ++part)
     if (most[part] != ~most[parts + part])
@@ -166,7 +166,8 @@ void Ranks::form(const exchange::World& world) {
   mesh_ = parallel::Mesh({}, rank(), size());
 }
 
-// An error that has crossed a thread may have lost its list; the group, which is dead, has it still.
+// An error that has crossed threads may have lost its list of ranks, but the dead group still has
+// it.
 std::vector<int> Ranks::missing(const Error& lost) {
   if (const auto* known = dynamic_cast<const exchange::RankLost*>(&lost)) return known->missing();
   try {
@@ -183,7 +184,7 @@ void Ranks::regroup(std::vector<int> missing) {
     const auto place = succession_->succeed(missing, elastic_.min_ranks);
     try {
       return enter(place);
-    } catch (const exchange::RankLost& again) {  // somebody died meanwhile
+    } catch (const exchange::RankLost& again) {  // another rank was lost meanwhile
       if (attempt == kMostAttempts) throw;
       missing = again.missing();
     }
@@ -273,7 +274,7 @@ std::optional<exchange::World> launched_world() {
 
 bool says_rank(const Options& own) { return own.integer("rank") >= 0 && own.integer("size") > 0; }
 
-// What ranks need to go on after a loss: somewhere to meet, and something to go on from.
+// Ranks that continue after a loss need a place to meet, and a checkpoint.
 void check_elastic(const Job& job, const exchange::World& world) {
   const auto needs = [](const auto&... what) {
     fail(Code::invalid_argument, "parallel.elastic needs ", what...);
@@ -289,7 +290,7 @@ void check_elastic(const Job& job, const exchange::World& world) {
     needs("checkpoints to go on from: set output.checkpoint_every_steps or _epochs");
 }
 
-// One says it for all that a launcher has started; a rank that was started by hand has a terminal of its own.
+// One rank reports for all that a launcher started; a rank started by hand has its own terminal.
 std::string wait_text(const Options& own, const exchange::World& world) {
   const bool says = world.rank == 0 || says_rank(own);
   if (!says || world.size < 2 || world.rendezvous.empty()) return "";

@@ -15,7 +15,7 @@ namespace {
 
 using Runs = std::vector<ReportedRun>;
 
-// A number and its unit stay together.
+// Keeps a number and its unit together.
 constexpr const char* kSpace = "\u00a0";
 
 std::string percent(double share) { return number_text(100 * share, 1) + kSpace + "%"; }
@@ -25,7 +25,7 @@ std::string loss_text(double loss) {
   return number_text(loss, size < 0.1 ? 4 : size < 100 ? 3 : 1);
 }
 
-// "8.2 s", "12.5 min", "3.2 h": one number, which columns compare.
+// "8.2 s", "12.5 min", "3.2 h": a single number, so that columns can be compared.
 std::string duration(double seconds) {
   if (seconds < 300) return number_text(seconds, 1) + kSpace + "s";
   if (seconds < 3 * 3600) return number_text(seconds / 60, 1) + kSpace + "min";
@@ -38,7 +38,7 @@ std::string speedup_text(const Json& row, int digits) {
          number_text(row["speedup"].get<double>(), digits) + kSpace + "×";
 }
 
-// One column of the table: its head, and each row's text.
+// A column of the table: its head, and the text of each row.
 struct Column {
   std::string head;
   std::string (*cell)(const Json& row);
@@ -87,7 +87,7 @@ std::vector<Column> columns_for(const Runs& runs, const Json& table, double targ
   return out;
 }
 
-// The roles are said because a phone's layout makes blocks of cells, which would lose them.
+// States the roles, because a phone's layout turns cells into blocks and would lose them.
 std::string html_table(const Runs& runs, const Json& table, double target) {
   const std::vector<Column> columns = columns_for(runs, table, target);
   std::string out =
@@ -115,7 +115,7 @@ std::string spread(const Json& row) {
   return cat(" (median of ", row["runs"].get<int>(), " runs each, ", edge(0), " to ", edge(1), ")");
 }
 
-// The one sentence that a reader takes away.
+// The main result in one sentence.
 std::string headline(const Json& table, double target) {
   if (table.size() < 2 || target <= 0) return "";
   const Json &base = table[0], &last = table[table.size() - 1];
@@ -130,7 +130,7 @@ std::string headline(const Json& table, double target) {
   return cat(faster, ", with <b>", percent(saved), "</b> fewer examples read from upstream.");
 }
 
-// The unit in which a chart's training time reads best.
+// The unit in which a chart shows the training time.
 struct TimeUnit {
   double seconds = 1;
   const char* label = "training time, seconds";
@@ -144,7 +144,7 @@ TimeUnit time_unit(const Runs& runs) {
                           : TimeUnit{3600, "training time, hours"};
 }
 
-// What a listener hears of the curves: where each begins and ends.
+// Describes the curves for screen readers: where each begins and ends.
 std::string described(const std::vector<Series>& series, const ChartOptions& options) {
   std::string out;
   const auto value = [&](double y) { return options.percent ? percent(y) : loss_text(y); };
@@ -156,7 +156,7 @@ std::string described(const std::vector<Series>& series, const ChartOptions& opt
   return out + "Across: " + options.x_label + ".";
 }
 
-// Room for what the curves show; of losses not for the height from which they fall at first.
+// Fits the axis to the curves, but not to the height from which losses fall at first.
 void fit_losses(const std::vector<Series>& series, ChartOptions& options) {
   std::vector<double> values;
   for (const Series& s : series)
@@ -201,7 +201,7 @@ class Charts {
   }
 
  private:
-  // The number of its name: runs of one name look alike.
+  // The index of the run's name: runs of the same name look alike.
   int style_of(const ReportedRun& of) const {
     std::vector<std::string> names;
     for (const ReportedRun& run : runs_) {
@@ -244,7 +244,7 @@ class Charts {
     card(series, options);
   }
 
-  // The batch size about which larger ones stop saving steps: beside the curve of the loss it tells when a larger one would pay.
+  // Shown beside the curve of the loss, because it tells when a larger batch would be worthwhile.
   void noise_scale() {
     std::vector<Series> series;
     for (const ReportedRun& run : runs_)

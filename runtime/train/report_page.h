@@ -1,4 +1,4 @@
-// A report as a page: it fits a phone and a desktop, light and dark, and reads well aloud.
+// The page of a report: it fits phones and desktops, light and dark themes, and screen readers.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace etr::train {
 
-// `table` is that of the runs. Columns and charts without anything to show are left out: those of the target where it is 0,
-// those of accuracy where no run classifies, those of evaluations where there are none.
+// `table` is that of the runs. Leaves out columns and charts without content: those of the target
+// if it is 0, those of accuracy if no run classifies, those of evaluations if there are none.
 std::string report_page(const std::string& title, const std::vector<ReportedRun>& runs,
                         const Json& table, double target);
 

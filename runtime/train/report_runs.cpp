@@ -21,11 +21,11 @@ using Points = std::vector<std::pair<double, double>>;
 constexpr int kIdleWindows = 40, kLossWindows = 120;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// Idle share in equal stretches of the run, whose mean is the idle share of the whole. A step's work is noted when its result
-// has been read, so that it lies before its row: a stretch that would be busy for longer than it lasts has the rest of that
-// work before it.
+// Returns the idle share in equal stretches of the run, whose mean is that of the whole run. A
+// step's work is recorded when its result is read, so it lies before its row. If a stretch would be
+// busy for longer than it lasts, the rest of that work is counted before it.
 Points idle_curve(const Points& rows, double seconds) {
-  Points busy{{0, 0}};  // by the end of each stretch of time
+  Points busy{{0, 0}};  // by the end of each stretch
   for (const auto& [at, total] : rows) {
     if (at > busy.back().first)
       busy.emplace_back(at, total);
@@ -50,14 +50,14 @@ Points idle_curve(const Points& rows, double seconds) {
   return out;
 }
 
-// JSON writes what is NaN or infinite as null.
+// JSON stores NaN and infinity as null.
 double number_of(const Json& row, const char* key, double otherwise) {
   const auto it = row.find(key);
   if (it == row.end()) return otherwise;
   return it->is_null() ? kUnknown : it->get<double>();
 }
 
-// Counts and times stay as they were where a row does not say.
+// Counts and times keep their values if a row does not have them.
 void take_number(const Json& row, const char* key, double& value) {
   const double given = number_of(row, key, value);
   if (!std::isnan(given)) value = given;
@@ -65,7 +65,7 @@ void take_number(const Json& row, const char* key, double& value) {
 
 Json or_null(double value) { return std::isnan(value) ? Json() : Json(value); }
 
-// Means over equally many steps each; of their losses those that are numbers, NaN where none is.
+// Returns means over equal numbers of steps. Only finite losses count; NaN if there are none.
 std::vector<ReportedRun::Step> thinned(const std::vector<ReportedRun::Step>& all) {
   std::vector<ReportedRun::Step> out;
   const size_t windows = std::min<size_t>(all.size(), kLossWindows);
@@ -85,7 +85,8 @@ std::vector<ReportedRun::Step> thinned(const std::vector<ReportedRun::Step>& all
   return out;
 }
 
-// Some points, the last one among them. They are not averaged: each is an estimate from all measurements up to its step.
+// Keeps some of the points, including the last. No averaging: each is an estimate from all
+// measurements so far.
 void thin_out(Points& points) {
   const size_t all = points.size(), kept = std::min<size_t>(all, kLossWindows);
   for (size_t i = 0; i < kept; ++i) points[i] = points[(i + 1) * all / kept - 1];
@@ -135,7 +136,7 @@ ReportedRun load_run(const ReportRun& spec) {
   ReportedRun run;
   run.name = spec.name;
   Points busy;
-  std::error_code unknown;  // reading says what is wrong
+  std::error_code unknown;  // reading reports the problem
   const std::string path =
       std::filesystem::is_directory(spec.metrics_path, unknown)
           ? (std::filesystem::path(spec.metrics_path) / "metrics.jsonl").string()
@@ -148,7 +149,8 @@ ReportedRun load_run(const ReportRun& spec) {
     const std::string where = cat("'", path, "' line ", lines.number());
     try {
       add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
-    } catch (const nlohmann::json::exception& error) {  // no object, or text for a number
+    } catch (const nlohmann::json::exception& error) {  // not an object, or text instead of a
+                                                        // number
       fail(Code::corrupt_data, where, " is no row of metrics: ", json_problem(error));
     }
   }
@@ -193,7 +195,7 @@ Json row_of(const ReportedRun& run, const ReportedRun& base, double target) {
   return row;
 }
 
-// Sorted; what was never reached counts as `never`.
+// Returns the values sorted, with `never` for those that were not reached.
 std::vector<double> sorted_values(const std::vector<Json>& rows, const char* key, double never) {
   std::vector<double> values;
   for (const Json& row : rows)
@@ -208,7 +210,7 @@ Json median_of(const std::vector<double>& sorted, double never) {
   return low == never || high == never ? Json() : Json((low + high) / 2);
 }
 
-// Of the runs of one name.
+// Summarizes the runs of one name.
 Json summary_of(const std::vector<Json>& rows) {
   Json out = rows.front();
   constexpr double kNever = std::numeric_limits<double>::infinity();

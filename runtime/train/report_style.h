@@ -3,7 +3,8 @@
 
 namespace etr::train {
 
-// Colours reach 4.5 : 1 for text and 3 : 1 for lines on their background, light and dark.
+// The colours' contrast with their background is at least 4.5 : 1 for text and 3 : 1 for lines,
+// light and dark.
 constexpr const char* kReportStyle = R"(
 :root{color-scheme:light dark;--page:#f4f6f9;--card:#fff;--text:#1d2733;--quiet:#566375;--rule:#e6eaf0;--axis:#b9c3d0;
 --s0:#5b6b82;--s1:#d9480f;--s2:#0f8a7a;--s3:#8a4fbf;--s4:#96730a;--s5:#2f6fd0}

@@ -10,7 +10,7 @@
 namespace etr::train {
 namespace {
 
-// What the shader knows of a sample; see shaders/reservoir.comp.
+// What the shader gets for each sample; see shaders/reservoir.comp.
 struct Record {
   uint32_t slot, is_new;
   int32_t origin_y, origin_x, step_y, step_x, top, bottom, left, right;
@@ -93,7 +93,7 @@ graph::Feed Reservoir::feed(graph::ValueId value) {
   const auto channels = static_cast<uint32_t>(example_[2]);
   feed.upload_bytes = {batch * sizeof(Record), uint64_t{8} * channels, batch * words_ * 4};
   if (like_.resampling) feed.upload_bytes.push_back(batch * taps_words() * 4);
-  feed.in_place = true;  // most samples are there already
+  feed.in_place = true;  // most samples are already on the device
   feed.commands = [this](gpu::CommandList& commands, const std::vector<gpu::Buffer>& parts,
                          const ops::DeviceTensor& output) {
     ops::Emitter emit(kernels_, arena_, commands);
@@ -113,7 +113,8 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
   using gpu::Access;
   const auto number = [](int64_t v) { return static_cast<uint32_t>(v); };
   const uint32_t rows = number(batch_), width = number(example_[1]), channels = number(example_[2]);
-  // What every pixel asks for had better lie in the device's memory; new pixels are read once, from where they are.
+  // Data that every pixel reads should be in device memory. New pixels are read once, from where
+  // they are.
   const auto brought = [&](const gpu::Buffer& part) -> gpu::Binding {
     const gpu::Buffer here = arena_.allocate(part.size_bytes);
     emit.add(gpu::Copy{part, here});
@@ -170,7 +171,7 @@ void Reservoir::forget(const Tensor* image) {
 
 uint32_t Reservoir::free_slot() {
   if (free_.empty()) {
-    std::vector<const Tensor*> dead;  // samples that no stage and no batch holds any more
+    std::vector<const Tensor*> dead;  // samples that no stage or batch holds any more
     for (const auto& [image, held] : held_)
       if (held.image.expired()) dead.push_back(image);
     for (const Tensor* image : dead) forget(image);
@@ -196,7 +197,7 @@ uint32_t Reservoir::slot_of(const pipeline::ImageView& view, bool& is_new) {
   return slot;
 }
 
-// What is recorded serves views of one kind.
+// The recorded commands serve views of only one kind.
 void Reservoir::check_like(const pipeline::ImageView& view) const {
   const pipeline::Resampling *a = like_.resampling.get(), *b = view.resampling.get();
   const bool alike =

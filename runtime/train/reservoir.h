@@ -1,8 +1,8 @@
-// Device echo: decoded examples that stay in device memory, and batches made of them there.
+// Device echo: keeps decoded examples in device memory, and makes batches of them there.
 //
-// The pipeline's echo node decides which samples are repeated, when and how often; batches then name
-// their samples and what is to be done to them (Item::views). The reservoir knows which samples the
-// device already has, so a repeated one costs neither upload nor copying nor augmenting on the host.
+// The pipeline's echo node decides which samples are repeated, when and how often. Batches then
+// name their samples and the operations on them (Item::views). The reservoir knows which samples
+// the device already has, so a repeated one costs no upload, copy or augmentation on the host.
 #pragma once
 
 #include <list>
@@ -15,41 +15,42 @@
 
 namespace etr::train {
 
-// What device echo kept from being uploaded; zeros where there is none.
+// What device echo saved in uploads; zeros without device echo.
 struct ReservoirStats {
   uint64_t capacity = 0, uploaded = 0, reused = 0;  // in examples
 };
 
 class Reservoir {
  public:
-  // For batches of `batch` views like `like`. Holds `samples` examples, or as many as the device can
-  // bind or a quarter of its memory takes, but two batches at least; one that finds no room takes that
-  // of the least recently used, which is uploaded again when it is needed again.
+  // For batches of `batch` views like `like`. Holds `samples` examples, or fewer if the device
+  // cannot bind them or they would take more than a quarter of its memory, but at least two
+  // batches. If there is no room for an example, it replaces the least recently used one, which is
+  // uploaded again when needed.
   Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int64_t batch,
             uint64_t samples);
 
-  // How a runner feeds `value`.
+  // Returns how a runner feeds `value`.
   graph::Feed feed(graph::ValueId value);
 
-  // Fills the upload memory of a step (as many parts as feed() asked for) for a batch with fields
-  // image_scale and image_shift. Rows beyond a smaller batch repeat it. Throws Error(unsupported) for views that differ from
-  // the first ones in what is done to them.
+  // Fills the upload memory of a step, the parts that feed() asked for, from a batch with fields
+  // image_scale and image_shift. A smaller batch repeats its rows. Error(unsupported) for views
+  // whose operations differ from those of the first ones.
   void fill(const std::vector<std::byte*>& parts, const pipeline::Item& batch);
 
-  // Throws Error(unsupported) for a view that differs from the first ones in what is done to it.
+  // Error(unsupported) for a view whose operations differ from those of the first ones.
   void check_like(const pipeline::ImageView& view) const;
 
-  // So far; reused: those of batches that were there already.
+  // Totals so far. Reused examples are those of batches that were already on the device.
   ReservoirStats stats() const { return {capacity_, uploaded_, reused_}; }
 
  private:
   struct Held {
     uint32_t slot;
-    std::weak_ptr<const Tensor> image;  // its number is given away when nobody can ask for it
+    std::weak_ptr<const Tensor> image;  // expires when nobody can ask for it; then the slot is free
     std::list<const Tensor*>::iterator order;
   };
 
-  uint64_t taps_words() const;  // of a sample
+  uint64_t taps_words() const;  // of one sample
   void emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts,
                   const ops::DeviceTensor& output);
   void fill_taps(const pipeline::Resampling& by, uint32_t* to) const;
@@ -59,17 +60,17 @@ class Reservoir {
 
   gpu::Kernels& kernels_;
   const Shape example_;
-  const pipeline::ImageView like_;  // without its pixels
+  const pipeline::ImageView like_;  // without the pixels
   const int64_t batch_;
-  const uint32_t words_;  // of an example
-  uint32_t row_taps_ = 0,
-           column_taps_ = 0;  // words that those of a row, a column of a scaled image take
+  const uint32_t words_;  // of one example
+  // Words of the filter taps of one row, and one column, of a scaled image.
+  uint32_t row_taps_ = 0, column_taps_ = 0;
   uint64_t capacity_;
   gpu::Arena arena_;
   gpu::Buffer examples_;
   ops::DeviceTensor means_, scaled_;
   std::unordered_map<const Tensor*, Held> held_;
-  std::list<const Tensor*> order_;  // the least recently used first
+  std::list<const Tensor*> order_;  // least recently used first
   std::vector<uint32_t> free_;
   uint64_t uploaded_ = 0, reused_ = 0;
 };

@@ -1,4 +1,4 @@
-// The rows that a run writes into its folder: metrics.jsonl and TensorBoard's scalars.
+// Writes a run's rows into its folder: metrics.jsonl and TensorBoard's scalars.
 #pragma once
 
 #include "train/progress.h"

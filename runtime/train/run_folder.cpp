@@ -20,7 +20,7 @@ void remove_file(const fs::path& path) {
 
 }  // namespace
 
-// While something is written. After the run's end the folder is let go of again with it.
+// Spans one write. After the end of the run, it lets go of the folder again.
 class RunFolder::Write {
  public:
   explicit Write(RunFolder& folder) : folder_(folder) {}
@@ -83,7 +83,9 @@ void RunFolder::begin() {
   check_in_place();
   if (!claim_) claim_again();
   if (metrics_) return;
-  if (!begun_ && start_ == Start::fresh) check_unused();  // where the file system has no locks
+  if (!begun_ && start_ == Start::fresh)
+    check_unused();  // checked again for file systems without
+                     // locks
   if (!begun_ && start_ == Start::overwrite) remove_earlier_run();
   if (cut_after_) cut_rows_after(metrics_path_.string(), *cut_after_);
   auto metrics = std::make_unique<JsonLines>(metrics_path_.string());
@@ -115,7 +117,7 @@ void RunFolder::go_on_after(uint64_t step, bool evaluated) {
   metrics_.reset();
 }
 
-// Event files of other programs in the folder have longer names.
+// Keeps event files of other programs, which have longer names.
 void RunFolder::remove_earlier_run() const {
   check_removable();
   store_.clear();
@@ -144,7 +146,7 @@ void RunFolder::write_scalars(uint64_t step,
 std::string RunFolder::write_checkpoint(uint64_t step, const checkpoint::Files& files) {
   const Write guard(*this);
   begin();
-  metrics_->sync();  // the rows before a checkpoint last as long as it does
+  metrics_->sync();  // rows before a checkpoint must last as long as it does
   return store_.save(step, files);
 }
 

@@ -1,4 +1,4 @@
-// A job's output folder: who may write into it, and what a run writes there.
+// A job's output folder: which run may write there, and what it writes.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,41 @@ enum class Start : int32_t {
   fresh = 0,      // from the beginning, in a folder without an earlier run
   resume = 1,     // from the newest checkpoint
   overwrite = 2,  // from the beginning, in place of an earlier run
-  evaluate = 3,   // with the newest checkpoint's weights; does not train, writes nothing
-  trial = 4,      // from the beginning; writes nothing, on the program's device alone
-  study =
-      5,  // from the beginning; writes nothing, on the devices that the job names, and never with other processes
+  evaluate = 3,   // loads the newest checkpoint's weights; does not train, writes nothing
+  trial = 4,      // from the beginning; writes nothing, uses only the program's device
+  // From the beginning; writes nothing, uses the devices that the job names, never other processes.
+  study = 5,
 };
 
 class RunFolder {
  public:
-  // Claims the folder where `start` writes: no second run can, here or in another process, until this one ends. Writes nothing
-  // else yet: a run that fails before its first step leaves no file, and an earlier run as it was. Error(state) where another
-  // run writes into the folder, where `start` is fresh and it holds an earlier run, and where `start` is overwrite and what
-  // would have to go was not made by a run.
+  // Claims the folder if `start` writes: no other run, in this or another process, can use it until
+  // this one ends. Writes nothing else yet, so that a run that fails before its first step leaves
+  // no file, and any earlier run intact. Error(state) if another run writes into the folder; if
+  // `start` is fresh and it holds an earlier run; or if `start` is overwrite and something that
+  // would be removed was not made by a run.
   RunFolder(std::string directory, Start start, bool tensorboard);
 
-  void write_row(const Json& row);  // of metrics.jsonl
+  void write_row(const Json& row);  // to metrics.jsonl
   void write_scalars(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars);
-  std::string write_checkpoint(uint64_t step, const checkpoint::Files& files);  // its path
+  std::string write_checkpoint(uint64_t step, const checkpoint::Files& files);  // returns its path
 
-  // The checkpoint to go on from: none where this run has yet to take the place of an earlier one.
+  // Returns the checkpoint to continue from; none if this run will replace an earlier one and has
+  // not yet.
   std::optional<checkpoint::Loaded> newest() const;
 
-  // The run goes on from that step's checkpoint: rows that it will write again are cut off before the next row. They are those
-  // of later steps and, unless the checkpoint holds the step's evaluation (`evaluated`), that one's.
+  // The run continues from that step's checkpoint: before the next row, cuts off the rows that it
+  // will write again. They are the rows of later steps and, unless the checkpoint includes the
+  // step's evaluation (`evaluated`), the row of that evaluation.
   void go_on_after(uint64_t step, bool evaluated);
 
-  // Error(state) where the folder that the run has begun to write into was removed, renamed or replaced: what is written
-  // now would be lost. Each of the writes above looks first.
+  // Error(state) if the folder into which the run writes was removed, renamed or replaced, so that
+  // writes would be lost. Each of the writes above checks this first.
   void check_in_place() const;
 
-  // The run has ended, and another may begin. From now on each of the writes above claims the folder for its own time, also
-  // where it fails; Error(state) where another run has the folder, or has been there.
+  // The run has ended, and another may begin. From now on each of the writes above claims the
+  // folder for its own duration, even if it fails. Error(state) if another run has the folder, or
+  // has used it.
   void let_go() noexcept;
 
  private:
@@ -68,10 +72,10 @@ class RunFolder {
   const bool tensorboard_;
   const checkpoint::Store store_;
   std::optional<FolderClaim> claim_;
-  bool begun_ = false;  // something has been written
-  bool over_ = false;   // let_go() was called
+  bool begun_ = false;  // whether something has been written
+  bool over_ = false;   // whether let_go() was called
   std::optional<LastRow> cut_after_;
-  uint64_t left_bytes_ = 0;             // of metrics.jsonl, when the claim ended
+  uint64_t left_bytes_ = 0;             // size of metrics.jsonl when the claim ended
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;
 };

@@ -11,7 +11,8 @@
 namespace etr::train {
 namespace {
 
-// Sample and position of element `at` of a field: "sample 3 of the batch, position [1, 7]".
+// Describes element `at` of a field by sample and position: "sample 3 of 8 in the batch, position
+// [1, 7]".
 std::string place_text(const Shape& shape, int64_t at) {
   std::string position;
   for (size_t axis = shape.size(); axis-- > 1; at /= shape[axis])
@@ -65,7 +66,7 @@ Tensor numbered(const Tensor& ids, const std::vector<uint32_t>& unique) {
 
 struct ServedTables::Looked {
   pipeline::Item batch;
-  std::vector<server::Rows> rows;  // without values, which are in the batch
+  std::vector<server::Rows> rows;  // without values, which the batch has
 };
 
 ServedTables::ServedTables(parallel::ServedRows& rows, const nn::ModelGraph& net, uint64_t seed)

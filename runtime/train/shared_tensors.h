@@ -1,4 +1,5 @@
-// A model's tensors as ranks share them, and whole: what is read, set, saved and loaded is whole.
+// Converts a model's tensors between the slices of ranks and whole tensors. What is read, set,
+// saved and loaded is whole.
 #pragma once
 
 #include <string>
@@ -9,24 +10,27 @@
 
 namespace etr::train {
 
-// Where a tensor is gathered, all ranks call, in the same order, while no step is in flight.
+// Functions that gather a tensor are collective: all ranks call them in the same order, while no
+// step is in flight.
 class SharedTensors {
  public:
-  // `whole`: how the parameters lie that these ranks have together. `ranks` outlives this.
+  // `whole`: the layout of the parameters of all these ranks together. `ranks` must outlive this
+  // object.
   SharedTensors(graph::Layout whole, graph::Slices slices, parallel::TensorParallel& ranks);
 
   const graph::Slices& slices() const { return slices_; }
 
   Tensor whole(const std::string& name, const Tensor& own);
-  // Error(invalid_argument) where a tensor that is shared out has another shape than the model's.
+  // Error(invalid_argument) if a divided tensor has another shape than the model's.
   Tensor own(const std::string& name, const Tensor& whole) const;
 
-  // State of an optimizer, which is laid out like a store's weights. Others, such as a loss scale, are as they were.
+  // Convert optimizer state laid out like a store's weights. Other state, such as a loss scale, is
+  // unchanged.
   Tensor whole_state(const Tensor& own, const graph::ParameterStore& store);
   Tensor own_state(const Tensor& whole, const graph::ParameterStore& store) const;
 
  private:
-  const graph::Layout layout_;  // of whole parameters
+  const graph::Layout layout_;  // of the whole parameters
   const graph::Slices slices_;
   parallel::TensorParallel& ranks_;
 };

@@ -13,7 +13,7 @@ namespace {
 
 using graph::Layout;
 
-// Copies the scalars of each parameter that both have.
+// Copies the scalars of each parameter that both layouts have.
 void copy_common(const Tensor& from, const Layout& from_layout, Tensor& to,
                  const Layout& to_layout) {
   std::map<std::string, uint32_t> begins;

@@ -13,8 +13,8 @@
 namespace etr::train {
 namespace {
 
-// "label 5, but the model has 3 classes (...): ", of the first label in the program's memory that is of no class; "" where
-// there is none.
+// Describes the first label in host memory that is not a class: "label 5, but the model has 3
+// classes (...): "; "" if there is none.
 std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
                         const nn::ModelGraph& net) {
   const Tensor* labels = loss.classifies() ? batch.find(loss.target()) : nullptr;
@@ -28,7 +28,7 @@ std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
   return "";
 }
 
-// Repeats a step, and looks at what each command gives.
+// Repeats a step and checks the results of each command.
 std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch,
                      const ops::StepValues& values) {
   Planned::Training& training = *planned.training();
@@ -45,7 +45,7 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
   return first_not_finite(plans.kernels(), runner.feeding(values), given, training.plan.commands());
 }
 
-// `repeated`: what this rank found when it repeated the step; nothing where it could not.
+// `repeated`: what this rank found when it repeated the step; none if it could not.
 std::string whence(const std::optional<std::string>& repeated, const Weights& weights) {
   const parallel::Sharing* ranks = weights.ranks;
   if (weights.stage)
@@ -140,12 +140,13 @@ std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
     const graph::StepResult result = std::move(results.extract(step.ticket).mapped());
     StepMetrics metrics = step.metrics;
     metrics.loss = result.outputs[0][0];
-    // A loss scale that was too large is halved already; at its least, the numbers themselves are at fault.
+    // A loss scale that was too large has already been halved. At its minimum, the numbers
+    // themselves are at fault.
     const bool gradients_failed = plans.weights().loss_scale
                                       ? result.not_finite == ops::StepValues::kHopeless
                                       : result.not_finite;
     if (!std::isfinite(metrics.loss) || gradients_failed) {
-      // Told after the results before it; those after it changed nothing.
+      // Thrown after the results before it have been taken. Steps after it changed nothing.
       failed_ = {step, metrics.loss};
       break;
     }
@@ -162,18 +163,20 @@ std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
   return out;
 }
 
-// The weights that the step began with have survived it.
+// The weights at the start of the step are unchanged.
 void Steps::fail_not_finite(Plans& plans) {
   const auto [step, loss] = *std::exchange(failed_, std::nullopt);
   const size_t behind = started_.size();
   forget_started(plans);
-  // Not a plan that is made or looked for now: ranks agree on one, and others may have the step's still.
+  // Uses only the plan of the step itself: ranks agree on new plans, and others may still have the
+  // old one.
   const auto planned = step.planned.lock();
   std::optional<std::string> first;
   if (planned && planned->training() && !plans.weights().stage)
     first = repeated(plans, *planned, step.batch, step.values);
   const bool of_loss = !std::isfinite(loss);
-  const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
+  // the sign of a NaN depends on the driver
+  const float shown = std::isnan(loss) ? std::abs(loss) : loss;
   fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), plans.weights().net),
        "step ", step.metrics.step, ": ",
        of_loss ? cat("the loss is ", shown) : "a gradient is not finite", "; ",
@@ -183,7 +186,7 @@ void Steps::fail_not_finite(Plans& plans) {
        "the data, and that labels lie within the model's classes");
 }
 
-// They changed nothing.
+// These steps changed nothing.
 void Steps::forget_started(Plans& plans) {
   plans.results(true).clear();
   plans.weights().update->resume();

@@ -1,4 +1,4 @@
-// Training steps, from their start to their report.
+// Training steps, from their start to their results.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace etr::train {
 struct StepMetrics {
   uint64_t step = 0;   // 1 is the first
   float loss = 0;      // mean over the batch's samples
-  float accuracy = 0;  // share of the batch; 0 for models that do not classify
+  float accuracy = 0;  // share of correct samples; 0 for models that do not classify
   float learning_rate = 0;
   SampleCounts counts;
-  double busy_seconds = 0;  // device time; 0 where the device has no timestamps
-  bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
-  std::optional<GradientSquares> noise;  // measured on its batch, where that was due
+  double busy_seconds = 0;  // device time; 0 if the device has no timestamps
+  bool skipped = false;  // a gradient overflowed float16: no update, and the loss scale was halved
+  std::optional<GradientSquares> noise;  // measured on the step's batch, if due
 };
 
-// Holds what the device may read until a step is done: the plans go first.
+// Holds what the device may read until a step is done, so the plans must be destroyed first.
 class Steps {
  public:
-  // `label_smoothing`: of the loss, where it has any.
+  // `label_smoothing`: that of the loss, if it has any.
   Steps(optim::Schedule schedule, const optim::UpdateSpec& update,
         std::optional<double> label_smoothing, uint64_t seed)
       : schedule_(std::move(schedule)),
@@ -39,35 +39,37 @@ class Steps {
         accumulate_(static_cast<uint64_t>(update.accumulate())),
         seed_(seed) {}
 
-  uint64_t count() const { return passed_.steps; }         // started
-  const optim::Passed& passed() const { return passed_; }  // in those
-  uint64_t latest_fresh() const { return latest_fresh_; }  // examples of the latest of them
+  uint64_t count() const { return passed_.steps; }         // started steps
+  const optim::Passed& passed() const { return passed_; }  // in started steps
+  uint64_t latest_fresh() const { return latest_fresh_; }  // examples of the latest started step
 
-  // `all_ranks`: the samples of all ranks' batches; none: those of this one.
+  // `all_ranks`: the samples of all ranks' batches; none: those of this batch.
   void start(Plans& plans, const pipeline::Item& batch,
              const std::optional<SampleCounts>& all_ranks = {}, bool plan_changes = false);
 
-  // The commands that bring in the batch as the next step would, to be run in its stead. Nothing is in flight.
+  // Returns the commands that bring in the batch as the next step would, to be run instead of a
+  // step. No step may be in flight.
   gpu::CommandList feeding(Plans& plans, const pipeline::Item& batch) const;
 
-  // Computes the gradients of the batch as the next step would, and leaves them in the store: nothing is updated. Waits for the
-  // device. The parts of the model that change without an update (running statistics) do change.
+  // Computes the gradients of the batch as the next step would, and leaves them in the store
+  // without an update. Waits for the device. State that changes without an update (running
+  // statistics) does change.
   void compute_gradients(Plans& plans, const pipeline::Item& batch) const;
 
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
-  // Those of the next step.
+  // Writes those of the next step.
   void put_hyperparameters(ops::StepValues& values) const;
 
-  // As Learner::take_metrics().
+  // Like Learner::take_metrics().
   std::vector<StepMetrics> take_metrics(Plans& plans, bool wait_all);
 
-  // The next step is the one after these. Forgets one that was not finite, and those after it.
+  // Continues after the steps of `passed`. Forgets a step that was not finite, and those after it.
   void go_on_after(const optim::Passed& passed, uint64_t latest_fresh, Plans* plans);
 
  private:
   struct Started {
-    uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
+    uint64_t ticket;      // of its results; step numbers repeat when a checkpoint is loaded
     StepMetrics metrics;  // without its results
     ops::StepValues values;
     pipeline::Item batch;            // shares its tensors
@@ -90,7 +92,7 @@ class Steps {
   optim::Passed passed_;
   uint64_t latest_fresh_ = 0;
   std::deque<Started> started_;   // in flight
-  std::optional<Failed> failed_;  // take_metrics() is to throw it
+  std::optional<Failed> failed_;  // for take_metrics() to throw
   uint64_t tickets_ = 0;
 };
 

@@ -41,7 +41,7 @@ nn::Field field_of(const std::string& name, const Json& given) {
     if (!given.contains("shape")) wrong();
     const Json dtype = given.value("dtype", Json("f32"));
     if (dtype != "f32" && dtype != "i32" && dtype != "u8") wrong();
-    field.dtype = dtype == "i32" ? DType::i32 : DType::f32;  // bytes are floats for a model
+    field.dtype = dtype == "i32" ? DType::i32 : DType::f32;  // a model gets bytes as floats
     shape = &given["shape"];
   }
   if (!shape->is_array()) wrong();

@@ -10,12 +10,12 @@
 namespace etr::train {
 namespace {
 
-// Of the rank's pipeline.
+// The file with the position of this rank's pipeline.
 std::string position_file(size_t rank) {
   return rank == 0 ? "pipeline.json" : cat("pipeline-rank-", rank, ".json");
 }
 
-// Ranks that share a model must read the same samples, and each has a clock of its own.
+// Ranks that share a model must read the same samples, but each has its own clock.
 void check_not_by_clock(const Json& pipeline) {
   for (const Json& stage : pipeline["stages"]) {
     if (stage["stage"] == "overtake" && stage.value("replay", std::string()).empty())
@@ -66,7 +66,7 @@ bool Supply::wait(double seconds) {
   return ahead_ ? ahead_->wait(seconds) : pipeline_.wait(seconds);
 }
 
-// False where the rank has no further one in the epoch.
+// Returns false if the rank has no further batch in the epoch.
 bool Supply::next_of_own(pipeline::Item& batch) {
   if (ahead_) return ahead_->next(batch, [&](std::span<int64_t> counts) { ranks_->sum(counts); });
   return pipeline_.next(batch) != pipeline::Pipeline::Next::end_of_epoch;

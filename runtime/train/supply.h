@@ -1,4 +1,4 @@
-// Where a run's batches come from: its pipeline, which keeps pace with those of the other ranks.
+// A run's supply of batches: its pipeline, in step with those of the other ranks.
 #pragma once
 
 #include <functional>
@@ -13,40 +13,43 @@
 
 namespace etr::train {
 
-// For what only looks: no log of decisions, no list of bad records, no quarantine.
+// Removes side files for a pipeline that only looks: decision log, list of bad records, quarantine.
 Json without_side_files(Json pipeline);
 
-// This rank's part of the data; `ranks` may be nullptr.
+// Limits the pipeline to this rank's part of the data; `ranks` may be nullptr.
 Json part_of_ranks(Json pipeline, const Ranks* ranks);
 
 class Supply {
  public:
-  // `ranks`: nullptr where the run is alone. Outlives the supply. `ahead`: batches that each of them reads ahead where the pipeline
-  // has a stage 'bucket', so that all take batches of the same bucket; 0: each takes them as they come.
+  // `ranks`: nullptr if the run has only this rank; must outlive the supply. `ahead`: if the
+  // pipeline has a stage 'bucket', the batches that each rank reads ahead so that all take batches
+  // of the same bucket; 0: each takes them as they come.
   Supply(const Json& pipeline, Ranks* ranks, size_t ahead = 0);
 
   pipeline::Pipeline& pipeline() { return pipeline_; }
   const pipeline::Pipeline& pipeline() const { return pipeline_; }
 
-  // Whether next() need not wait for this rank's data, after at most so long for each batch that it takes.
+  // Waits for at most `seconds` per batch that it needs. Returns whether next() need not wait for
+  // this rank's data.
   bool wait(double seconds);
 
-  // False at the end of the epoch, which with ranks is where the first of them has no further batch. `field`: one that the
-  // batch's rows are counted by.
-  // `changes_plan`: whether a batch is not for the plan of the step before; see Plans::changes().
+  // Returns false at the end of the epoch; with ranks, that is when the first of them has no
+  // further batch. `field` is one by which the batch's rows are counted. `changes_plan`: whether a
+  // batch needs another plan than the previous step; see Plans::changes().
   bool next(pipeline::Item& batch, const std::string& field,
             const std::function<bool(const pipeline::Item&)>& changes_plan = {});
-  // Of the batch that next() gave last: whether that is so on any rank.
+  // Whether this holds on any rank for the latest batch of next().
   bool plan_changes() const { return plan_changes_; }
 
-  // And the samples of all ranks' batches; none where the run is alone.
+  // The samples of all ranks' latest batches; none if the run has only this rank.
   const std::optional<SampleCounts>& counts() const { return counts_; }
 
-  // The positions of all ranks' pipelines, as a checkpoint keeps them: one where ranks read the same. A call of all ranks, as
-  // restore() is.
+  // Returns the positions of all ranks' pipelines as a checkpoint keeps them, one for ranks that
+  // read the same data. Collective, like restore().
   checkpoint::Files positions();
-  // Each rank goes on with its own part of the data. `saved_by`: so many parts of the data; where there is another number of them now, they
-  // share out what is left of the epoch. `origin` names the checkpoint in errors.
+  // Each rank continues with its own part of the data. `saved_by`: the number of parts when it was
+  // saved. If it differs now, the rest of the epoch is divided anew. `origin` names the checkpoint
+  // in errors.
   void restore(const checkpoint::Files& files, int saved_by, const std::string& origin);
 
  private:

@@ -11,7 +11,8 @@
 namespace etr::train {
 namespace {
 
-// About the size at which a phone shows it, and a third of a desktop's width: text keeps its size on both.
+// About the size of a phone's screen, and a third of a desktop's width, so that text keeps its size
+// on both.
 constexpr double kWidth = 380, kHeight = 250;
 constexpr double kLeft = 48, kRight = 14, kTop = 12, kBottom = 44;
 constexpr size_t kMostMarked = 24;  // points with a dot each
@@ -30,7 +31,7 @@ double nice_step(double range, int count) {
   return 10 * power;
 }
 
-// Decimals that tell neighbouring ticks apart.
+// Returns the decimals that distinguish neighbouring ticks.
 int digits_for(double step) {
   return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
 }
@@ -75,7 +76,7 @@ class Plot {
   }
 
   std::string target() const {
-    // Below its line, at the end: a curve that gets there is above it by then.
+    // Below its line at the right end, where a curve that reaches the target is above it.
     return across("target", options_.target) +
            text_at("tick", "end", kWidth - kRight - 2, y(options_.target) + 15,
                    "target " + number_text(options_.target * 100, 1) + " %");

@@ -1,5 +1,5 @@
-// Line charts as SVG text. Colours come from the page's style sheet: a series is drawn in the CSS variable --s0, --s1 and so
-// on, so that one chart serves light and dark pages.
+// Line charts as SVG text. Series use the CSS variables --s0, --s1 and so on of the page's style
+// sheet, so that one chart serves light and dark pages.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct Series {
   std::vector<std::pair<double, double>> points;
 };
 
-// How many styles differ; a style beyond repeats one.
+// The number of different styles; further ones repeat them.
 constexpr int kSeriesStyles = 6;
 
 struct ChartOptions {
   std::string id;  // unique in the page
   std::string title, x_label;
-  std::string description;  // read aloud instead of the drawing
+  std::string description;  // for screen readers
   bool percent = true;      // y is a share, labelled in per cent
   double y_min = 0, y_max = 1;
   double target = 0;  // a dashed line; 0: none
@@ -29,7 +29,7 @@ struct ChartOptions {
 
 std::string svg_chart(const std::vector<Series>& series, const ChartOptions& options);
 
-// The line that stands for a series in a legend.
+// Returns the line that represents a series in a legend.
 std::string svg_swatch(int style);
 
 }  // namespace etr::train

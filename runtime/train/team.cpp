@@ -30,7 +30,7 @@ std::string text_of(const std::exception_ptr& failure) {
   }
 }
 
-// With the device in the words, and everything else as it was.
+// Returns the error with the device in its message, otherwise unchanged.
 std::exception_ptr on_device(const std::exception_ptr& failure, size_t number,
                              const std::string& name) {
   try {
@@ -43,7 +43,7 @@ std::exception_ptr on_device(const std::exception_ptr& failure, size_t number,
   }
 }
 
-// Until there is something to tell at which all ranks come together.
+// Runs to the next event that all ranks reach together.
 void advance(Trainer& trainer) {
   constexpr double kLong = 1e6;  // seconds
   while (trainer.next_event(kLong).kind == EventKind::progress && !trainer.yielded()) {
@@ -76,7 +76,7 @@ std::shared_ptr<gpu::Kernels> Team::device_of(const std::string& selector) const
   return open_(selector);
 }
 
-// All make their trainers at the same time, as those are made by calls of all ranks.
+// All trainers are made at the same time, because making them is collective.
 void Team::gather(const Job& job, Start start) {
   const auto names = job.parallel()->strings("devices");
   const int size = static_cast<int>(names.size());
@@ -107,12 +107,12 @@ void Team::gather(const Job& job, Start start) {
 
 Team::~Team() {
   if (runs_ || is_lent_) lead_->abort("its trainer was closed before the run was over");
-  // Together: each leaves its groups when the others leave them.
+  // At the same time, because each leaves its groups only when the others do.
   for (const auto& mate : mates_) mate->ask_to_end();
   lead_.reset();
 }
 
-// What went wrong first is what a rank tells that lost none of the others.
+// The first failure is the one of a rank that did not lose another one.
 void Team::give_up(std::exception_ptr why) {
   if (lead_) lead_->abort(text_of(why));
   runs_ = false;
@@ -142,7 +142,7 @@ Event Team::next_event(double seconds) {
     for (const auto& mate : mates_) mate->begin(advance);
   try {
     const Event event = lead_->next_event(seconds);
-    // The others come to the same event, but where it only tells of progress: they go on.
+    // The others reach the same event and return from it, except a progress event: then they go on.
     runs_ = event.kind == EventKind::progress && !lead_->yielded();
     return event;
   } catch (...) {
@@ -150,7 +150,7 @@ Event Team::next_event(double seconds) {
   }
 }
 
-// The others return from next_event().
+// Makes the others return from next_event().
 void Team::pause() {
   if (!std::exchange(runs_, false)) return;
   try {
@@ -162,7 +162,7 @@ void Team::pause() {
 
 void Team::on_all(const std::function<void(Trainer&)>& work) {
   pause();
-  // What fails on all of them ends none.
+  // A failure that all of them share does not end the run.
   const auto failures = std::make_shared<std::vector<std::exception_ptr>>(mates_.size() + 1);
   const auto part = [failures, &work](size_t number, Trainer& trainer) {
     try {

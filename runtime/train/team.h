@@ -1,5 +1,5 @@
-// The trainers of one process, one for each device that a job names, as one. The first works on the caller's thread, the others on
-// threads of their own; each is a rank.
+// The trainers of one process, one for each device that a job names, used as one. The first runs on
+// the caller's thread, the others on threads of their own. Each is a rank.
 #pragma once
 
 #include <exception>
@@ -15,18 +15,21 @@ namespace etr::train {
 
 class Mate;
 
-// Used by one thread, but for stop(). Its calls are those of a Trainer, made on all devices where ranks have to. An error of one
-// device ends the run on all; it comes out of the caller's call, with the device's name.
+// Used by one thread, except stop(). Its calls are those of a Trainer, made on all devices if ranks
+// must make them together. An error on one device ends the run on all; the caller's call throws it,
+// with the device's name.
 class Team {
  public:
   // Opens a device (DeviceOptions::selector) as the program opened its own.
   using Open = std::function<std::shared_ptr<gpu::Kernels>(const std::string& selector)>;
 
-  // `kernels`, the program's device, is the first that the job names, where that names it too; `open` opens the others, on the
-  // threads of their trainers. What does not train (Start::evaluate, Start::trial) works on the program's device alone.
+  // `kernels`, the program's device, is used as the first if the job names it, too. `open` opens
+  // the others, on their trainers' threads. Start::evaluate and Start::trial use only the program's
+  // device.
   Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
        std::unique_ptr<Ranks> ranks, const Open& open);
-  // Ends the run on all devices. Over a transport of the program's the other ranks are told.
+  // Ends the run on all devices. If the ranks use the program's transport, the other ranks are
+  // told.
   ~Team();
 
   Event next_event(double seconds);
@@ -36,7 +39,8 @@ class Team {
   Json profile(int steps) { return lead_->profile(steps); }
   Json pipeline_stats() const { return lead_->pipeline_stats(); }  // of the first device's pipeline
 
-  // The first device's learner, for what changes nothing. Its parameters are those of all; shaped_learner() has them.
+  // The first device's learner, for calls that change nothing. Its parameters are those of all
+  // devices; shaped_learner() always has them.
   Learner& learner();
   Learner& shaped_learner();
 
@@ -45,7 +49,7 @@ class Team {
 
   void set_hyperparameter(const std::string& name, double value);
 
-  // What changes the learners: `work` for each of them, at the same time.
+  // Calls `work` for each learner, at the same time, to change them.
   void on_learners(const std::function<void(Learner&)>& work);
 
  private:
@@ -58,10 +62,11 @@ class Team {
 
   const std::shared_ptr<gpu::Kernels> kernels_;
   const Open open_;
-  std::vector<std::unique_ptr<Mate>> mates_;  // none: one device
+  std::vector<std::unique_ptr<Mate>> mates_;  // empty: one device
   std::unique_ptr<Trainer> lead_;
-  bool is_lent_ = false;  // they meet over the program's transport, and the run is not over
-  bool runs_ = false;     // the others are in next_event()
+  bool is_lent_ = false;  // whether ranks meet over the program's transport, and the run is not
+                          // over
+  bool runs_ = false;     // whether the others are in next_event()
 };
 
 }  // namespace etr::train

@@ -15,7 +15,7 @@
 namespace etr::train {
 namespace {
 
-// Also of ranks over a transport of the program's, whose job needs no section 'parallel'.
+// Also for ranks over a transport of the program, whose job needs no section 'parallel'.
 size_t batches_ahead(const Job& job) {
   return job.parallel() ? static_cast<size_t>(job.parallel()->integer("batches_ahead")) : 8;
 }
@@ -98,7 +98,7 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
 }
 
 std::unique_ptr<parallel::Sharing> Trainer::sharing(const gpu::DevicePtr& device) {
-  // Of a run that goes on the first worker has the checkpoint.
+  // When a run is resumed, the first worker has the checkpoint.
   if (membership_) return membership_->sharing(device, start_ != Start::resume || leads(), &stop_);
   if (start_ == Start::evaluate && uses_servers(job_) && nn::Model(job_.model()).has_sparse())
     return std::make_unique<parallel::LocalRows>();
@@ -123,7 +123,7 @@ std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr&
                given.number("bucket_mb"), given.string("partition") == "measured"});
 }
 
-// For this rank, and with what this run may write.
+// Limits the pipeline to this rank's data, and to the files that this run may write.
 Json Trainer::pipeline_spec(Json of) const {
   of = part_of_ranks(std::move(of), ranks_.get());
   if (membership_) of = membership_->part(std::move(of));
@@ -215,8 +215,8 @@ Json Trainer::profile(int steps) {
   return learner_->profile(batch, steps);
 }
 
-// Whether train_one() would not block, after at most `left` seconds. With ranks: whether none of them would, and none wants to
-// end the run.
+// Returns whether train_one() would not block, after at most `left` seconds. With ranks: whether it
+// would block on none of them, and none wants to end the run.
 bool Trainer::is_ready(const std::function<double()>& left) {
   const auto device_left = [&] { return std::clamp(left(), 0.0, kPatience); };
   if (!ranks_)
@@ -227,13 +227,15 @@ bool Trainer::is_ready(const std::function<double()>& left) {
   return !agreed_.waits && !agreed_.stops && !agreed_.is_over && !agreed_.yields;
 }
 
-// Of workers: the target is reached, or the run that the first one was to go on with is complete, and nobody begins.
+// Workers: returns whether the target is reached, or whether the run that the first one was to
+// resume is complete, so that nobody begins.
 bool Trainer::ends_all() const {
   const bool was_complete = start_ == Start::resume && !warm_ && !is_stopping();
   return target_reached_ || (membership_ && leads() && was_complete);
 }
 
-// A stop ends a worker's wait for others; so does the end of all before it has begun.
+// A stop ends a worker's wait for others, and so does the end of the run before the worker has
+// begun.
 void Trainer::go_on(const std::function<double()>& left) try {
   const bool ready = is_ready(left);
   if (!agreed_.yields && ready) train_one();
@@ -256,8 +258,8 @@ void Trainer::train_one() {
     return;
   }
   epoch_gave_batch_ = true;
-  // In the first step the driver compiles the kernels: many seconds on some, and nothing that a
-  // run's speed or its device's idle share should be judged by.
+  // In the first step the driver compiles the kernels. That takes many seconds with some drivers,
+  // and should count neither for the run's speed nor for the device's idle share.
   if (!warm_ || noise_due()) progress_.pause_clock();
   if (noise_due())
     if (const auto measured = learner_->measure_noise(batch))
@@ -269,13 +271,15 @@ void Trainer::train_one() {
   progress_.resume_clock();
 }
 
-// Before the step that has the number, on its batch: the samples are no extra ones, and a run that resumes has the same ones.
+// Measured before the step with that number, on its batch: that costs no extra samples, and a
+// resumed run measures on the same ones.
 bool Trainer::noise_due() const {
   const auto every = static_cast<uint64_t>(job_.train().integer("noise_scale_every"));
   return every > 0 && (learner_->steps() + 1) % every == 0;
 }
 
-// Until there are none: a failure comes when the results before it have been taken.
+// Repeats until there are none: a failure is thrown only once the results before it have been
+// taken.
 void Trainer::take_metrics(bool wait_all) {
   for (auto taken = learner_->take_metrics(wait_all); !taken.empty();
        taken = learner_->take_metrics(wait_all))
@@ -293,7 +297,7 @@ bool Trainer::evaluation_due() const {
   return evaluation_falls_on(milestone(), *job_.evaluation()) || finished();
 }
 
-// Whether this trainer, or the first rank's, writes checkpoints.
+// Returns whether this trainer, or the first rank's, writes checkpoints.
 bool Trainer::saves() const {
   return !only_looks(start_) && job_.output_dir().value_or("") != "" && (!membership_ || leads());
 }
@@ -305,7 +309,7 @@ bool Trainer::checkpoint_due() const {
 }
 
 uint64_t Trainer::planned_end() {
-  // The source may be listed for its length: once an epoch, not at every event.
+  // Asking for the length may list the source, so it is done once an epoch, not at every event.
   if (job_.train().integer("epochs") && length_epoch_ != progress_.epoch()) {
     epoch_length_ = supply_->pipeline().length();
     length_epoch_ = progress_.epoch();
@@ -313,7 +317,8 @@ uint64_t Trainer::planned_end() {
   if (resumed_at_) epoch_start_ = epoch_start(*std::exchange(resumed_at_, {}), epoch_length_);
   const uint64_t end = total_steps(job_.train(), epoch_length_, epoch_start_,
                                    steps_to_fresh(job_.train(), milestone()));
-  return end ? std::max<uint64_t>(end, learner_->steps()) : 0;  // it may have been over before
+  // the run may already have been complete
+  return end ? std::max<uint64_t>(end, learner_->steps()) : 0;
 }
 
 Event Trainer::make_event(EventKind kind) {
@@ -331,13 +336,14 @@ EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   const Json& spec = job_.evaluation_pipeline();
   auto pipeline = in_evaluation([&] {
-    // A budget's samples are read at the first wait, which a stop ends.
+    // The samples that the budget measures are read at the first wait, which a stop can end.
     Json part = membership_ ? spec : pipeline_spec(spec);
     if (ranks_) part["drop_rest"] = false;
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
-  EvalProgress progress = on_evaluation_;  // which it may replace
-  // Ranks that share the model's tensors compute each batch together: none of them stops in the midst of it all.
+  EvalProgress progress = on_evaluation_;  // a copy, since the function may replace itself
+  // Ranks that share the model's tensors compute each batch together, so none of them may stop
+  // midway.
   const bool together = ranks_ && ranks_->sharers() > 1;
   if (together && progress)
     progress = [told = progress](int64_t done, int64_t batches) {
@@ -348,7 +354,7 @@ EvalMetrics Trainer::evaluate() {
     learner_->average_states();
     return learner_->evaluate(pipeline, progress, &stop_);
   }
-  // Learners begin together. A rank without a sample to evaluate begins with one to train on.
+  // Making learners is collective. A rank without a sample to evaluate uses one to train on.
   if (start_ != Start::evaluate) shaped_learner();
   learner_->average_states();
   const EvalMetrics all = ranks_->evaluate([&] {
@@ -396,7 +402,7 @@ void Trainer::abort(const std::string& reason) {
   learner_->abort(reason);
 }
 
-// In the place of is_ready(), which is where the others are when this one has told of its progress.
+// Replaces is_ready(), where the other ranks are once this one has reported progress.
 void Trainer::yield() {
   agreed_ = ranks_->agree(Ranks::Outlook{.stops = stop_.load(), .yields = true});
 }
@@ -420,8 +426,8 @@ Event Trainer::advance(double seconds) {
   if (seconds <= 0) seconds = job_.train().number("progress_every");
   const auto left = [&] { return seconds - seconds_between(called_ns, now_ns()); };
   while (true) {
-    // A stalled source or a long step holds back neither progress events nor stop().
-    // An evaluation is due here where the run resumes from one that was stopped.
+    // A stalled source or a long step delays neither progress events nor stop(). An evaluation is
+    // due here if the run was resumed after its evaluation had been stopped.
     if (!progress_.epoch_ended() && !finished() && !evaluation_due()) {
       go_on(left);
       if (agreed_.yields) return make_event(EventKind::progress);
@@ -434,13 +440,13 @@ Event Trainer::advance(double seconds) {
     if (ends) learner_->settle();
     if (evaluates)
       if (const auto event = evaluation_event()) return *event;
-    if (checkpoint_due()) {  // stop() may have ended the evaluation
+    if (checkpoint_due()) {  // even if stop() has ended the evaluation
       const std::string path = save();
       Event event = make_event(EventKind::checkpoint);
       event.path = path;
       return event;
     }
-    if (!ends && admit_newcomers()) continue;  // from its beginning, as they do
+    if (!ends && admit_newcomers()) continue;  // from the start of the new group, as they do
     progress_.begin_epoch();
     if (ends) {
       learner_->finish(ends_all());
@@ -450,7 +456,7 @@ Event Trainer::advance(double seconds) {
       if (folder_) folder_->let_go();
       return make_event(EventKind::end);
     }
-    progress_.resume_clock();  // an evaluation that was stopped has no event
+    progress_.resume_clock();  // an evaluation that was stopped gives no event
     if (left() <= 0) return make_event(EventKind::progress);
   }
 }

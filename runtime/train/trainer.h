@@ -22,69 +22,79 @@
 
 namespace etr::train {
 
-// What a learner needs to know of a job.
+// Returns the learner's part of a job.
 LearnerSpec learner_spec(const Job& job);
 
-// Used by one thread, but for stop().
+// Used by one thread, except stop() and abort().
 class Trainer {
  public:
-  // Opens the device. Throws Error(not_found) where there is no checkpoint to resume from or to evaluate, Error(state) where
-  // a fresh run's folder holds an earlier run, and where another run writes into the folder: until this one's end, failure
-  // or destruction no second one can.
-  // With `ranks` (or a job's section 'parallel', which joins them) it is one of several that train together, each on its part of
-  // the data: all make the same calls, and save() too is a call of all. The first one writes the run's folder.
-  // With a `membership` (or a job that has a parameter server, which it joins) it is one of its workers.
+  // Opens the device. Error(not_found) if there is no checkpoint to resume from or to evaluate.
+  // Error(state) if a fresh run's folder holds an earlier run, or if another run writes into the
+  // folder: until this one ends, fails or is destroyed, no second one can.
+  //
+  // With `ranks` (or a job's section 'parallel', which joins them) it is one of several trainers
+  // that train together, each on its part of the data. All make the same calls, and save() is
+  // collective, too. The first one writes the run's folder. With a `membership` (or a job with a
+  // parameter server, which it joins) it is one of the server's workers.
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
           std::unique_ptr<Ranks> ranks = nullptr, std::unique_ptr<Membership> membership = nullptr);
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
       : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
   ~Trainer();
 
-  // Trains until there is something to tell. The last event is `end`; then it returns it again. It is the first one where
-  // the run that was resumed is complete; nothing is evaluated or written again. Where the device is lost, it is opened again and
-  // the run goes on from its newest checkpoint.
-  // Throws the Error that ended the run; what was written stays valid. Error(state) for Start::evaluate.
-  // `seconds` is the call's budget: it returns a progress event by then, but for the first step (which compiles kernels), an
-  // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.
+  // Trains until there is an event. The last event is `end`, which further calls return again. If a
+  // resumed run was already complete, `end` is the first event, and nothing is evaluated or written
+  // again. If the device is lost, it is reopened and the run continues from its newest checkpoint.
+  //
+  // Throws the Error that ended the run; what was written stays valid. Error(state) for
+  // Start::evaluate.
+  //
+  // `seconds` limits the call: by then it returns a progress event, except during the first step
+  // (which compiles kernels), an evaluation or a checkpoint, which cannot be interrupted. 0: the
+  // job's progress_every.
   Event next_event(double seconds = 0);
 
-  // Asks for an early, orderly end, with a checkpoint if the job writes any, and without waiting for an evaluation. Any
-  // thread, any time, signal handlers too.
+  // Asks for an early, orderly end, with a checkpoint if the job writes any, and without waiting
+  // for an evaluation. May be called on any thread, at any time, and from signal handlers.
   void stop() { stop_.store(true); }
 
-  // This rank cannot go on: all that wait for it, here and on other ranks, end with this reason. Any thread.
+  // This rank cannot go on: whatever waits for it, here and on other ranks, fails with this reason.
+  // Any thread.
   void abort(const std::string& reason);
 
   // See Ranks::be_patient().
   void be_patient() { ranks_->be_patient(); }
 
-  // Between two progress events: next_event() of the other ranks returns one too, so that all may make another call. yielded():
-  // whether that is why.
+  // Called between two progress events: next_event() of the other ranks then returns one, too, so
+  // that all ranks can make another call. yielded(): whether that is why it returned.
   void yield();
   bool yielded() const { return agreed_.yields; }
 
-  // Is told how evaluations go on, on the thread that calls; where it returns false, evaluate() throws Error(cancelled)
-  // and a run goes on without that evaluation. A checkpoint of that step says that the evaluation is missing: a run that
-  // resumes from it makes it first.
+  // Sets the function that is told how evaluations go on, on the calling thread. If it returns
+  // false, evaluate() throws Error(cancelled), and a run goes on without that evaluation. A
+  // checkpoint of that step says that the evaluation is missing, and a run that resumes from it
+  // makes it first.
   void on_evaluation(EvalProgress progress) { on_evaluation_ = std::move(progress); }
 
-  // As Learner::set_hyperparameter(), from the next step on. A call of all ranks: Error(invalid_argument) on all where they do not
-  // say the same.
+  // Like Learner::set_hyperparameter(), from the next step on. Collective: Error(invalid_argument)
+  // on all ranks if they do not set the same.
   void set_hyperparameter(const std::string& name, double value);
 
-  EvalMetrics evaluate();  // Error(state) where the job has no evaluation; Error(cancelled)
-  std::string save();      // a checkpoint now; Error(state) for a trainer that writes nothing
+  EvalMetrics evaluate();  // Error(state) if the job has no evaluation; Error(cancelled)
+  std::string save();      // writes a checkpoint now; Error(state) if the trainer writes nothing
   Learner& learner() { return *learner_; }
 
-  // The learner with its parameters; before the first step their shapes come from a batch of the job's pipeline.
+  // Returns the learner with its parameters. Before the first step their shapes come from a batch
+  // of the job's pipeline.
   Learner& shaped_learner();
 
-  // In examples, by the measurements so far (train.noise_scale_every); none where there is no estimate.
+  // In examples, from the measurements so far (train.noise_scale_every); none without an estimate.
   std::optional<double> noise_scale() const { return progress_.noise().value(); }
 
   // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
   Json profile(int steps);
-  // Of the pipeline; with device echo also {"device_echo": {"capacity", "uploaded", "reused"}} in examples.
+  // Returns the pipeline's statistics; with device echo also {"device_echo": {"capacity",
+  // "uploaded", "reused"}} in examples.
   Json pipeline_stats() const;
 
  private:
@@ -118,7 +128,7 @@ class Trainer {
   bool evaluation_due() const;
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
-  std::optional<Event> evaluation_event();  // none where the evaluation was stopped
+  std::optional<Event> evaluation_event();  // none if the evaluation was stopped
   uint64_t planned_end();
   checkpoint::Loaded newest_checkpoint();
   checkpoint::Loaded own_checkpoint() const;
@@ -127,39 +137,39 @@ class Trainer {
   bool reaches_target() const;
 
   const Job job_;
-  std::atomic<bool> stop_{false};           // which those below look at
-  std::unique_ptr<Ranks> ranks_;            // none: it trains alone, or
-  std::unique_ptr<Membership> membership_;  // with a parameter server
-  Ranks::Outlook agreed_;                   // with these
+  std::atomic<bool> stop_{false};           // the objects below look at it
+  std::unique_ptr<Ranks> ranks_;            // null: no other ranks
+  std::unique_ptr<Membership> membership_;  // null: no parameter server
+  Ranks::Outlook agreed_;                   // by all ranks, before the latest step
   std::shared_ptr<gpu::Kernels> kernels_;
-  std::optional<Learner> learner_;  // made anew where the device was lost
+  std::optional<Learner> learner_;  // made anew when the device was lost
   std::optional<Supply> supply_;
   int recoveries_ = 0;
   const Start start_;
-  std::unique_ptr<RunFolder> folder_;  // none where nothing is written
+  std::unique_ptr<RunFolder> folder_;  // null: nothing is written
   EvalProgress on_evaluation_;
   struct Change {
     uint64_t step;
     std::string hyperparameter;
     double value;
   };
-  std::vector<Change>
-      changes_;  // made by the program; learners that take this one's place make them, too
+  // Made by the program; a learner that replaces this one repeats them.
+  std::vector<Change> changes_;
 
   Progress progress_;
-  std::map<uint64_t, GradientSquares>
-      noise_;  // by the steps in flight on whose batches it was measured
+  // Measurements on the batches of steps in flight, by step.
+  std::map<uint64_t, GradientSquares> noise_;
   bool epoch_gave_batch_ = false;
-  std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
-  std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known
-  EpochStart epoch_start_;                // of the latest epoch; where the run was resumed,
-  std::optional<Milestone> resumed_at_;   // to be found from this
+  std::optional<uint64_t> length_epoch_;  // the epoch of epoch_length_
+  std::optional<uint64_t> epoch_length_;  // in batches; none if unknown
+  EpochStart epoch_start_;                // of the current epoch
+  std::optional<Milestone> resumed_at_;   // epoch_start_ has yet to be derived from it
   uint64_t saved_step_ = 0;
-  uint64_t steps_here_ = 0;             // of this process
-  uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped
+  uint64_t steps_here_ = 0;             // made by this process
+  uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, including a stopped one
   bool ended_ = false, target_reached_ = false;
-  bool has_saved_ = false;  // this run, or the one that it goes on with, has a checkpoint
-  bool warm_ = false;       // the first step of this process, which compiles kernels, is done
+  bool has_saved_ = false;  // whether this run, or the one that it continues, has a checkpoint
+  bool warm_ = false;  // whether the first step of this process, which compiles kernels, is done
 };
 
 }  // namespace etr::train

@@ -1,4 +1,4 @@
-// Saving a run, and going on from what was saved: after an interruption, with a new device, with other ranks.
+// Saving and continuing a run: after an interruption, with a new device, or with other ranks.
 #include "core/error.h"
 #include "core/log.h"
 #include "core/parse_json.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kTrainerState = "trainer.json";
 
-// Of a lost device in one run: what is lost each time will not heal.
+// Of a lost device in one run. If it is lost each time, it will not recover.
 constexpr int kMostRecoveries = 3;
 
 }  // namespace
@@ -23,7 +23,7 @@ std::string Trainer::save() {
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files = supply_->positions();
   learner_->average_states();
-  learner_->forget_residuals();  // a run that goes on from here begins without any
+  learner_->forget_residuals();  // because a run that resumes from here has no residuals
   saved_step_ = learner_->steps();
   has_saved_ = true;
   if (!folder_ && !learner_->saves_together()) return "";
@@ -36,7 +36,7 @@ std::string Trainer::save() {
   return folder_->write_checkpoint(learner_->steps(), files);
 }
 
-// That of the folder which this or the first rank has.
+// Returns the newest checkpoint of the folder that this rank, or the first one, has.
 checkpoint::Loaded Trainer::newest_checkpoint() {
   return ranks_ ? ranks_->share([this] { return own_checkpoint(); }) : own_checkpoint();
 }
@@ -69,12 +69,12 @@ void Trainer::load() {
   const bool evaluated = progress_.evaluation().step == learner_->steps();
   target_reached_ = evaluated && reaches_target();
   epoch_gave_batch_ = true;  // perhaps before the interruption
-  // An evaluation that is made up for is saved, too.
+  // A missed evaluation is made now, and then saved, too.
   saved_step_ = evaluation_due() ? 0 : learner_->steps();
   if (folder_) folder_->go_on_after(learner_->steps(), evaluated);
 }
 
-// Everything since the newest checkpoint is repeated, bit for bit.
+// Repeats everything since the newest checkpoint, with the same bits.
 void Trainer::recover(const Error& lost) {
   if (ranks_ || membership_) throw Error(lost);  // the others cannot go back with it
   if (learner_->device()->options().host)
@@ -102,8 +102,8 @@ bool Trainer::can_regroup(const Error& error) const {
   return ranks_ && ranks_->is_elastic() && error.code() == Code::rank_lost;
 }
 
-// The ranks that are left go on from the newest checkpoint, or from the beginning where there is none yet. Some of them may be lost
-// before all have begun again.
+// The remaining ranks continue from the newest checkpoint, or from the beginning if there is none
+// yet. More of them may be lost before all have started again.
 void Trainer::go_on_without(const Error& lost) {
   log_line(LogLevel::warning,
            cat(lost.what(), "; the ranks that are left form a group of their own"));
@@ -118,7 +118,7 @@ void Trainer::go_on_without(const Error& lost) {
     }
 }
 
-// At the end of an epoch, from whose checkpoint all go on together.
+// At the end of an epoch: all continue together from its checkpoint.
 bool Trainer::admit_newcomers() {
   if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
     return false;
@@ -139,7 +139,7 @@ void Trainer::begin_again() {
   begin_as_others();
 }
 
-// A call of all ranks of a new group. The first one may have ended before it had written the first checkpoint.
+// Collective over a new group. The old first rank may have ended before it wrote a checkpoint.
 void Trainer::begin_as_others() {
   has_saved_ = ranks_->first_says(has_saved_ && folder_ && folder_->newest());
   if (has_saved_) {
@@ -161,8 +161,8 @@ void Trainer::tell_group() const {
                " on from step ", learner_->steps(), "; this is rank ", ranks_->rank()));
 }
 
-// Of the first rank, which an earlier one may have been before. What that has written is this run's, but where it has yet to take
-// the place of an earlier run.
+// Opens the folder on the first rank. An earlier first rank may have had it: what that wrote
+// belongs to this run, unless it has yet to replace an earlier run.
 void Trainer::open_folder() {
   if (folder_ || !ranks_->leads()) return;
   const Start start = !has_saved_ && start_ == Start::overwrite ? start_ : Start::resume;

@@ -16,7 +16,7 @@ struct Reader {
   std::vector<std::string_view> options;
   bool is_there;
   const char* name;
-  const char* way;  // to have it
+  const char* way;  // the setting that makes it effective
 };
 
 std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShape& mesh,
@@ -75,7 +75,8 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
        "set parallel.server_optimizer to it"}};
 }
 
-// "parallel.n_push is 4 and parallel.delay is 2", of those that are not as by default; "" where none is.
+// Lists those that are not at their defaults: "parallel.n_push is 4 and parallel.delay is 2"; "" if
+// all are.
 std::string changed(Schema schema, const Options& parallel,
                     const std::vector<std::string_view>& options) {
   std::string out;

@@ -18,7 +18,7 @@ std::unique_ptr<optim::LossScale> loss_scale_of(gpu::Kernels& kernels, const nn:
              : nullptr;
 }
 
-// A weight that the model lacks would be dropped without notice.
+// Rejects unknown weights, which would be dropped silently.
 void check_no_others(const checkpoint::NamedTensors& given, const std::vector<std::string>& names) {
   for (const auto& [name, tensor] : given)
     if (std::find(names.begin(), names.end(), name) == names.end())
@@ -52,7 +52,7 @@ Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
       std::make_unique<SharedTensors>(graph::layout_of(whole.graph, has), split.slices, *tensor);
 }
 
-// Of the whole model's values, those that a stage's ranks have together.
+// Returns which of the whole model's values the ranks of a stage have together.
 std::vector<bool> Weights::whole_values_of(int of_stage) const {
   const std::vector<bool> own = stage->values_of(net.graph, of_stage);
   if (!tensor_ranks) return own;
@@ -95,7 +95,7 @@ checkpoint::NamedTensors Weights::save_state() const {
   return out;
 }
 
-// What this stage has of a checkpoint, which is one device's.
+// Returns this stage's part of a checkpoint, which is stored as for one device.
 Loaded Weights::of_stage(const Loaded& all) const {
   Loaded part = all;
   check_origin(all.origin, "model", [&] {
@@ -109,14 +109,14 @@ Loaded Weights::of_stage(const Loaded& all) const {
   return part;
 }
 
-// The files of all stages are made one device's on the first of them.
+// The first stage joins the files of all stages as for one device.
 std::optional<SavedWeights> Weights::saved() const {
   SavedWeights mine{{}, save_state()};
   if (sharded && ranks->rank() > 0) return std::nullopt;
   mine.weights = save();
   if (!stage) return mine;
   const parallel::Coordinates& at = stage->mesh().coordinates();
-  if (at.data > 0 || at.tensor > 0) return std::nullopt;  // the same once more
+  if (at.data > 0 || at.tensor > 0) return std::nullopt;  // their state is a copy
   std::vector<checkpoint::NamedTensors> optimizers;
   std::vector<std::vector<bool>> parts;
   const auto gathered = [&](const checkpoint::NamedTensors& tensors) {
@@ -141,7 +141,7 @@ std::optional<SavedWeights> Weights::saved() const {
 void Weights::import(const Imported& given) {
   auto tensors = store.download();
   for (auto& [name, tensor] : nn::weights_of_pytorch(whole, given.tensors, given.names, given.path))
-    if (tensors.contains(name))  // others are another stage's
+    if (tensors.contains(name))  // others belong to another stage
       tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
   store.upload(tensors);
 }
@@ -177,7 +177,7 @@ Tensor Weights::own_state(const std::string& name, const Tensor& given) const {
   return sharded->own_state(given, store);
 }
 
-// Constants have names too, but are the model's own.
+// Constants have names, too, but are not weights.
 bool Weights::has(const std::string& name) const {
   return std::find(store.names().begin(), store.names().end(), name) != store.names().end();
 }

@@ -1,4 +1,4 @@
-// A model's parameters on the device, and what updates them. They do not depend on a batch's size.
+// A model's parameters on the device, and their update. They do not depend on the batch size.
 #pragma once
 
 #include <map>
@@ -22,76 +22,78 @@
 
 namespace etr::train {
 
-// Weights of PyTorch; see nn/weights.h.
+// PyTorch weights; see nn/weights.h.
 struct Imported {
   std::string path;
   checkpoint::NamedTensors tensors;
   std::map<std::string, std::string> names;
 };
 
-// Of a checkpoint.
+// Weights and optimizer state of a checkpoint.
 struct Loaded {
   checkpoint::NamedTensors weights, optimizer;
   std::map<std::string, int64_t> rows;  // see Plans::trained_rows()
   std::string origin;
 };
 
-// As files of a checkpoint.
+// The same as a checkpoint's files store them.
 struct SavedWeights {
   checkpoint::NamedTensors weights, optimizer;
 };
 
 struct Weights {
-  // With the parameters' first values; the caller makes `update` when they are as they should be. `tensor`: ranks that share the
-  // model `of`; nullptr: it is whole here. Error(invalid_argument) that says why where nothing of it can be shared.
-  // `stage`: which has a part of it likewise. `sharded`: ranks that share out the update. All outlive the weights.
+  // Gives the parameters their initial values; the caller calls make_update() once the weights are
+  // as they should be. `tensor`: the ranks that share the model `of`; nullptr: it is whole here.
+  // Error(invalid_argument) says why if none of it can be shared. `stage`: the pipeline stage, if
+  // this rank has a part of the layers. `sharded`: the ranks that divide the update. All of these
+  // must outlive the weights.
   Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
           parallel::TensorParallel* tensor = nullptr, parallel::ModelStage* stage = nullptr,
           parallel::ShardedUpdate* sharded = nullptr);
 
-  // What this rank computes of the model on batches of another shape.
+  // Returns the part of the model that this rank computes, for batches of another shape.
   nn::ModelGraph part_of(nn::ModelGraph whole) const;
 
   void make_update(const optim::UpdateSpec& spec);
 
-  // Whether others have a part of what is saved, so that all of them call saved().
+  // Returns whether others have a part of what is saved, so that all of them call saved().
   bool saves_together() const { return shared || stage || sharded; }
 
-  // Of checkpoints, which are whole; all ranks call where they share tensors.
+  // Return whole tensors, as checkpoints have them. Collective if ranks share tensors.
   checkpoint::NamedTensors save() const;
   checkpoint::NamedTensors save_state() const;
 
   void import(const Imported& given);
 
-  // Shapes are checked first: Error(invalid_argument) that names what does not fit, and nothing is changed.
+  // Checks shapes first: Error(invalid_argument) names what does not fit, and nothing is changed.
   void load(const Loaded& loaded);
 
   int64_t trainable() const;  // of the whole model
-  // For a checkpoint. With stages, and with ranks that share out the update, a call of all of them: the first one has what all have
-  // together, the others nothing.
+  // Returns what a checkpoint stores. With stages, or ranks that divide the update, it is
+  // collective: the first rank gets the state of all, the others nothing.
   std::optional<SavedWeights> saved() const;
 
-  // As Learner::weights(), set_weights() and onnx().
+  // Like Learner::weights(), set_weights() and onnx().
   std::vector<pipeline::Field> read(const std::string& name) const;
   void write(const std::vector<pipeline::Field>& given);
   std::string onnx() const;
 
-  bool has(const std::string& name) const;  // here, and not in another stage of the model
+  bool has(const std::string& name) const;  // here, and not only in another stage of the model
 
   const gpu::DevicePtr device;
   parallel::TensorParallel* const tensor_ranks;  // nullptr: the model is whole here
-  const nn::ModelGraph whole;                    // of the first batch
-  const nn::SplitModel split;                    // empty where the model is whole here
-  const nn::ModelGraph& net;                     // what this rank computes: one of these
-  std::unique_ptr<SharedTensors> shared;         // empty likewise
+  const nn::ModelGraph whole;                    // for the first batch
+  const nn::SplitModel split;                    // empty if the model is whole here
+  const nn::ModelGraph& net;                     // what this rank computes: one of the two above
+  std::unique_ptr<SharedTensors> shared;         // null if the model is whole here
   parallel::ModelStage* const stage;             // nullptr: this rank has all layers
   parallel::ShardedUpdate* const sharded;        // nullptr: this rank updates all weights
   graph::ParameterStore store;
-  std::unique_ptr<optim::LossScale> loss_scale;  // of float16
+  std::unique_ptr<optim::LossScale> loss_scale;  // for float16
   std::unique_ptr<optim::Update> update;
-  parallel::Sharing* ranks = nullptr;    // who share a step
-  std::unique_ptr<ServedTables> served;  // empty: all tables are in the store
-  uint64_t age = 0;                      // grows when they change
+  parallel::Sharing* ranks = nullptr;    // those that take part in a step
+  std::unique_ptr<ServedTables> served;  // null: all tables are in the store
+  uint64_t age = 0;                      // counts changes of the weights
 
  private:
   const ops::DeviceTensor& tensor(const std::string& name) const;
@@ -100,7 +102,7 @@ struct Weights {
   std::vector<bool> whole_values_of(int of_stage) const;
 };
 
-// Errors of `check` say that `origin` is of another model or optimizer.
+// Makes errors of `check` say that `origin` belongs to another model or optimizer.
 template <typename Check>
 void check_origin(const std::string& origin, const char* what, Check&& check) {
   try {

@@ -1,6 +1,7 @@
-/* Feeds a trainer that is not EchoTrain's: here softmax regression in thirty lines of plain C, which stands for
- * your own. It needs no GPU and no Vulkan. Images stay bytes to the end, a quarter of the memory of floats, and come
- * with what makes floats of them: the trainer does so while it reads them. On a device, the upload is a quarter too.
+/* Feeds a trainer of your own with EchoTrain's pipeline. The trainer here is softmax regression in
+ * thirty lines of plain C. The program needs no GPU and no Vulkan. Images stay bytes, a quarter of
+ * the memory of floats, and come with a scale and a shift that the trainer applies while it reads
+ * them. With a device, the upload would be a quarter, too.
  *
  *   cc -std=c99 -O2 feed.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lm -o feed
  *   feed FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
@@ -19,8 +20,9 @@ static void check(int32_t status) {
   exit(1);
 }
 
-/* One step of gradient descent on `n` images of `pixels` bytes, each of which stands for byte * scale + shift; returns the
- * loss. `weights`: [CLASSES, pixels + 1], the last one the bias. */
+/* Makes one step of gradient descent on `n` images of `pixels` bytes. A byte stands for the value
+ * byte * scale + shift. Returns the loss. `weights`: [CLASSES, pixels + 1]; the last column is the
+ * bias. */
 static double step(float* weights, const uint8_t* images, float scale, float shift, const int32_t* labels, int64_t n,
                    int64_t pixels) {
   const float rate = 0.02f;
@@ -84,7 +86,7 @@ int main(int argc, char** argv) {
       }
       loss = step(weights, image.data, *(const float*)scale.data, *(const float*)shift.data, label.data, image.shape[0],
                   pixels);
-      etr_batch_destroy(batch); /* `image.data` was valid until here */
+      etr_batch_destroy(batch); /* ends the life of `image.data` */
     }
     check(status);
     printf("epoch %d: %d steps, loss %.3f\n", epoch, steps, loss);

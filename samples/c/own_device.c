@@ -1,9 +1,11 @@
-/* Trains inside a program that uses Vulkan itself: on its device and queue, from its buffers, without a copy to the host.
+/* Trains inside a program that uses Vulkan itself: on its device and queue, from its buffers,
+ * without a copy to the host.
  *
  *   cc -std=c99 own_device.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lvulkan -o own_device
  *
- * The program's own work is played by vkCmdFillBuffer and vkCmdUpdateBuffer: it makes points (x, y) of two classes in one buffer and
- * their labels in another, and later reads what the model says from a third. */
+ * vkCmdFillBuffer and vkCmdUpdateBuffer stand in for the program's own work: it makes points (x, y)
+ * of two classes in one buffer and their labels in another, and later reads the model's output from
+ * a third. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <vulkan/vulkan.h>
@@ -29,7 +31,7 @@ static void check_vulkan(VkResult result) {
   exit(1);
 }
 
-/* A device with one queue. Kernels for CPU devices want buffer addresses; GPUs do without. */
+/* Makes a device with one queue. Kernels for CPU devices need buffer addresses; GPUs do not. */
 static VkInstance open_device(void) {
   const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                                  .apiVersion = VK_API_VERSION_1_2};
@@ -38,7 +40,7 @@ static VkInstance open_device(void) {
   const float priority = 1;
   const VkDeviceQueueCreateInfo queue_info = {
       .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-      .queueCount = 1, /* family 0: in earnest, look for one with compute */
+      .queueCount = 1, /* family 0; a real program looks for one with compute */
       .pQueuePriorities = &priority};
   VkPhysicalDeviceVulkan12Features addresses = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
@@ -67,7 +69,7 @@ typedef struct {
   VkDeviceMemory memory;
 } Buffer;
 
-/* In memory that the host sees too, so that the program's end can look at the result. */
+/* Allocates host-visible memory, so that the program can check the result at its end. */
 static Buffer make_buffer(VkDeviceSize size) {
   const VkBufferCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
@@ -96,8 +98,9 @@ static void free_buffer(Buffer b) {
   vkFreeMemory(device, b.memory, NULL);
 }
 
-/* The program's own work on the device, which nobody waits for: after a barrier, because the last step still reads the buffers, and
- * with the barrier at its end that etr_batch_wrap_vulkan asks for. */
+/* Submits the program's own work on the device, without a wait. It begins with a barrier, because
+ * the last step may still read the buffers, and ends with the one that etr_batch_wrap_vulkan
+ * requires. */
 static void make_points(Buffer points, Buffer labels) {
   const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                             .commandPool = pool,
@@ -113,7 +116,7 @@ static void make_points(Buffer points, Buffer labels) {
   for (int i = 0; i < ROWS; ++i) {
     xy[i][0] = (float)rand() / RAND_MAX - 0.5f;
     xy[i][1] = (float)rand() / RAND_MAX - 0.5f;
-    label[i] = xy[i][0] * xy[i][1] > 0; /* opposite quarters: no straight line divides them */
+    label[i] = xy[i][0] * xy[i][1] > 0; /* opposite quadrants: not linearly separable */
   }
   check_vulkan(vkAllocateCommandBuffers(device, &info, &commands));
   check_vulkan(vkBeginCommandBuffer(commands, &begin));
@@ -169,7 +172,7 @@ int main(void) {
   const etr_vulkan_buffer point = array(points, ETR_F32, 2, 2),
                           label = array(labels, ETR_I32, 1, 0),
                           answer = array(logits, ETR_F32, 2, 2);
-  etr_batch* batch; /* the same buffers again and again: one batch stands for all */
+  etr_batch* batch; /* one batch for all steps, since the buffers are the same */
   check(etr_batch_create(&batch));
   check(etr_batch_wrap_vulkan(batch, "point", &point, NULL, NULL));
   check(etr_batch_wrap_vulkan(batch, "label", &label, NULL, NULL));
@@ -182,7 +185,7 @@ int main(void) {
   while (etr_trainer_result(trainer, 1, &result) == ETR_OK) continue;
   printf("step %llu loss %.4f\n", (unsigned long long)result.step, result.loss);
 
-  make_points(points, labels); /* new ones */
+  make_points(points, labels); /* new points */
   check(etr_trainer_predict_vulkan(trainer, batch, &answer));
   void *said, *wanted;
   int right = 0;

@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return fprintf(stderr, "usage: train FOLDER\n"), 2;
   result.struct_size = sizeof result;
 
-  /* Each image is used twice, augmented anew. */
+  /* Each image is used twice, with a new augmentation each time. */
   snprintf(spec, sizeof spec,
            "{\"stages\": [{\"stage\": \"folder\", \"root\": \"%s\"}, {\"stage\": \"label\"},"
            " {\"stage\": \"decode\"}, {\"stage\": \"echo\", \"factor\": 2},"
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     printf("epoch %d step %llu loss %.4f\n", epoch + 1, (unsigned long long)result.step,
            result.loss);
   }
-  etr_trainer_destroy(trainer); /* any order will do */
+  etr_trainer_destroy(trainer); /* in any order */
   etr_runtime_destroy(runtime);
   etr_optimizer_destroy(optimizer);
   etr_model_destroy(model);

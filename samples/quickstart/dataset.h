@@ -7,8 +7,8 @@
 
 namespace quickstart {
 
-// Writes `count` PNG images into folder/0 ... folder/9, the digits in turn. `progress` gets the
-// number done, now and then. Throws std::runtime_error.
+// Writes `count` PNG images into folder/0 ... folder/9, cycling through the digits. `progress` gets
+// the number done at intervals. Throws std::runtime_error.
 void draw_folder(const std::string& folder, int count, uint32_t seed,
                  const std::function<void(int done)>& progress);
 

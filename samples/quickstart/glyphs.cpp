@@ -32,7 +32,7 @@ Stroke join(Stroke a, const Stroke& b) {
   return a;
 }
 
-// The styles of each digit.
+// The variants of each digit.
 const std::array<std::vector<Glyph>, 10>& styles() {
   static const std::array<std::vector<Glyph>, 10> all = {{
       {{arc(.5f, .5f, .3f, .45f, 0, 1)},

@@ -1,4 +1,4 @@
-// Draws hand-drawn-looking digits.
+// Draws digits that look hand-written.
 #pragma once
 
 #include <cstdint>

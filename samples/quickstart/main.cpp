@@ -1,6 +1,7 @@
-// The quickstart: draws a data set, packs it, slows its reading down as a slow network would, and
-// trains the same small CNN without and with an echo node, each from several seeds: where a curve
-// first crosses the target depends on luck. Everything but the drawing goes through the C API.
+// The quickstart: draws a data set, packs it, slows reading down to the pace of a slow network, and
+// trains the same small CNN without and with an echo node. Each is run from several seeds, because
+// it depends on luck where a curve first crosses the target. Everything except the drawing uses the
+// C API.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,10 +27,10 @@ constexpr double kTarget =
     0.93;  // on the steep part of the curve, where noise moves the crossing least
 constexpr int kSeeds = 3;
 constexpr double kUpstreamFactor = 4;  // how much slower reading is than training
-constexpr double kMostSeconds = 90;    // of one run, which ends when it has reached the target
+constexpr double kMostSeconds = 90;    // of one run, which ends once it has reached the target
 
 void make_data(const fs::path& data) {
-  if (fs::exists(data / "ready")) return;  // an earlier quickstart made it
+  if (fs::exists(data / "ready")) return;  // made by an earlier quickstart
   for (const bool train : {true, false}) {
     const std::string name = train ? "train" : "test";
     const int count = train ? kTrain : kTest;
@@ -56,8 +57,7 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
       "data=" + data, "out=" + options.out, "seed=" + std::to_string(options.seed),
       "pipeline.stages.2.milliseconds=" + std::to_string(options.delay_ms),
       "pipeline.stages.5.factor=" + std::to_string(options.echo),
-      // Without echoes there are no copies to spread, and filling a buffer would only delay the
-      // run.
+      // Without echo there are no copies to spread, and filling a buffer would only delay the run.
       "pipeline.stages.5.buffer=" + std::to_string(options.echo > 1 ? 1000 : 1),
       "train.seconds=" + std::to_string(options.seconds),
       "evaluation.target_accuracy=" + std::to_string(kTarget)};
@@ -81,7 +81,7 @@ std::string number(const Json& value, const char* format) {
   return text;
 }
 
-// "> 90.0 s" where half of the runs ended before the target.
+// "> 90.0 s" if half of the runs ended before the target.
 std::string time_cell(const Json& row) {
   const bool missed = row["time_to_target_s"].is_null();
   return (missed ? "> " : "") + number(row[missed ? "seconds" : "time_to_target_s"], "%.1f s");
@@ -108,19 +108,20 @@ void print_table(const Json& table) {
                 number(row["steps"], "%.0f").c_str(), 100 * row["device_wait_share"].get<double>());
 }
 
-// How long a step takes when nothing holds it back, in milliseconds.
+// Returns the milliseconds of a step that nothing holds up.
 double calibrate(const etr_runtime* runtime, const std::string& job_file, const std::string& data) {
   const etr_event event = run(runtime, job_file, data, {"calibrating", "", 0, 4, 5});
   if (event.step < 2) throw std::runtime_error("the device took no second step in 5 seconds");
   return 1000 * event.seconds / static_cast<double>(event.step - 1);
 }
 
-// The metrics of the runs, and what the report calls them.
+// The metrics files of the runs, and the report's names for them.
 struct Runs {
   std::vector<std::string> names, metrics;
 };
 
-// Seed by seed, without and with echo in turn: what slows the machine meanwhile slows both.
+// Runs seed by seed, without and with echo in turn, so that a slow phase of the machine affects
+// both.
 Runs compare(const etr_runtime* runtime, const std::string& job_file, const fs::path& out,
              double delay_ms) {
   Runs runs;

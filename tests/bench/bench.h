@@ -22,7 +22,7 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Times of one body, or ratios of two, a round each.
+// Times of one body, or ratios of two, one value per round.
 class Times {
  public:
   void add(double value) { values_.push_back(value); }
@@ -42,7 +42,7 @@ class Times {
   std::vector<double> values_;
 };
 
-// Times of bodies run in turn, `rounds` times each, after one warm-up round.
+// Runs bodies in turn, `rounds` times each after one warm-up round, and returns their times.
 inline std::vector<Times> times_in_turn(const std::vector<std::function<void()>>& bodies,
                                         int rounds) {
   std::vector<Times> times(bodies.size());
@@ -54,7 +54,7 @@ inline std::vector<Times> times_in_turn(const std::vector<std::function<void()>>
   return times;
 }
 
-// Their medians.
+// Returns the medians of these times.
 inline std::vector<double> time_in_turn(const std::vector<std::function<void()>>& bodies,
                                         int rounds) {
   std::vector<double> out;

@@ -1,4 +1,4 @@
-// A side that is a list of commands, recorded as often as it shall run.
+// A side that consists of commands, recorded as often as it is to run.
 #pragma once
 
 #include <set>

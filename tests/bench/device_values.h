@@ -1,4 +1,4 @@
-// Random tensors in device memory whose values the host knows without keeping them, and single elements fetched back.
+// Random device tensors whose values the host can recompute, and reads of single elements.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace etr::bench {
 
-// Multiples of 1/128 in [-1, 1]: bfloat16 and float16 hold them exactly, so that a reference needs no rounding. They repeat
-// after a prime number of elements.
+// Multiples of 1/128 in [-1, 1], which bfloat16 and float16 represent exactly, so that a reference
+// needs no rounding. They repeat after a prime number of elements.
 class Values {
  public:
   explicit Values(uint64_t seed) : values_(1048573) {
@@ -35,7 +35,7 @@ class Values {
   std::vector<float> values_;
 };
 
-// A sum and that of its terms' magnitudes, by which errors are judged.
+// A sum, and the sum of its terms' magnitudes to judge errors by.
 struct Reference {
   double sum = 0, magnitude = 0;
   void add(double term) {
@@ -44,7 +44,8 @@ struct Reference {
   }
 };
 
-// The largest error among elements drawn at random, relative to the magnitude of what was summed for each.
+// Returns the largest error among randomly chosen elements, relative to the magnitude of each one's
+// terms.
 inline double largest_error(const gpu::DevicePtr& device, const ops::DeviceTensor& tensor,
                             const std::function<Reference(uint64_t)>& reference) {
   constexpr int kSamples = 64;

@@ -1,4 +1,4 @@
-// Pipelines with an echo node, and what they give.
+// Traces of pipelines with an echo node.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline Json spec_of(const std::string& pattern, const std::string& echo,
 
 using Trace = std::vector<std::tuple<uint64_t, uint32_t, double>>;  // ordinal, replica, age
 
-// The rest of the epoch, with `step_s` spent on each item.
+// Returns the rest of the epoch, with `step_s` seconds spent on each item.
 inline Trace trace_of_epoch(Pipeline& p, double step_s = 0, size_t limit = SIZE_MAX) {
   Trace trace;
   for (Item item; trace.size() < limit && p.next(item) == Pipeline::Next::item;) {

@@ -1,4 +1,4 @@
-// What every engine has to do, as calls of all ranks of a group.
+// Conformance checks for every engine, as calls of all ranks of a group.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace etr::test {
 
-// Makes every collective call with every type and many sizes, and messages, and splits. Returns what was wrong, "" for nothing.
+// Makes every collective call with every type and many sizes, and messages and splits. Returns what
+// was wrong; "" for nothing.
 std::string every_operation(exchange::Group& group);
 
 }  // namespace etr::test

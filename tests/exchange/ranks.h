@@ -1,4 +1,4 @@
-// Ranks as processes of their own, on one machine and its loopback interface.
+// Ranks as separate processes on one machine, over its loopback interface.
 #pragma once
 
 #include <signal.h>
@@ -13,23 +13,23 @@
 
 namespace etr::test {
 
-// Forks a process for each rank. One that is not waited for is killed with the object.
+// Forks a process for each rank. The destructor kills those that were not waited for.
 class Ranks {
  public:
   using Body = std::function<std::string(
       const exchange::World&)>;  // returns what went wrong, "" for nothing
 
-  // `world` is what all have in common; "" as its rendezvous: a folder of this object's.
+  // `world` is what all ranks share. If its rendezvous is "", it becomes a folder of this object.
   Ranks(int size, const Body& body, exchange::World world = {});
   ~Ranks();
 
-  // What a rank's body returned or threw; how its process ended, where that was otherwise.
+  // Returns what a rank's body returned or threw, or else how its process ended.
   std::string outcome(int rank);
 
   pid_t process(int rank) const { return processes_[static_cast<size_t>(rank)]; }
   void signal(int rank, int number) const { ::kill(process(rank), number); }
 
-  // Waits until a rank has said this word (below), and returns what it said of it.
+  // Waits until a rank has said this word (see say()), and returns the text with it.
   std::string said(int rank, const std::string& word) const;
   std::string folder() const { return folder_.path(); }
 
@@ -38,10 +38,10 @@ class Ranks {
   std::vector<pid_t> processes_;
 };
 
-// A port on the loopback interface that nobody has.
+// Returns a free port on the loopback interface.
 int free_port();
 
-// In a rank's body: what the test waits for.
+// Called in a rank's body: tells the test that waits for this word.
 void say(const exchange::World& world, const std::string& word, const std::string& text = "yes");
 
 }  // namespace etr::test

@@ -1,4 +1,4 @@
-// A rank of tests: a model that trains on rows of a batch which is the same for all.
+// A test rank: a model that trains on its rows of a batch that all ranks share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Problem {
   Shape sample;
   std::string optimizer = R"({"optimizer": "sgd", "momentum": 0.9})";
   bool sync_batch_norm = false;
-  int32_t symbols = 0;  // a sample is made of; 0: of floats
+  int32_t symbols = 0;  // of which samples consist; 0: of floats
 };
 
 inline void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
@@ -40,7 +40,7 @@ class Worker {
         symbols_(problem.symbols),
         split_(net_of(problem, rows, parallel)),
         net_(split_.net),
-        // As other ranks might have begun: only the first one's weights count.
+        // Seeds differ as between real ranks: only the first one's weights count.
         store_(kernels_.device(), net_.graph, parallel ? 100 + parallel->rank() : 100),
         accumulate_(static_cast<uint32_t>(
             optim::UpdateSpec(parse_json(problem.optimizer, "test")).accumulate())),
@@ -68,7 +68,7 @@ class Worker {
                                               std::vector{net_.loss, net_.accuracy}, work);
   }
 
-  // Begins at row `first` of the step's batch.
+  // Uses rows of the step's batch from `first` on.
   void step(uint32_t step, int64_t first, int64_t valid, bool not_a_number = false) {
     auto* x = reinterpret_cast<float*>(runner_->input(0));
     auto* labels = reinterpret_cast<int32_t*>(runner_->input(1));
@@ -101,7 +101,7 @@ class Worker {
   void wait() { runner_->wait(); }
   std::vector<graph::StepResult> results() { return runner_->take_results(true); }
 
-  // Whole ones. The running statistics of batch normalisation, too.
+  // Returns whole weights and, with `states`, the running statistics of batch normalization.
   std::vector<float> weights(bool states = true) const {
     std::vector<float> out;
     for (auto& [name, tensor] : store_.download()) {

@@ -1,4 +1,4 @@
-// Shards of a parameter server in this process, and what joins them.
+// Shards of a parameter server in this process, and clients that join them.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ class Cluster {
     return join({.number = wanted, .workers = workers, .terms = terms}, [](int) {});
   }
 
-  // `before` is called before it joins a shard.
+  // Calls `before` before it joins each shard.
   std::unique_ptr<Client> join(const Pair::Name& name, const std::function<void(int)>& before) {
     return std::make_unique<Client>(
         static_cast<int>(shards_.size()),
@@ -62,7 +62,7 @@ inline void perform(Client& client, const Client::Work& work) {
   client.wait();
 }
 
-// The text of what a call fails with; "" where it does not.
+// Returns the message of the error that a call throws; "" if none.
 inline std::string problem_of(const std::function<void()>& call) {
   try {
     call();

@@ -1,4 +1,4 @@
-// One source by itself, without a pipeline around it.
+// A source on its own, without a pipeline.
 #pragma once
 
 #include "sources/files.h"
@@ -13,7 +13,7 @@ class Alone {
         source_(static_cast<pipeline::Source&>(*stage_)) {
     source_.start_pass(0, 0);
   }
-  // The message of an error; "" for a sample; "end" at the end.
+  // Returns an error's message, "" for a sample, or "end".
   std::string next(Item& item) {
     item = {};
     try {
@@ -36,7 +36,8 @@ class Alone {
   pipeline::Source& source_;
 };
 
-// The first error of a source, its opening included: for processes that are forked, where no pipeline may run.
+// Returns the first error of a source, including its opening, for forked processes, where no
+// pipeline may run.
 inline std::string failure_alone(const std::string& stage, const Json& options) {
   try {
     return Alone(stage, options).next();

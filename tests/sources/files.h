@@ -1,4 +1,4 @@
-// Files of every kind a source reads, and what tests of sources share.
+// Files for every kind of source, and helpers of the source tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ namespace etr::test {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-// Leaves a file that is there alone: a pipeline may have mapped it.
+// Writes a file unless it exists: a pipeline may have mapped it.
 inline void write(const std::string& path, const std::string& bytes) {
   if (std::filesystem::exists(path)) return;
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// Replaces a file that is there; makes its folder.
+// Writes or replaces a file, and makes its folder.
 inline void put(const std::string& path, const std::string& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
@@ -61,7 +61,7 @@ inline Json spec_of(const char* stage, Json options, const Json& more = Json::ob
   return out;
 }
 
-// All items of an epoch.
+// Returns all items of an epoch.
 inline std::vector<Item> read_all(Pipeline& p) {
   std::vector<Item> out;
   Item item;
@@ -73,7 +73,7 @@ inline std::vector<Item> read_all(const Json& spec) {
   return read_all(p);
 }
 
-// The message of the error that reading ends with.
+// Returns the message of the error with which reading ends.
 inline std::string failure(const Json& spec) {
   try {
     read_all(spec);

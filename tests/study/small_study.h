@@ -53,7 +53,7 @@ inline Study parsed(const Json& json, const std::vector<std::string>& overrides 
   return Study::parse(json, "the study", "", overrides);
 }
 
-// Runs it to its end.
+// Runs the study to its end.
 inline std::vector<study::Event> run_study(const Json& json, const std::string& folder,
                                            uint64_t parallel = 1, bool overwrite = false) {
   Runner runner(study_kernels(), parsed(json), {folder, overwrite, parallel});

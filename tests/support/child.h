@@ -1,4 +1,4 @@
-// What a test does to its own process, done to a child of it: limits, signals.
+// Runs part of a test in a child process, for tests that set limits or send signals.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 
 namespace etr::test {
 
-// A number in /proc/self/status, in kB.
+// Returns a number from /proc/self/status, in kB.
 inline int64_t status_kb(const std::string& key) {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);)
@@ -20,7 +20,8 @@ inline int64_t status_kb(const std::string& key) {
   return 0;
 }
 
-// Runs `body` in a forked child; its exit status, 99 where it ends by a signal or takes longer than five minutes.
+// Runs `body` in a forked child and returns its exit status; 99 if a signal ends it or it takes
+// longer than five minutes.
 template <typename Body>
 int in_child(Body&& body) {
   const pid_t child = fork();
@@ -33,8 +34,8 @@ int in_child(Body&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
 }
 
-// The system gives this process no more memory than it has now and `bytes`; under a sanitizer, whose own memory is far more, as much
-// as it wants.
+// Limits this process to its present memory plus `bytes`. No limit under a sanitizer, which needs
+// far more memory itself.
 inline bool limit_memory(int64_t bytes) {
   if (kSanitized) return true;
   const auto most = static_cast<rlim_t>(status_kb("VmData") * 1024 + bytes);

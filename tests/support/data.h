@@ -22,10 +22,10 @@ std::string make_shards(const TempDir& dir, int shards, int per_shard, int image
 // the class. Quick to learn, not trivial. Returns its path.
 std::string make_band_shard(const TempDir& dir, const std::string& name, int samples, int seed);
 
-// The label of every item of the rest of the epoch, in order; batches are flattened.
+// Returns the labels of all items in the rest of the epoch, in order; batches are flattened.
 std::vector<int32_t> labels_of_epoch(pipeline::Pipeline& pipeline);
 
-// One number for the bytes of every field of every item of the rest of the epoch.
+// Returns a digest of the bytes of all fields of all items in the rest of the epoch.
 uint64_t digest_of_epoch(pipeline::Pipeline& pipeline, int64_t limit = -1);
 
 }  // namespace etr::test

@@ -6,7 +6,7 @@
 
 namespace etr::test {
 
-// Whole ones, and some that end too early: those must not cost more.
+// Complete documents, and some that end too early and must not cost more.
 inline std::vector<std::string> deep_documents(int levels) {
   const auto repeated = [levels](const std::string& text) {
     std::string out;

@@ -19,7 +19,8 @@ bool asked(const char* variable) {
   return flag && std::string(flag) == "1";
 }
 
-// Fails the program when the validation layers complained; closes the devices before exit handlers.
+// Fails the program if the validation layers reported anything. Closes the devices before exit
+// handlers run.
 class DeviceEnvironment final : public testing::Environment {
  public:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// The device under test. Tests need one: without any Vulkan device they fail, they are not skipped.
+// The device under test. Without a Vulkan device, tests fail; they are not skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,16 +7,17 @@
 
 namespace etr::test {
 
-// Opened once per process and family. The environment chooses: ECHOTRAIN_TEST_DEVICE selects the
-// device, ECHOTRAIN_TEST_VALIDATION=1 loads the validation layers; a test program then fails when
-// they said anything. ECHOTRAIN_TEST_LOW_LIMITS=1 makes the device look like a poor one: 16 KB of shared memory, eight bindings
-// of 128 MiB, no subgroups, no buffer addresses, no matrix units. ECHOTRAIN_TEST_COMPARE=1 compares what the device computes with
-// what the host makes of the same kernels, which also tells their faults (spirv/machine.h).
+// Opened once per process and family, as the environment says. ECHOTRAIN_TEST_DEVICE selects the
+// device. ECHOTRAIN_TEST_VALIDATION=1 loads the validation layers, and the test program fails if
+// they report anything. ECHOTRAIN_TEST_LOW_LIMITS=1 simulates a weak device: 16 KB of shared
+// memory, eight bindings of 128 MiB, no subgroups, no buffer addresses, no matrix units.
+// ECHOTRAIN_TEST_COMPARE=1 compares the device's results with the same kernels run on the host,
+// which also reports faults in them (spirv/machine.h).
 gpu::DeviceOptions device_options(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 gpu::DevicePtr device(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 gpu::Kernels& kernels(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 
-// The families that this device can run.
+// Returns the families that this device can run.
 std::vector<gpu::KernelFamily> families();
 
 std::string family_name(gpu::KernelFamily family);

@@ -1,4 +1,4 @@
-// What went wrong in a call.
+// Error messages of calls.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace etr::test {
 
-// The message of the Error that `call` throws; "" where it throws none.
+// Returns the message of the Error that `call` throws; "" if it throws none.
 template <typename Call>
 std::string error_text(Call&& call) {
   try {

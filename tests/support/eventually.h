@@ -1,4 +1,4 @@
-// Waiting for what other threads will bring about.
+// Waits for effects of other threads.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace etr::test {
 
-// Asks until `holds()` is true; false after five minutes, for a test that is about to fail.
+// Polls until `holds()` is true. Returns false after five minutes, and the test should fail.
 template <typename Condition>
 bool eventually(Condition&& holds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(5);

@@ -1,4 +1,4 @@
-// Failures of the Vulkan driver, made on purpose.
+// Injects failures of the Vulkan driver.
 #pragma once
 
 #include "gpu/device.h"
@@ -6,9 +6,9 @@
 
 namespace etr::test {
 
-// Counts the calls of a device's driver that can fail, and lets one of them fail: with memory, objects and
-// command buffers as the driver leaves them when it refuses. One at a time; the device is as it was when the
-// object goes.
+// Counts those calls of a device's driver that can fail, and makes one of them fail. Memory,
+// objects and command buffers are left as by a driver that refuses. Only one object at a time; its
+// destructor restores the device.
 class Faults {
  public:
   explicit Faults(gpu::Device& device);
@@ -16,10 +16,11 @@ class Faults {
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;
 
-  // Call number `call` from now, 1 the next, fails; `for_ever`: and all after it, as on a lost device.
+  // Makes call number `call` from now fail (1 is the next); with `for_ever` also all later calls,
+  // as on a lost device.
   void fail_at(int call, VkResult result, bool for_ever = false);
   void off();
-  int calls() const;  // since the object was made, or fail_at() or off()
+  int calls() const;  // since construction, or the latest fail_at() or off()
 
  private:
   gpu::VulkanApi& api_;

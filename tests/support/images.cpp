@@ -38,11 +38,11 @@ void add_palette(png_structp png, png_infop info, const PngKind& kind, int colou
     alpha.push_back(static_cast<png_byte>(i * 91 + 5));
   }
   png_set_PLTE(png, info, palette.data(), colours);
-  // Fewer than colours: the rest is opaque.
+  // Fewer entries than colours: the rest is opaque.
   if (kind.transparency) png_set_tRNS(png, info, alpha.data(), (colours + 1) / 2, nullptr);
 }
 
-// Samples, one or (16 bits) two bytes each.
+// Makes rows of samples of one byte, or of two for 16 bits.
 std::vector<std::vector<png_byte>> make_rows(const PngKind& kind, uint32_t height, size_t row,
                                              int colours, uint32_t seed) {
   std::vector<std::vector<png_byte>> rows(height, std::vector<png_byte>(row));
@@ -58,7 +58,7 @@ std::vector<std::vector<png_byte>> make_rows(const PngKind& kind, uint32_t heigh
   return rows;
 }
 
-// What is transparent is the first pixel's value.
+// Makes the first pixel's value the transparent one.
 void add_transparency(png_structp png, png_infop info, const PngKind& kind, const png_byte* pixel) {
   const auto sample = [&](int c) {
     return static_cast<png_uint_16>(kind.bits == 16 ? pixel[2 * c] << 8 | pixel[2 * c + 1]
@@ -206,7 +206,7 @@ std::string exif(int orientation, bool little_endian, int before) {
   number(42, 2);
   number(8, 4);
   number(static_cast<uint32_t>(before + 1), 2);
-  for (int i = 0; i < before; ++i) {  // an image's width: LONG
+  for (int i = 0; i < before; ++i) {  // an image width entry: LONG
     number(0x0100, 2);
     number(4, 2);
     number(1, 4);

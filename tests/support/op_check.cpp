@@ -21,7 +21,7 @@ Tensor to_tensor(const Doubles& values, const Shape& shape, bool labels) {
   return out;
 }
 
-// Random values that are exact in float, so that host and device start from the same numbers.
+// Makes random values that are exact in float, so that host and device start from the same numbers.
 Doubles random_values(int64_t count, Rng& rng, double low = -1, double high = 1) {
   Doubles out(static_cast<size_t>(count));
   for (double& v : out) v = rng.uniform(static_cast<float>(low), static_cast<float>(high));
@@ -65,7 +65,8 @@ Doubles numeric_gradient(const OpCase& c, std::vector<Doubles> inputs, size_t wh
 double round_to(ops::Precision precision, double x) {
   if (precision == ops::Precision::fp32 || x == 0 || !std::isfinite(x)) return x;
   const bool half = precision == ops::Precision::fp16;
-  // The place of the last bit: 11 bits of significand, or 8; fixed below the smallest normal number.
+  // The exponent of the last bit: significands have 11 or 8 bits; it is fixed for subnormal
+  // numbers.
   int exponent = std::ilogb(x) - (half ? 10 : 7);
   exponent = std::max(exponent, half ? -24 : -133);
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -exponent)), exponent);

@@ -1,8 +1,8 @@
 // Compares an op's kernels with a reference in double precision.
 //
-// A test gives only the forward reference. The gradient reference is its central difference, in
-// double, of sum(output * upstream) with a random upstream gradient: the op is checked as it stands
-// in the middle of a graph.
+// A test gives only the forward reference. The gradient reference is the central difference, in
+// double, of sum(output * upstream) with a random upstream gradient, as for an op in the middle of
+// a graph.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct OpCase {
   std::string op;
   std::string options = "{}";
   std::vector<Shape> inputs;
-  // Values of all inputs -> the output's values.
+  // Maps the values of all inputs to those of the output.
   std::function<Doubles(const std::vector<Doubles>&)> reference;
   // Integer labels in [0, classes) for this input; -1: no labels.
   int label_input = -1;
@@ -34,19 +34,19 @@ struct OpCase {
   double low = -1, high = 1;  // of the inputs' values
   bool training = true;
   float label_smoothing = 0;  // of the step's values
-  // Operands are rounded to it before the reference sees them; for ops that are one product.
+  // Operands are rounded to it before the reference gets them; for ops that are a single product.
   ops::Precision precision = ops::Precision::fp32;
-  // Makes sensible values of the random ones; they are rounded to float afterwards.
+  // Turns the random values into valid ones, which are then rounded to float.
   std::function<void(std::vector<Doubles>&)> adjust;
 };
 
-// x rounded to a shorter format, to the nearest and of two the even one.
+// Rounds x to a shorter format, to nearest, ties to even.
 double round_to(ops::Precision precision, double x);
 
-// Runs forward and backward on `family` and expects both to agree with the reference.
+// Runs forward and backward passes on `family` and expects both to agree with the reference.
 void check_op(const OpCase& c, gpu::KernelFamily family);
 
-// check_op on every family of the device.
+// Calls check_op for every family of the device.
 void check_op(const OpCase& c);
 
 }  // namespace etr::test

@@ -1,4 +1,4 @@
-// Whether this build has a sanitizer: its memory is its own, and its time a multiple.
+// Whether this build has a sanitizer, which needs more memory and several times as long.
 #pragma once
 
 namespace etr::test {

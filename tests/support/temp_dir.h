@@ -1,4 +1,4 @@
-// A directory of a test's own.
+// A test's own directory.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace etr::test {
 
-// A new directory, whatever other processes make and earlier ones left; removed with the object.
+// Makes a new directory with a unique name, and removes it in the destructor.
 class TempDir {
  public:
   TempDir() {

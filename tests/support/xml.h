@@ -1,4 +1,5 @@
-// Whether a text is XML that any parser takes: tags that match, attributes once each and in quotes, entities that XML knows.
+// Checks that a text is XML for any parser: matching tags, unique quoted attributes, XML's own
+// entities.
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 
 namespace etr::test {
 
-// What is wrong with it and where; "" for well-formed text. Of HTML it takes what is also XML.
+// Returns what is wrong and where; "" for well-formed text. Accepts HTML only if it is also XML.
 std::string xml_problem(std::string_view text);
 
 }  // namespace etr::test

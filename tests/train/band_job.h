@@ -1,4 +1,4 @@
-// A small job on drawn images, and what its run wrote.
+// A small job on drawn images, and the output of its run.
 #pragma once
 
 #include <sstream>
@@ -12,7 +12,7 @@
 
 namespace etr::test {
 
-// Without batch normalisation, whose moments are each rank's own.
+// Without batch normalization, whose moments are each rank's own.
 inline Json job_of(const TempDir& dir, int64_t batch, const std::string& out = "",
                    int samples = 400) {
   const auto stages = [&](const std::string& pattern, bool drop) {

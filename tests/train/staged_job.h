@@ -1,4 +1,4 @@
-// Jobs whose model several ranks share.
+// Jobs whose model is divided among several ranks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ inline const Json& dense_layers() {
   return all;
 }
 
-// Rows of the image are the positions.
+// The rows of the image are the positions.
 inline const Json& attention_layers() {
   const auto block = [](const char* name) {
     return Json{{"layer", "residual"},

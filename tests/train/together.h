@@ -1,4 +1,4 @@
-// Trainers of one job that train together, as threads with a device each.
+// Trainers of one job that train together, as threads with one device each.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ inline std::vector<Outcome> together(int size, const std::function<Json(int rank
                                      const parallel::MeshShape& mesh = {},
                                      const gpu::DeviceOptions& options = device_options()) {
   std::vector<exchange::Group> groups = exchange::local_groups(size, 30);
-  std::vector<Json> jobs;  // first: their data is written once
+  std::vector<Json> jobs;  // all jobs first, so that their data is written only once
   for (int rank = 0; rank < size; ++rank) {
     jobs.push_back(job(rank));
     if (mesh.tensor > 1)

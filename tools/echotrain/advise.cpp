@@ -1,4 +1,4 @@
-// echotrain advise: whether echoing helps a job, where and how much, and what would help first.
+// echotrain advise: whether echo helps a job, where and how much, and what would help first.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-// `user_data`: the line; nullptr where standard output is for JSON.
+// `user_data` is the progress line; nullptr if standard output is for JSON.
 int32_t show(void* user_data, const char* what) {
   if (*what && user_data)
     static_cast<ProgressLine*>(user_data)->show(std::string("measuring: ") + what);
@@ -31,7 +31,7 @@ std::string advised(const Arguments& arguments, const Job& job, const Runtime& r
   return take_string(json);
 }
 
-// The document may have comments: they say what was changed.
+// The job file may have comments, which list the changes.
 std::string changed_job(const Json& advice) {
   std::string text = advice["changes"].empty() ? "// 'echotrain advise' has changed nothing.\n"
                                                : "// Changed by 'echotrain advise':\n";
@@ -39,12 +39,12 @@ std::string changed_job(const Json& advice) {
   return text + advice["job"].dump(2) + "\n";
 }
 
-// Before anything is measured, which takes a while. Leaves no file behind that was not there.
+// Called before the measurements, which take a while. Leaves no new file behind.
 void check_can_be_written(const std::string& path) {
   namespace fs = std::filesystem;
   if (path.empty())
     throw Failure("--apply is empty: give it the name of the file for the changed job");
-  std::error_code none;  // what is not there is no folder
+  std::error_code none;  // a missing path is not a folder
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, none))
     throw Failure("--apply " + path + ": there is no folder '" + folder.string() +
@@ -78,7 +78,7 @@ int command_advise(const Arguments& arguments) {
   if (advice["changes"].empty())
     std::fprintf(stderr, "there is nothing to change: %s is the job as it is\n", path.c_str());
   write_file(path, changed_job(advice), arguments.flag("json") ? stderr : stdout);
-  Job changed;  // what a run would read
+  Job changed;  // checks what a run would read
   check(etr_job_load(path.c_str(), nullptr, 0, changed.out()));
   return 0;
 }

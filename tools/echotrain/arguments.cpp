@@ -15,8 +15,8 @@ namespace {
   throw UsageError(what + "; see 'echotrain " + command.name + " --help'");
 }
 
-// The job's key that an option would set if there were one: "train.epochs" for "epochs". Where sections share a name, the first
-// of these has the one that is meant.
+// Returns the key of the job that such an option would set: "train.epochs" for "epochs". If several
+// sections have the name, the first one here is the one meant.
 std::string job_key(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   std::vector<std::string> keys;
@@ -44,7 +44,7 @@ const Option& option_row(const Command& command, const std::string& name) {
                      " is a key of the job: --set " + key + "=VALUE)");
 }
 
-// The whole text as a number.
+// Parses the whole text as a number.
 template <typename T>
 T number_of(const Command& command, const std::string& name, const std::string& text) {
   T value{};
@@ -80,7 +80,7 @@ Arguments::Arguments(const Command& command, const std::vector<std::string>& wor
 
 namespace {
 
-// "--ranks" of "-n", and "--ranks=2" of "-n2"; any other word as it is.
+// Returns "--ranks" for "-n" and "--ranks=2" for "-n2"; any other word unchanged.
 std::string long_form(const Command& command, const std::string& word) {
   for (const Option& option : command.options)
     if (option.letter && word[1] == option.letter)

@@ -1,4 +1,4 @@
-// The words after a command's name, as its row in the table of commands allows them.
+// Parses the words after a command's name according to the table of commands.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ class Arguments {
   // Throws UsageError for an unknown option, a missing value, and too few or too many operands.
   Arguments(const Command& command, const std::vector<std::string>& words);
 
-  bool help() const { return help_; }  // -h or --help: nothing else was checked
+  bool help() const { return help_; }  // -h or --help was given: nothing else was checked
   const Command& command() const { return command_; }
 
-  // Of an option that is given more than once the last one counts.
+  // Returns the last value if an option is given more than once.
   std::string value(const std::string& name, const std::string& otherwise = "") const;
   std::vector<std::string> values(const std::string& name) const;
   double number(const std::string& name, double otherwise) const;

@@ -49,7 +49,8 @@ std::vector<LeftOut> bad_records(const Pipeline& pipeline) {
 }
 
 void print_left_out(const std::vector<LeftOut>& files) {
-  std::map<std::string, std::pair<int64_t, std::string>> reasons;  // how many, and an example
+  // a count and an example for each
+  std::map<std::string, std::pair<int64_t, std::string>> reasons;
   for (const LeftOut& file : files) {
     auto& [count, example] = reasons[file.reason];
     if (count++ == 0) example = file.file;

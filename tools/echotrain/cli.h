@@ -1,4 +1,4 @@
-// What every command needs: the library's handles and errors.
+// The library's handles and errors, for all commands.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What was asked for cannot be: where several processes were asked for the same, it is so in all of them.
+// The request cannot be fulfilled. If several processes got the same request, that is so in all of
+// them.
 struct Mistake : Failure {
   using Failure::Failure;
 };
@@ -27,13 +28,13 @@ struct UsageError : Mistake {
   using Mistake::Mistake;
 };
 
-// Throws Failure with the library's message for an error status; passes ETR_OK and ETR_END through.
+// Throws Failure with the library's message if the status is an error; returns ETR_OK and ETR_END.
 int32_t check(int32_t status);
 
-// Owns a string of the library.
+// Takes ownership of a string from the library.
 std::string take_string(char* text);
 
-// Owns a handle of the library.
+// Owns a handle from the library.
 template <typename T, void (*destroy)(T*)>
 class Handle {
  public:
@@ -57,29 +58,29 @@ using Server = Handle<etr_server, etr_server_destroy>;
 using Study = Handle<etr_study, etr_study_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
 
-// A field of a batch or sample.
+// Returns a field of a batch or sample.
 etr_tensor field(const Batch& batch, const char* name);
 
-// "1 sample", "12 samples"; `plural` where an s does not make it.
+// Returns "1 sample" or "12 samples"; `plural` is for nouns that do not just add an s.
 std::string counted(int64_t count, const std::string& one, const std::string& plural = "");
 
-// " (did you mean 'echo'?)" where a known name is close to `word`, else "".
+// Returns " (did you mean 'echo'?)" if a known name is close to `word`, else "".
 std::string suggestion(const std::string& word, const std::vector<std::string>& known);
 
 struct LeftOut {
   std::string file, reason;
 };
 
-// The records that a pipeline has left out so far; the file is the record's key.
+// Returns the records that a pipeline has left out so far; the file is the record's key.
 std::vector<LeftOut> bad_records(const Pipeline& pipeline);
 
-// A line for each reason: how many files, and one of them.
+// Prints a line for each reason: the number of files, and one of them.
 void print_left_out(const std::vector<LeftOut>& files);
 
 // "12.3 MB", "4.0 kB"
 std::string bytes_text(double bytes);
 
-// Writes a whole file and says so, on `told`.
+// Writes a whole file and reports it on `told`.
 void write_file(const std::string& path, const std::string& text, std::FILE* told = stdout);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// The table of commands. Parsing, help, the manual page and the shells' completion all read it.
+// The table of commands, used by parsing, help, the manual page and shell completion.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ class Arguments;
 
 struct Option {
   const char* name;   // without the dashes
-  const char* value;  // what it takes: "N", "FILE", "FOLDER", or its choices "a|b|c"; "": a flag
+  const char* value;  // its argument: "N", "FILE", "FOLDER", or choices "a|b|c"; "": a flag
   const char* doc;
-  char letter = 0;  // for short: -n
+  char letter = 0;  // short form: -n
 };
 
 struct Command {
@@ -26,12 +26,12 @@ struct Command {
 };
 
 const std::vector<Command>& commands();
-const Command& find_command(const std::string& name);  // UsageError that suggests the nearest
+const Command& find_command(const std::string& name);  // UsageError suggests the nearest
 
 size_t least_operands(const Command& command);
 size_t most_operands(const Command& command);
 
-// The choices that "a|b|c" lists; none for "FILE".
+// Returns the choices in "a|b|c"; none for "FILE".
 std::vector<std::string> choices_of(const std::string& value);
 
 int command_completion(const Arguments& arguments);

@@ -1,4 +1,4 @@
-// echotrain completion: what a shell offers after the Tab key.
+// echotrain completion: scripts for the Tab key of shells.
 #include <cstdio>
 
 #include "arguments.h"
@@ -15,7 +15,7 @@ struct Candidates {
   std::vector<std::string> words;
 };
 
-// What stands for an operand or an option's value.
+// Returns the candidates for an operand or an option's value.
 Candidates candidates(const Command& command, const std::string& value) {
   if (const auto choices = choices_of(value); !choices.empty()) return {Completes::words, choices};
   if (value == "FOLDER" || value == "FOLDER PREFIX") return {Completes::folders, {}};
@@ -38,7 +38,7 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-// In single quotes of a shell; fish escapes a quote in its own way.
+// Puts a text in a shell's single quotes; fish escapes a quote in its own way.
 std::string quoted(const std::string& text, const char* quote = "'\\''") {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? quote : std::string(1, c);
@@ -94,7 +94,7 @@ std::string bash() {
   return out + "  esac\n}\ncomplete -F _echotrain echotrain\n";
 }
 
-// In front of what _arguments takes for an action, colons and brackets are its own signs.
+// Escapes the characters that _arguments would interpret: colons, brackets and backslashes.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) {

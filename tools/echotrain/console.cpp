@@ -15,20 +15,22 @@
 namespace cli {
 namespace {
 
-// Asked anew: the first rank of an elastic run may be another one, whose standard output was elsewhere.
+// Checked each time: the standard output changes when another rank becomes the first of an elastic
+// run.
 bool on_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
 
-// What fits into one line of the terminal: a longer text could not be written over. No limit elsewhere.
+// Returns what fits into one line of the terminal, since a longer text could not be overwritten. No
+// limit elsewhere.
 size_t line_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return SIZE_MAX;
   return size.ws_col - 1u;
 }
 
-// Counts bytes, which is enough for what is shown.
+// Counts bytes, which is good enough for these texts.
 std::string fitted(const std::string& text) { return text.substr(0, line_columns()); }
 
-// For the signal handler, which may only do this little.
+// For the signal handler, which may do only this much.
 volatile sig_atomic_t signal_number = 0, signal_came_again = 0;
 etr_trainer* running_trainer = nullptr;
 etr_study* running_study = nullptr;
@@ -52,14 +54,14 @@ std::string formatted(const char* format, double a, double b = 0) {
   return text;
 }
 
-// The loss, and the accuracy of models that have one.
+// Returns the loss, and the accuracy if the model has one.
 std::string scores(const char* name, double loss, double accuracy) {
   std::string out = std::string(name) + formatted("loss %.3f", loss);
   if (accuracy > 0) out += formatted(" acc %.1f %%", 100 * accuracy);
   return out;
 }
 
-// How far a run is; share and seconds left are below 0 where its length is not known.
+// The position of a run; share and seconds left are negative if its length is unknown.
 struct Position {
   double share = -1, seconds_left = -1;
 };
@@ -68,7 +70,7 @@ Position position_of(const etr_event& e, double total_seconds) {
   Position out;
   const auto limit = [&](double done, double total) {
     const double share = std::min(1.0, done / total);
-    if (share < out.share) return;  // what ends the run first counts
+    if (share < out.share) return;  // the first limit to be reached counts
     out.share = share;
     out.seconds_left = done > 0 ? e.seconds * (total - done) / done : -1;
   };
@@ -78,14 +80,14 @@ Position position_of(const etr_event& e, double total_seconds) {
 }
 
 struct Part {
-  int rank;  // the lowest stay where there is no room for all
+  int rank;  // parts with the lowest ranks stay if there is no room for all
   std::string text;
 };
 
 std::vector<Part> event_parts(const etr_event& e, const std::string& label, double total_seconds) {
-  constexpr double kSettled = 0.5;  // seconds, from which a rate says something
+  constexpr double kSettled = 0.5;  // seconds after which a rate is meaningful
   const Position position = position_of(e, total_seconds);
-  const bool trained = e.examples_per_second > 0;  // a resumed run may have nothing left to do
+  const bool trained = e.examples_per_second > 0;  // a resumed run may already be complete
   const bool settled = trained && e.seconds >= kSettled;
   std::string step = " step " + std::to_string(e.step);
   if (e.total_steps > 0) step += " of " + std::to_string(e.total_steps);
@@ -119,7 +121,7 @@ std::string event_text(const etr_event& e, const std::string& label, double tota
   return joined(rank);
 }
 
-// What the callback shows while an evaluation goes on.
+// The state of an evaluation for the callback that shows it.
 struct Evaluation {
   ProgressLine& line;
   std::string label;
@@ -131,7 +133,8 @@ int32_t show_evaluation(void* user_data, int64_t done, int64_t batches) {
   auto& evaluation = *static_cast<Evaluation*>(user_data);
   if (done == 1) {
     evaluation.began = now_seconds();
-    if (batches < 0) evaluation.batches = evaluation.done;  // as many as the evaluation before
+    // assumes as many as in the previous evaluation
+    if (batches < 0) evaluation.batches = evaluation.done;
   }
   evaluation.done = done;
   if (batches < 0) batches = evaluation.batches;
@@ -153,7 +156,7 @@ void ProgressLine::show(const std::string& text) {
   last_ = text;
   if (on_terminal()) {
     std::printf("\r\033[K%s", fitted(text).c_str());
-  } else if (now_seconds() - shown_at_ >= 10) {  // a log file gets a line every ten seconds
+  } else if (now_seconds() - shown_at_ >= 10) {  // in a log file, a line every ten seconds
     shown_at_ = now_seconds();
     std::printf("%s\n", text.c_str());
     kept_ = std::exchange(last_, "");
@@ -233,7 +236,7 @@ int interrupted() { return signal_number; }
 bool interrupted_again() { return signal_came_again != 0; }
 
 bool next_batch(const Pipeline& pipeline, Batch& batch) {
-  constexpr double kAtOnce = 0.1;  // seconds, after which a signal is looked for
+  constexpr double kAtOnce = 0.1;  // seconds between checks for a signal
   do {
     if (interrupted()) throw Interrupted{};
   } while (check(etr_pipeline_wait(pipeline.get(), kAtOnce)) == ETR_END);
@@ -263,7 +266,7 @@ RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double 
     if (before_shown) before_shown();
     if (event.kind == ETR_EVENT_CHECKPOINT) saved_step = event.step;
     if (event.step > 0) line.show(event_text(event, label, total_seconds));
-    // Without a known length there is no bar: keep each evaluation's line instead.
+    // Without a known length there is no bar, so each evaluation's line is kept instead.
     if (event.kind == ETR_EVENT_EVALUATION && position_of(event, total_seconds).share < 0)
       line.finish();
     if (interrupted() && !std::exchange(told, true) && event.kind != ETR_EVENT_END) {

@@ -27,7 +27,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
 }
 
 bool is_folder(const fs::path& path) {
-  std::error_code error;  // a link to itself is none
+  std::error_code error;  // a link to itself is not a folder
   return fs::is_directory(path, error);
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string> folder_names(const fs::path& folder) {
   return out;
 }
 
-// "train" and ".tar.zst" of "train-000003.tar.zst"; nothing for what is no shard.
+// Splits "train-000003.tar.zst" into "train" and ".tar.zst"; returns nothing for other names.
 std::optional<std::pair<std::string, std::string>> shard_parts(const std::string& name) {
   for (const std::string ending : {".ets", ".tar.zst", ".tar.gz", ".tar"}) {
     if (name.size() == ending.size() || !name.ends_with(ending)) continue;
@@ -76,7 +76,7 @@ std::string listed(const std::vector<std::string>& names, const char* one) {
          (names.size() > kShown ? ", ...)" : ")");
 }
 
-// Whether one of two files of any class could be held out.
+// Returns whether any class has two files, one of which could be held out.
 bool has_pair(const fs::path& folder, const std::vector<std::string>& classes) {
   return std::any_of(classes.begin(), classes.end(), [&](const std::string& name) {
     const auto all = entries(folder / name);

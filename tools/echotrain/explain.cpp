@@ -1,4 +1,5 @@
-// echotrain explain and tune: run a job's pipeline without training, say what limits it, find better settings.
+// echotrain explain and tune: run a job's pipeline without training, say what limits it, find
+// better settings.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,7 +21,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The pipeline of a job file, or a file that holds a pipeline only.
+// Returns the pipeline of a job file, or of a file that holds only a pipeline.
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.operand(0);
   constexpr uintmax_t kMost =
@@ -32,7 +33,7 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
     std::ifstream in(path);
     text.assign(std::istreambuf_iterator<char>(in), {});
   }
-  bool deep = false;  // what no document may be: load_job() says so
+  bool deep = false;  // too deeply nested, which load_job() reports
   const auto shallow = [&deep](int depth, Json::parse_event_t, Json&) {
     deep = deep || depth > 256;
     return depth <= 256;
@@ -41,7 +42,7 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
       Json::parse(text, shallow, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   Json pipeline = file;
   if (!deep && file.is_object() && file.contains("stages")) {
-    // The library refuses duplicate keys, of which this program has only seen the last.
+    // The library rejects duplicate keys; this program has seen only the last of each.
     Pipeline checked;
     check(etr_pipeline_create_from_json(text.c_str(), checked.out()));
   } else {
@@ -55,12 +56,12 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
   return pipeline;
 }
 
-// Reads batches for a while; `step_ms` stands for a training step. Batches are let go of at once.
+// Reads batches for a while and releases them at once; `step_ms` simulates a training step.
 void consume(etr_pipeline* pipeline, double seconds, double step_ms) {
   ProgressLine line;
   const InterruptGuard guard;
   const auto begin = Clock::now();
-  int ends = 0;  // in a row: a pipeline with a given number of epochs is over
+  int ends = 0;  // consecutive ends: then a pipeline with a fixed number of epochs is over
   while (seconds_since(begin) < seconds && ends < 2) {
     line.show("running " + bar(std::min(1.0, seconds_since(begin) / seconds), 30));
     if (interrupted()) throw Interrupted{};

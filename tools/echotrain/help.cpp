@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-// The text in lines that begin at `column`; the first line goes on where the cursor stands.
+// Wraps the text into lines that begin at `column`; the first line continues at the cursor.
 std::string wrapped(const std::string& text, size_t column) {
   std::string out;
   size_t at = column;
@@ -22,7 +22,7 @@ std::string wrapped(const std::string& text, size_t column) {
       ++begin;
       continue;
     }
-    if (at == column && text[begin] == ' ') {  // an example is indented
+    if (at == column && text[begin] == ' ') {  // examples are indented
       out += ' ';
       ++begin;
       continue;

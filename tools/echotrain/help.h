@@ -1,4 +1,4 @@
-// Texts that are made from the table of commands.
+// Help texts made from the table of commands.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace cli {
 std::string usage_of(const Command& command);  // "echotrain eval JOB.json [--set KEY=VALUE]"
 std::string help_of(const Command& command);
 
-// Names that the library's schema of this kind ("stages", ..., "job") holds.
+// Returns the names in the library's schema of this kind ("stages", ..., "job").
 std::vector<std::string> schema_names(const std::string& kind);
 
 }  // namespace cli

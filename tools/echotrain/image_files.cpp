@@ -27,8 +27,8 @@ bool names_image(const fs::path& path) {
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-// Adds the images of one folder to `images`, and what lies in it to `folders`. What cannot be looked at, such as a link to
-// itself, is no image. Returns whether there is anything in it.
+// Adds the images of one folder to `images` and its subfolders to `folders`. Ignores what cannot be
+// examined, such as a link to itself. Returns whether the folder contains anything.
 bool list_folder(const fs::path& folder, std::vector<std::string>& images,
                  std::vector<fs::path>& folders) {
   std::error_code error, unknown;
@@ -43,7 +43,7 @@ bool list_folder(const fs::path& folder, std::vector<std::string>& images,
   return any;
 }
 
-// Folders below that cannot be listed are passed over with a warning.
+// Skips subfolders that cannot be listed, with a warning.
 std::vector<std::string> images_below(const std::string& folder) {
   std::vector<std::string> out;
   std::vector<fs::path> waiting;

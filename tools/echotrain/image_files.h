@@ -1,4 +1,4 @@
-// The image files that 'predict' is given.
+// The image files given to 'predict'.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace cli {
 
-// The files, with folders replaced by the images below them, in the order of their names. Links to folders are not followed.
-// Throws Failure for a folder that holds none or cannot be listed.
+// Returns the files, with folders replaced by the images below them, sorted by name. Does not
+// follow links to folders. Throws Failure for a folder that has no images or cannot be listed.
 std::vector<std::string> image_files(const std::vector<std::string>& operands, size_t first);
 
-// The bytes of a file; throws Failure with the reason alone where it cannot be read, is no regular file (a pipe would be
-// waited for, a device never ends), or is larger than any image.
+// Returns the bytes of a file. Throws Failure with only the reason if it cannot be read, is not a
+// regular file (reading a pipe would wait, and a device never ends), or is larger than any image.
 std::string image_bytes(const std::string& path);
 
 }  // namespace cli

@@ -15,16 +15,16 @@ namespace cli {
 namespace {
 
 constexpr int64_t kMostBatch = 64, kLeastBatch = 8;
-constexpr double kBadShare = 0.1;  // of damaged images that a job tolerates at least
+constexpr double kBadShare = 0.1;  // the least share of damaged images that a job tolerates
 
 struct Plan {
   int64_t classes, batch, steps, height, width;
-  bool resizes;  // other images become so large; else all have this size already
+  bool resizes;  // resizes images to this size; else all have it already
   Json model;
   bool flips;
 };
 
-// Of a network with batch normalisation, which needs more than one sample.
+// The network has batch normalization, which needs more than one sample.
 int64_t batch_for(int64_t samples) {
   int64_t batch = kMostBatch;
   while (batch > kLeastBatch && batch * 8 > samples) batch /= 2;
@@ -58,7 +58,7 @@ Plan plan_for(const DataSet& set, const Measured& m, int64_t epochs) {
         {"model", "cifar_resnet"}, {"depth", side <= 48 ? 8 : 20}, {"classes", plan.classes}};
   else
     plan.model = {{"model", "resnet"}, {"depth", 18}, {"classes", plan.classes}};
-  // Mirrored, a letter or a digit is another one or none.
+  // A mirrored letter or digit is another one, or none.
   plan.flips = !std::all_of(set.classes.begin(), set.classes.end(),
                             [](const std::string& name) { return name.size() == 1; });
   return plan;
@@ -68,7 +68,7 @@ Json decode_stage(const Measured& m) {
   return {{"stage", "decode"}, {"channels", m.color ? "rgb" : "gray"}};
 }
 
-// Brings images of any size to the model's; those that have it stay as they are.
+// Resizes images of any size to the model's; those that have it stay as they are.
 void add_resizing(Json& stages, const Plan& plan) {
   if (plan.height != plan.width) {
     stages.push_back({{"stage", "resize"}, {"height", plan.height}, {"width", plan.width}});
@@ -106,7 +106,7 @@ Json evaluation_stages(const DataSet& set, const Measured& m, const Plan& plan) 
   return out;
 }
 
-// A damaged image shall not end a long run; many of them shall.
+// A damaged image should not end a long run, but many of them should.
 Json pipeline_of(int64_t samples, const Looked& looked, Json stages) {
   const double share = std::clamp(2 * looked.bad_share(), kBadShare, 1.0);
   return {{"on_error", "skip"},
@@ -133,7 +133,7 @@ Json job_of(const DataSet& set, const Measured& m, const Plan& plan, const std::
   return job;
 }
 
-// Stages and names on lines of their own, and no line for every bracket.
+// Puts stages and names on their own lines, without a line for every bracket.
 std::string layout(const Json& value, const std::string& indent = "") {
   if (!value.is_structured() || value.empty()) return value.dump();
   const bool object = value.is_object();
@@ -151,7 +151,7 @@ std::string layout(const Json& value, const std::string& indent = "") {
 
 void note(const std::string& text) { std::printf("note: %s\n", text.c_str()); }
 
-// Classes without an image, and those of which nothing is held out.
+// Lists classes without an image, and those of which nothing is held out.
 void print_small_classes(const DataSet& set, const Measured& m) {
   const auto name = [&](size_t label) {
     return label < set.classes.size() ? set.classes[label] : std::to_string(label);

@@ -26,13 +26,14 @@ std::string output_dir(const Job& job) {
   return take_string(directory);
 }
 
-// Drivers that are a device of their own, as lavapipe is, repeat its name: "llvmpipe (LLVM 15, 256 bits), Mesa 22.3".
+// Drivers that are themselves the device, such as lavapipe, repeat its name: "llvmpipe (LLVM 15,
+// 256 bits), Mesa 22.3".
 std::string device_text(const etr_device_info& info) {
   std::string name = info.name, driver = info.driver;
   const auto first_word = [](const std::string& text) { return text.substr(0, text.find(' ')); };
   if (first_word(name) == first_word(driver)) {
     driver.erase(0, std::min(driver.size(), first_word(driver).size() + 1));
-    const size_t bracket = driver.rfind(" (");  // the compiler's version, which the name has too
+    const size_t bracket = driver.rfind(" (");  // the compiler's version, which the name also has
     const std::string version =
         bracket == std::string::npos ? "" : driver.substr(bracket + 2, driver.size() - bracket - 3);
     if (!version.empty() && name.find(version) != std::string::npos) driver.resize(bracket);
@@ -42,7 +43,7 @@ std::string device_text(const etr_device_info& info) {
 
 namespace {
 
-// Those of this process that train together; empty: the one of --device, or of the job.
+// Returns this process's devices that train together; empty: the one of --device, or of the job.
 std::vector<std::string> devices_of(const Json& job) {
   const Json devices = job.value("/parallel/devices"_json_pointer, Json::array());
   if (devices.is_string()) return {devices.get<std::string>()};  // a list of one
@@ -53,7 +54,7 @@ std::vector<std::string> devices_of(const Json& job) {
 
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
   const Json spec = json_of(job);
-  const auto devices = devices_of(spec);  // the first is opened here, the others with the trainer
+  const auto devices = devices_of(spec);  // the first is opened here, the others by the trainer
   open_runtime(arguments, devices.empty() ? spec.value("device", "") : devices.front(), runtime,
                devices.size() > 1 ? ", the first of " + std::to_string(devices.size()) : "");
 }
@@ -67,7 +68,7 @@ void open_runtime(const Arguments& arguments, const std::string& otherwise, Runt
   options.device = device.c_str();
   options.validation = arguments.flag("validation");
   const auto families =
-      choices_of("automatic|cpu|tiled|matrix");  // as etr_runtime_options numbers them
+      choices_of("automatic|cpu|tiled|matrix");  // in the numbering of etr_runtime_options
   const auto family =
       std::find(families.begin(), families.end(), arguments.value("kernels", families[0]));
   options.kernels = static_cast<int32_t>(family - families.begin());

@@ -1,4 +1,4 @@
-// A job with its device and trainer, as the options of the command line say.
+// A job with its device and trainer, as the command line gives them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,19 +10,19 @@ namespace cli {
 
 using Json = nlohmann::ordered_json;
 
-// The job of the first operand, with what --set says, and then `settings` likewise.
+// Loads the job of the first operand, with the settings of --set, then `settings`.
 void load_job(const Arguments& arguments, Job& job, const std::vector<std::string>& settings = {});
 Json json_of(const Job& job);
-std::string output_dir(const Job& job);  // "" where it writes nothing
+std::string output_dir(const Job& job);  // "" if it writes nothing
 
-// Opens the device that --device or the job names, and says which it is, on stderr where stdout is for JSON.
+// Opens the device that --device or the job names, and reports it, on stderr if stdout is for JSON.
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime);
 
-// The same for a device that is named otherwise; `others` is said after its name.
+// The same for a given device; `others` is printed after its name.
 void open_runtime(const Arguments& arguments, const std::string& device, Runtime& runtime,
                   const std::string& others = "");
 
-// A trainer goes before what it stands on.
+// The order matters: the trainer is destroyed before the objects that it uses.
 struct JobTrainer {
   JobTrainer(const Arguments& arguments, int32_t start);  // ETR_START_...
   Job job;

@@ -1,4 +1,4 @@
-// Ranks on this machine: a process each, one display for all, and one end.
+// Starts ranks on this machine: one process each, one display for all, and one end.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -27,9 +27,9 @@
 namespace cli {
 namespace {
 
-constexpr double kGrace = 15;  // seconds for the other ranks, when one has failed
+constexpr double kGrace = 15;  // seconds for the other ranks to end after one has failed
 
-// Where ranks find each other.
+// The folder in which ranks find each other.
 class Meeting {
  public:
   Meeting() {
@@ -52,7 +52,7 @@ class Meeting {
 struct Role {
   int number = 0;
   bool serves = false;  // a shard of a parameter server
-  bool joins = false;   // an elastic run that goes on
+  bool joins = false;   // joins an elastic run in progress
 
   std::string name() const { return (serves ? "shard " : "rank ") + std::to_string(number); }
 };
@@ -60,25 +60,25 @@ struct Role {
 struct Rank {
   Role role;
   pid_t process = -1;  // -1: it has ended
-  int messages = -1;   // what it writes on standard error
+  int messages = -1;   // its standard error
   std::string unfinished;
   int status = 0;
 
-  // In front of what it writes; the first rank speaks for all.
+  // The prefix of its messages; the first rank has none, since it speaks for all.
   std::string prefix() const { return role.number == 0 && !role.serves ? "" : role.name() + ": "; }
 };
 
-// What is to be started, also anew.
+// What to start, and how to restart it.
 struct Plan {
   const Arguments& arguments;
   std::string folder;
   int ranks = 0, servers = 0;
-  std::vector<std::string> settings;  // that the job needs for it
-  bool elastic = false;               // the others go on without one that fails
-  int64_t restarts = 0;               // of ranks that have failed, which join the others again
+  std::vector<std::string> settings;  // that the job needs for this
+  bool elastic = false;               // the others continue if one fails
+  int64_t restarts = 0;               // allowed restarts of failed ranks, which rejoin the others
 };
 
-// Servers where the job has them, or --servers asks for them.
+// Plans servers if the job has them, or --servers asks for them.
 void plan_servers(Plan& plan, const Json& section) {
   const std::string algorithm = section.value("algorithm", "synchronous");
   const bool has_servers = algorithm == "downpour" || algorithm == "easgd";
@@ -148,12 +148,12 @@ std::vector<std::string> words_of_rank(const Plan& plan, int rank) {
 
 void set_default(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 0); }
 
-// In the child: never returns.
+// Runs in the child and never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, const Role& role, int size,
                          const Plan& plan, int messages, pid_t parent) {
-  // A terminal's Ctrl-C is for the workers, which need their servers to end in order.
+  // Ctrl-C on the terminal is for the workers; they need the servers to end in order.
   if (role.serves) ::setpgid(0, 0);
-#ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
+#ifdef __linux__  // elsewhere ranks notice at their next write to the pipe
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
   if (::getppid() != parent) ::_exit(1);
@@ -161,10 +161,10 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);
   ::setenv("ECHOTRAIN_RENDEZVOUS", ("file:" + plan.folder).c_str(), 1);
   if (role.joins) ::setenv("ECHOTRAIN_JOIN", "1", 1);
-  // Ranks share the cores: lavapipe would take all of them for each.
+  // Ranks share the cores, but lavapipe would use all of them for each rank.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
-  // Each rank of an elastic run may become the first, and knows when it does.
+  // Any rank of an elastic run may become the first; it then knows.
   if ((role.number > 0 && !plan.elastic) || role.serves)
     ::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
   ::dup2(messages, STDERR_FILENO);
@@ -172,11 +172,12 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
   ::execv("/proc/self/exe", pointers.data());
-  ::execvp(pointers[0], pointers.data());  // where there is no /proc
+  ::execvp(pointers[0], pointers.data());  // without /proc
   ::_exit(127);
 }
 
-// Signals wait while a process is made: until it is a program of its own its parent's handlers would take them.
+// Blocks signals while a process starts: until it runs its own program, its parent's handlers would
+// get them.
 class Held {
  public:
   Held() {
@@ -214,13 +215,13 @@ Rank start(const Plan& plan, const Role& role) {
   return {role, process, ends[0], "", 0};
 }
 
-// A line on standard error, in the place of a terminal's progress.
+// Prints a line on standard error, in place of a terminal's progress line.
 void tell(const std::string& line) {
   static const bool over_progress = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
   std::fprintf(stderr, "%s%s\n", over_progress ? "\r\033[K" : "", line.c_str());
 }
 
-// What the ranks write on standard error, in whole lines.
+// Passes on in whole lines what the ranks write on standard error.
 class Messages {
  public:
   void pass_on(Rank& rank) {
@@ -239,7 +240,8 @@ class Messages {
   }
 
  private:
-  // With the rank in front, which some say by themselves. What one rank has said another need not say again.
+  // Prints a line with the rank's prefix, which some ranks write themselves. Drops what another
+  // rank has said.
   void print(const Rank& rank, std::string line) {
     const std::string prefix = rank.prefix();
     if (!prefix.empty() && line.starts_with(prefix)) line.erase(0, prefix.size());
@@ -255,7 +257,7 @@ class Messages {
     std::string prefix, line;
   };
 
-  // Also "rank 1 ended the group: WHY", and rank 1's own WHY.
+  // Also matches "rank 1 ended the group: WHY" with rank 1's own WHY.
   static bool is_same(const std::string& a, const std::string& b) { return why(a) == why(b); }
   static std::string why(const std::string& line) {
     const std::string name = "echotrain: ", ended = " ended the group: ";
@@ -264,7 +266,7 @@ class Messages {
     return line.starts_with(name) ? line.substr(name.size()) : line;
   }
 
-  static constexpr size_t kMost = 1000;  // lines that are remembered
+  static constexpr size_t kMost = 1000;  // lines remembered
   std::vector<Told> told_;
 };
 
@@ -277,14 +279,15 @@ std::string end_of(const Rank& rank) {
                            : "failed with status " + std::to_string(rank.status);
 }
 
-// Looks after the ranks and servers until all have ended.
+// Supervises the ranks and servers until all have ended.
 class Attendance {
  public:
   Attendance(Plan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
 
-  // The status of the first that failed; of an elastic run of the last, and 0 where any rank came to its end. When one has failed, the others, who
-  // learn it from the group, have some time to end in order. Workers of a parameter server go on without one that has failed: there
-  // the first one's status counts, and that of a server.
+  // Returns the status of the first that failed. For an elastic run it is that of the last one, or
+  // 0 if any rank finished. When one has failed, the others learn it from the group and have some
+  // time to end in order. Workers of a parameter server continue without a failed one; there the
+  // status of the first worker and of servers counts.
   int run() {
     const auto runs = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
     while (std::any_of(ranks_.begin(), ranks_.end(), runs)) {
@@ -295,7 +298,7 @@ class Attendance {
         if (open[i].revents) messages_.pass_on(ranks_[i]);
         look_after(ranks_[i]);
       }
-      // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
+      // Ctrl-C reaches all processes of a terminal anyway; a second request would end them at once.
       if (interrupted() == SIGTERM && !std::exchange(asked_, true)) signal_ranks(SIGTERM, false);
       if (interrupted_again()) signal_ranks(SIGKILL, true);
       if (plan_.servers && !dismissed_) dismiss_servers();
@@ -329,7 +332,7 @@ class Attendance {
                        [&](const Rank& rank) { return !rank.role.serves && is(rank); });
   }
 
-  // They end when the last worker has; where that one was lost they are told to.
+  // Servers end when the last worker has; if that one was lost, they are told to end.
   void dismiss_servers() {
     if (any_worker([](const Rank& worker) { return worker.process > 0; })) return;
     dismissed_ = true;
@@ -338,14 +341,14 @@ class Attendance {
       signal_ranks(SIGTERM, true);
   }
 
-  // Nobody is there to join when the last one has failed, or some have come to the end.
+  // A restart is useless if all others have ended, or if some have finished the run.
   void replace(Rank& rank) {
     const bool others = any_worker([](const Rank& other) { return other.process > 0; });
     const bool again = plan_.restarts > 0 && others && !came_to_end_;
     if (interrupted()) return;
     tell("echotrain: " + rank.role.name() + " " + end_of(rank) +
          (again ? "; it is started again, and joins the others at the end of an epoch" : ""));
-    rank.status = 0;  // it has been told
+    rank.status = 0;  // it was reported
     if (!again) return;
     --plan_.restarts;
     if (rank.messages >= 0) ::close(rank.messages);
@@ -373,17 +376,17 @@ int command_launch(const Arguments& arguments) {
     throw UsageError("launch needs the number of ranks, from 1 to 1024: echotrain launch -n 2 " +
                      arguments.operand(0));
   Job job;
-  load_job(arguments, job);  // a mistake in it is told once
+  load_job(arguments, job);  // reports a mistake in it once
   const InterruptNotes notes;
   const Meeting meeting;
   const Plan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);
-  Job as_started;  // where --servers does not fit it, that too
+  Job as_started;  // also checks whether --servers fits it
   load_job(arguments, as_started, plan.settings);
   std::vector<Rank> ranks;
   for (int i = 0; i < plan.ranks + plan.servers; ++i) {
     const bool serves = i >= plan.ranks;
     ranks.push_back(start(plan, {serves ? i - plan.ranks : i, serves}));
-    if (interrupted()) throw Interrupted{};  // those that are yet to come would not have heard it
+    if (interrupted()) throw Interrupted{};  // ranks not yet started would have missed it
   }
   const int status = Attendance(plan, ranks).run();
   if (interrupted_again()) return 128 + interrupted();

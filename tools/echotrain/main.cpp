@@ -14,7 +14,7 @@
 
 namespace {
 
-// The command's name for the words that stand for one.
+// Returns the command's name for words that stand for one.
 std::string command_name(const std::string& word) {
   if (word == "--help" || word == "-h") return "help";
   if (word == "--version" || word == "-V") return "version";
@@ -33,7 +33,7 @@ int run(const std::vector<std::string>& words) {
   return words.empty() ? 2 : status;
 }
 
-// `status`, unless what was printed is lost: a full disk, a closed pipe.
+// Returns `status`, unless the output was lost, as on a full disk or a closed pipe.
 int after_output(int status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
@@ -49,13 +49,14 @@ void print_error(const std::exception& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on files is an error with a name
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file has each line at once, and in order
+  std::signal(SIGXFSZ, SIG_IGN);  // writes beyond the file size limit then fail with an error
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // so that a log file gets each line at once, in
+                                                  // order
   cli::print_warnings();
   try {
     return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const cli::Interrupted& interruption) {
-    // The first rank says for all how the run goes on.
+    // The first rank says for all how to continue the run.
     if (!cli::rank_prefix().empty()) return 128 + cli::interrupted();
     return cli::exit_status(interruption);
   } catch (const cli::Mistake& mistake) {

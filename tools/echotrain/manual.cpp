@@ -1,4 +1,4 @@
-// echotrain manual: the manual page, in the language of man(7).
+// echotrain manual: the manual page, in man(7) format.
 #include <cstdio>
 
 #include "arguments.h"
@@ -8,7 +8,7 @@
 namespace cli {
 namespace {
 
-// Text that roff prints as it is, in lines of about 70 characters.
+// Escapes text so that roff prints it as it is, in lines of about 70 characters.
 std::string escaped(const std::string& text) {
   std::string out;
   size_t line = 0;

@@ -7,16 +7,16 @@
 namespace cli {
 namespace {
 
-constexpr size_t kMeasured = 256;  // images whose sizes decide
-// Images of each set that are decoded; a number and not a time, so that any machine writes the same job.
+constexpr size_t kMeasured = 256;  // images whose sizes are used
+// Images of each set to decode. A number, not a time, so that every machine writes the same job.
 constexpr int64_t kMostLooked = 1000;
-constexpr int64_t kAnyNumber = 1e12;  // of bad records: they are counted here, not judged
+constexpr int64_t kAnyNumber = 1e12;  // of bad records, which are only counted here
 
-const Json kLabel{{"stage", "label"}, {"classes", 1 << 24}};  // the most that the stage takes
+const Json kLabel{{"stage", "label"}, {"classes", 1 << 24}};  // the maximum that the stage takes
 const Json kLook =
     Json::array({{{"stage", "take"}, {"count", kMostLooked}}, kLabel, {{"stage", "decode"}}});
 
-// Reads a source to its end. Bad records are left out and listed.
+// Reads a source to its end. Leaves out bad records and returns them.
 template <typename Look>
 std::vector<LeftOut> for_each_sample(const Json& source, const std::string& data,
                                      const Json& stages, Look look) {

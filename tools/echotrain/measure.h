@@ -1,4 +1,4 @@
-// What a data set's images are like: 'init' looks at them before it writes a job.
+// Measures a data set's images before 'init' writes a job.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace cli {
 
-// The images of one set that were decoded, or could not be.
+// Counts of the images of one set that were decoded, or could not be.
 struct Looked {
   int64_t good = 0, bad = 0;
 
@@ -19,19 +19,20 @@ struct Looked {
 };
 
 struct Measured {
-  int64_t samples = 0, held_out = 0;     // images of the training set and of the validation set
-  Looked looked, looked_held_out;        // among them
+  int64_t samples = 0, held_out = 0;     // images of the training set and the validation set
+  Looked looked, looked_held_out;        // those of them that were decoded
   std::vector<int64_t> of_class;         // samples, by label
   std::vector<int64_t> heights, widths;  // of the first images
-  std::vector<LeftOut> damaged;          // of both sets
+  std::vector<LeftOut> damaged;          // in both sets
   bool color = false;
 
-  bool all_looked_at() const { return looked.all() >= samples; }  // samples: without the bad then
+  // if so, `samples` excludes bad ones
+  bool all_looked_at() const { return looked.all() >= samples; }
   bool uniform() const;
-  int64_t side() const;  // the median of the shorter sides
+  int64_t side() const;  // median of the shorter sides
 };
 
-// Throws Failure where there is no image to train on.
+// Throws Failure if there is no image to train on.
 Measured measure(const DataSet& set, const std::string& data);
 
 }  // namespace cli

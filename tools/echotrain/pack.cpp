@@ -21,7 +21,8 @@ Json packing_options(const Arguments& arguments) {
   return out;
 }
 
-// The files that are in no shard, and the classes without an image, which keep their numbers.
+// Prints the files that are in no shard, and the classes without an image, which keep their
+// numbers.
 void print_skipped(const Json& result) {
   const Json& classes = result["classes"];
   std::vector<LeftOut> files;

@@ -1,4 +1,4 @@
-// echotrain predict: the classes that a job's trained model sees on images.
+// echotrain predict: classifies images with a job's trained model.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,7 +14,7 @@
 namespace cli {
 namespace {
 
-// A scalar field of an item.
+// Sets a scalar field of an item.
 void set_number(etr_batch* item, const char* name, int32_t value) {
   etr_tensor tensor{};
   tensor.struct_size = sizeof tensor;
@@ -25,10 +25,10 @@ void set_number(etr_batch* item, const char* name, int32_t value) {
 }
 
 struct Images {
-  std::vector<std::string> files, reasons;  // reasons: why a file has no answer
+  std::vector<std::string> files, reasons;  // reasons: why a file has no result
 };
 
-// The pipeline's source: a file's bytes, and its place in the list.
+// The pipeline's source: a file's bytes and its index in the list.
 int32_t read_image(void* user_data, etr_batch* item) {
   auto& [files, reasons] = *static_cast<Images*>(user_data);
   etr_batch_info info{};
@@ -52,7 +52,7 @@ int32_t read_image(void* user_data, etr_batch* item) {
   tensor.data = bytes.data();
   tensor.size_bytes = bytes.size();
   if (etr_batch_set(item, "png", &tensor) != ETR_OK)
-    return ETR_INTERNAL;  // 'decode' looks at the bytes
+    return ETR_INTERNAL;  // 'decode' detects the format
   set_number(item, "number", static_cast<int32_t>(number));
   return ETR_OK;
 }
@@ -73,7 +73,7 @@ void make_pipeline(const Json& job, Images& images, Pipeline& pipeline) {
   }
 }
 
-using Row = std::vector<std::pair<double, size_t>>;  // probability and class, the likeliest first
+using Row = std::vector<std::pair<double, size_t>>;  // probability and class, likeliest first
 
 Row softmax(const float* logits, size_t classes) {
   const float most = *std::max_element(logits, logits + classes);
@@ -89,8 +89,8 @@ Row softmax(const float* logits, size_t classes) {
   return out;
 }
 
-// The rows by number of file; those of files that give no answer stay empty, and `reasons`, one for each file, receives the
-// reason a file was rejected.
+// Returns the rows by file number; rows of files without a result are empty. `reasons`, one for
+// each file, receives why a file was rejected.
 std::vector<Row> predict(etr_trainer* trainer, const Pipeline& pipeline,
                          std::vector<std::string>& reasons) {
   std::vector<Row> out(reasons.size());
@@ -100,7 +100,7 @@ std::vector<Row> predict(etr_trainer* trainer, const Pipeline& pipeline,
     const etr_tensor numbers = field(batch, "number");
     const auto* const number = static_cast<const int32_t*>(numbers.data);
     const int32_t status = etr_trainer_predict(trainer, batch.get(), outputs.out());
-    if (status < 0 && numbers.shape[0] == 1) {  // images of any size: it is this one's
+    if (status < 0 && numbers.shape[0] == 1) {  // images of any size: the error is about this one
       reasons[static_cast<size_t>(number[0])] = etr_last_error();
       continue;
     }
@@ -139,7 +139,8 @@ Json json_row(const std::string& file, const Row& row, size_t top, const Json& j
   return {{"file", file}, {"classes", classes}};
 }
 
-// Which files gave nothing, and why; the pipeline knows those that it left out by their numbers. Returns the exit status.
+// Reports the files without a result, and why. The pipeline knows those that it left out by number.
+// Returns the exit status.
 int report_bad(const Pipeline& pipeline, const std::vector<Row>& rows, Images& images) {
   auto& [files, reasons] = images;
   for (const auto& [number, reason] : bad_records(pipeline))

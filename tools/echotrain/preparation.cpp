@@ -7,7 +7,7 @@
 namespace cli {
 namespace {
 
-// The stages that the library says prepare images.
+// Returns the stages that prepare images, according to the library.
 std::vector<std::string> preparing_stages() {
   char* text = nullptr;
   check(etr_schema("stages", &text));
@@ -17,13 +17,13 @@ std::vector<std::string> preparing_stages() {
   return out;
 }
 
-// Whether all images have one size after the stage.
+// Returns whether all images have the same size after the stage.
 bool fixes_size(const Json& row) {
   return row["stage"] == "center_crop" ||
          (row["stage"] == "resize" && row.value("height", 0) > 0 && row.value("width", 0) > 0);
 }
 
-// What a random crop leaves, from the middle of the image.
+// Adds stages that take the middle of the image in place of a random crop.
 void add_middle(const Json& row, Json& out) {
   const int64_t height = row.value("height", 0), width = row.value("width", 0);
   if (height == 0 || width == 0) return;  // the image's own size
@@ -42,7 +42,8 @@ Json of_training(const Json& stages) {
     if (name == "random_crop" || name == "random_resized_crop")
       add_middle(stages[i], out);
     else if (std::find(kept.begin(), kept.end(), name) != kept.end() &&
-             stages[i].value("probability", 1.0) == 1)  // else some images only: an augmentation
+             stages[i].value("probability", 1.0) == 1)  // otherwise it affects only some images, as
+                                                        // augmentation does
       out.push_back(stages[i]);
   }
   return out;

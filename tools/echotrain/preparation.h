@@ -1,4 +1,4 @@
-// How a job's images are prepared where there is nothing to train on: for 'predict'.
+// The preparation of images without training, for 'predict'.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,10 +7,11 @@ namespace cli {
 
 using Json = nlohmann::ordered_json;
 
-// The stages after the source that lead from an image's bytes to a batch, without those that make labels. They are those of the
-// job's evaluation; of a job without one, those of its training that do the same to every image, with the middle in place
-// of a random part. The last batch is kept. Where no stage brings images to one size, each is a batch of its own, so that none
-// depends on those before it.
+// Returns the stages after the source that turn an image's bytes into a batch, without those that
+// make labels. They come from the job's evaluation or, if it has none, from its training: those
+// that treat every image alike, with the middle of the image instead of a random part. The last
+// batch is kept. If no stage brings images to one size, each image is a batch of its own, so that
+// none depends on those before it.
 Json preparation(const Json& job);
 
 }  // namespace cli

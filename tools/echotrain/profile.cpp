@@ -1,4 +1,4 @@
-// echotrain profile and tune-kernels: the device's side of a step.
+// echotrain profile and tune-kernels: the device time of a step.
 #include <algorithm>
 #include <cstdio>
 
@@ -14,7 +14,7 @@ std::string profiled(const Trainer& trainer, int32_t steps, const char* format) 
   return take_string(text);
 }
 
-// Device time of a training step, in milliseconds.
+// Returns the device time of a training step in milliseconds.
 double step_ms(const Trainer& trainer) {
   return 1e3 * Json::parse(profiled(trainer, 5, "json"))["seconds"].get<double>();
 }
@@ -46,7 +46,7 @@ int command_profile(const Arguments& arguments) {
 
 int command_tune_kernels(const Arguments& arguments) {
   JobTrainer run(arguments, ETR_START_TRIAL);
-  double old_ms = step_ms(run.trainer);  // its plan has asked for kernels
+  double old_ms = step_ms(run.trainer);  // its plan requests the kernels
   const std::string out = arguments.value("out");
   Tuning tuning;
   {

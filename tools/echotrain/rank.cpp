@@ -21,7 +21,7 @@ const std::optional<etr::Launch>& launch() {
   return of_process;
 }
 
-int outside = -1;  // standard output, while this rank leaves it to the first
+int outside = -1;  // the original standard output, while this rank leaves output to the first
 
 void leave_output() {
   if (outside >= 0) return;
@@ -45,7 +45,7 @@ void take_output() {
 
 bool is_first() { return !launch() || launch()->rank == 0; }
 
-// 'echotrain launch' tells nothing twice by itself; so may another script that sets its variables.
+// 'echotrain launch' drops repeated messages; so may another script that sets its variables.
 bool is_script() { return launch() && launch()->variables == &etr::kLaunchers[0]; }
 
 }  // namespace
@@ -59,7 +59,7 @@ void leave_output_to_first_rank() {
 }
 
 void follow_first_rank(etr_trainer* trainer) {
-  if (!launch()) return;  // it was started by hand, in a terminal of its own
+  if (!launch()) return;  // started by hand, in its own terminal
   char* text = nullptr;
   check(etr_trainer_pipeline_stats(trainer, &text));
   const Json stats = Json::parse(take_string(text));
@@ -74,7 +74,7 @@ bool ended_by_launcher() { return is_script(); }
 bool tells_mistakes() {
   if (is_first() || is_script()) return true;
   std::this_thread::sleep_for(kFirstTells);
-  // Slurm lets the others run. One on each machine may have files of its own.
+  // Slurm lets the others run on. One on each machine may have its own files.
   return launch()->local_rank <= 0;
 }
 

@@ -11,12 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a run is called that was given no name: as its folder is.
+// Returns the default name of a run: that of its folder.
 std::string name_of(const std::string& path) {
   std::error_code error;
   fs::path folder = fs::absolute(path, error).lexically_normal();
   if (!fs::is_directory(path, error)) folder = folder.parent_path();
-  if (!folder.has_filename()) folder = folder.parent_path();  // a slash at the end
+  if (!folder.has_filename()) folder = folder.parent_path();  // the path ended with a slash
   return folder.has_filename() ? folder.filename().string() : path;
 }
 

@@ -1,4 +1,4 @@
-// echotrain stages, layers, models, optimizers and job: what there is, with all options.
+// echotrain stages, layers, models, optimizers and job: lists them with all options.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ Json schema(const std::string& kind) {
   return Json::parse(take_string(text));
 }
 
-// The named rows of a list of stages, layers, models or optimizers.
+// Returns the row of this name in a list of stages, layers, models or optimizers.
 Json row_of(const Json& all, const std::string& kind, const std::string& name) {
   for (const Json& row : all)
     if (row["name"] == name) return row;
@@ -26,7 +26,7 @@ Json row_of(const Json& all, const std::string& kind, const std::string& name) {
                 suggestion(name, schema_names(kind)) + "; 'echotrain " + kind + "' lists them all");
 }
 
-// The options of a job's section, or the one that "section.option" names.
+// Returns the options of a job's section, or the one that "section.option" names.
 Json options_of(const Json& sections, const std::string& key) {
   const size_t dot = key.find('.');
   const std::string section = key.substr(0, dot);
@@ -55,7 +55,7 @@ void print_options(const Json& options) {
   std::printf("\n");
 }
 
-// What the operands ask for, in the form of the whole schema.
+// Returns what the operands select, in the form of the whole schema.
 Json chosen(const std::string& kind, const std::vector<std::string>& names) {
   const Json all = schema(kind);
   if (names.empty()) return all;

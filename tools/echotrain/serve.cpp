@@ -8,7 +8,7 @@
 namespace cli {
 namespace {
 
-// Lines of one shard, flushed one by one for readers of a pipe.
+// Prints a line about a shard, and flushes it for readers of a pipe.
 template <typename... Arguments>
 void say(int64_t shard, const char* format, Arguments... arguments) {
   std::printf("shard %lld: ", static_cast<long long>(shard));
@@ -30,7 +30,7 @@ void say_beginning(const Json& job, int64_t shard) {
       section.value("timeout", 60.0), parts_text.c_str());
 }
 
-// Who has come and gone since `before`.
+// Prints which workers have come and gone since `before`.
 void say_changes(const etr_server_status& before, const etr_server_status& now, int64_t shard) {
   const int64_t joined = now.joined - before.joined, finished = now.finished - before.finished;
   const int64_t lost = (now.joined - now.workers - now.finished) -

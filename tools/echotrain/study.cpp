@@ -28,12 +28,13 @@ std::string folder_of(const Arguments& arguments, const Study& study) {
   return arguments.value("out", otherwise);
 }
 
-// Of a score, which is null where a search never reached the target.
+// Formats a score, which is null if a search never reached the target.
 std::string score_text(const Json& score) {
   return score.is_null() ? "never" : number_text(score.get<double>());
 }
 
-// "53,760", and where there are several searches "53,760 (50,000 to 61,000)": the median, the least and the most.
+// Formats the median, and if there are several searches also the range: "53,760 (50,000 to
+// 61,000)".
 std::string spread_text(const Json& spread) {
   if (spread.at("reached") == 0) return "never";
   const std::string median = score_text(spread.at("median"));
@@ -46,7 +47,7 @@ const Json& scores_of(const Json& result) {
   return result.at("to_target").at(result.at("clock").get<std::string>());
 }
 
-// The median of the searches, as of scores.
+// Returns the median over the searches.
 std::string best_metric_of(const Json& result) {
   const Json& best = result.at("best_metric").at("median");
   return best.is_null() ? "-" : text_of("%.4g", best.get<double>());
@@ -87,7 +88,7 @@ std::vector<std::string> cells(const Json& result) {
   return out;
 }
 
-// A table for each workload.
+// Prints a table for each workload.
 void print_table(const Json& results) {
   std::vector<std::vector<std::string>> rows;
   std::string workload;
@@ -117,7 +118,7 @@ Json results_of(const Study& study, const std::string& folder) {
   return Json::parse(take_string(text));
 }
 
-// Of workloads: those of conditions were printed when they ended.
+// Prints the warnings of workloads. Those of conditions were printed when the conditions ended.
 void print_warnings(const std::string& folder) {
   std::ifstream file(folder + "/results.json");
   const Json results = Json::parse(file);
@@ -127,7 +128,7 @@ void print_warnings(const std::string& folder) {
                   warning.get<std::string>().c_str());
 }
 
-// The results, which it prints as well.
+// Writes the report, prints the results and returns them.
 Json report(const Study& study, const std::string& folder) {
   Json results = results_of(study, folder);
   check(etr_study_write_report(study.get(), folder.c_str()));
@@ -137,7 +138,7 @@ Json report(const Study& study, const std::string& folder) {
   return results;
 }
 
-// A study without a single trial that trained has failed.
+// A study in which no trial trained has failed.
 void check_any_trained(const Json& results, const std::string& folder) {
   int64_t trials = 0, failed = 0;
   for (const Json& result : results) {
@@ -189,7 +190,7 @@ void print_condition(const Json& result) {
     std::printf("  warning: %s\n", warning.get<std::string>().c_str());
 }
 
-// What the study says between its beginning and its end.
+// Prints a study's events while it runs.
 class Show {
  public:
   void event(const Json& event) {
@@ -204,7 +205,7 @@ class Show {
   void end() { line_.erase(); }
 
  private:
-  // One line for each error, however many trials have it.
+  // Prints each error once, however many trials have it.
   void print_failure(const Json& trial, const std::string& condition) {
     if (trial.at("status") != "failed") return;
     const std::string error = trial.at("error");
@@ -221,7 +222,7 @@ class Show {
   std::set<std::string> told_;
 };
 
-// Runs it to its end, or to where a signal stops it; the last event.
+// Runs the study to its end, or until a signal stops it. Returns the last event.
 Json run(const Study& study) {
   const StudyGuard guard(study.get());
   Show show;

@@ -21,14 +21,14 @@ std::string joined(const std::vector<std::string>& parts, const char* between = 
   return out;
 }
 
-// The object below `key`; an empty one where there is none.
+// Returns the object at `key`; empty if there is none.
 const Json& object_in(const Json& owner, const char* key) {
   static const Json kNothing = Json::object();
   const auto found = owner.find(key);
   return found == owner.end() ? kNothing : *found;
 }
 
-// The labels in their order; those of `for` have one value each.
+// Returns the labels in order; those of `for` have one value each.
 Json labels_of(const Json& condition) {
   Json out = object_in(condition, "labels");
   for (const auto& [label, values] : object_in(condition, "for").items()) out[label] = values.at(0);
@@ -43,7 +43,7 @@ std::string name_of(const Json& condition) {
   return parts.empty() ? "(one condition)" : joined(parts);
 }
 
-// "${label}" in a text is the label's value.
+// Replaces "${label}" in a text by the label's value.
 std::string filled(std::string text, const Json& labels) {
   for (const auto& [label, value] : labels.items()) {
     const std::string name = "${" + label + "}";
@@ -95,7 +95,7 @@ int64_t trials_of(const Json& workload) {
   return out;
 }
 
-// "at most 250,000 fresh examples and 12,000 steps", each `times` as often.
+// "at most 250,000 fresh examples and 12,000 steps": the budget multiplied by `times`.
 std::string budget_text(const Json& budget, double times) {
   std::vector<std::string> parts;
   for (const auto& [clock, limit] : budget.items())
@@ -135,7 +135,7 @@ void print_conditions(const Json& workload) {
                 changes_of(workload, condition).c_str());
 }
 
-// The only workload of a study has its job's name.
+// Returns the workload's name; the only workload of a study has its job's.
 std::string name_of_workload(const Json& workload) {
   return workload.contains("name") ? workload["name"] : workload.at("job").at("name");
 }

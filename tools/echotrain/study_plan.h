@@ -5,8 +5,8 @@
 
 namespace cli {
 
-// Of a study with its labels in place, as etr_study_json() gives it: the trials of each condition, what they are searched for,
-// what each changes, and the most that they may train on.
+// Prints, for a study with labels filled in, as etr_study_json() returns it, the trials of each
+// condition, what they search, what each changes, and the most that they may train on.
 void print_plan(const nlohmann::ordered_json& study);
 
 }  // namespace cli

@@ -7,7 +7,7 @@
 
 namespace cli {
 
-// As printf() has it, up to 95 characters.
+// Formats like printf(), up to 95 characters.
 template <typename... Values>
 std::string text_of(const char* format, Values... values) {
   char text[96];
@@ -18,10 +18,10 @@ std::string text_of(const char* format, Values... values) {
 // "53,760", "9.1"
 std::string number_text(double value);
 
-// What a clock of studies counts: "fresh examples" for "fresh", the others by their names.
+// Names a study's clock: "fresh examples" for "fresh", others by their own names.
 std::string clock_name(const std::string& clock);
 
-// One line for each row; the first column begins at the left, the others end at the right.
+// Prints one line for each row, with the first column left-aligned and the others right-aligned.
 void print_rows(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace cli

@@ -17,7 +17,7 @@ void print_summary(const etr_event& end) {
       static_cast<unsigned long long>(end.echoed), end.seconds, 100 * end.device_wait_share);
 }
 
-// An interrupted run's latest evaluation may be many steps old.
+// The latest evaluation of an interrupted run may be many steps old.
 void print_results(const etr_event& end) {
   const char* when = interrupted() ? "at the latest evaluation: " : "";
   if (end.eval_accuracy > 0)
@@ -30,7 +30,7 @@ void print_results(const etr_event& end) {
                 counted(end.bad_records, "bad record was", "bad records were").c_str());
 }
 
-// What an interrupted run has left behind, and how it goes on.
+// Describes what an interrupted run has kept, and how to continue it.
 std::string kept(const RunEnd& end, const Job& job, const std::string& job_file) {
   const std::string at = "at step " + std::to_string(end.event.step), folder = output_dir(job);
   if (folder.empty()) return at + "; nothing is kept, because output.dir is empty";
@@ -40,7 +40,7 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
          " --resume' (with the same --set) goes on from there";
 }
 
-// A resumed run whose length an earlier one had reached already.
+// Prints the result of a resumed run that was already complete.
 void print_complete(const Json& job, const etr_event& end) {
   const int64_t steps = job.value("/train/steps"_json_pointer, int64_t{0}),
                 epochs = job.value("/train/epochs"_json_pointer, int64_t{0}),
@@ -73,7 +73,7 @@ void print_complete(const Json& job, const etr_event& end) {
               static_cast<unsigned long long>(end.step), reached.c_str(), more.c_str());
 }
 
-// Of ranks that train together, or of a worker: how fast they were, and what that took.
+// Prints the speed of ranks that train together, or of a worker, and the cost of their exchanges.
 void print_exchange(etr_trainer* trainer, const etr_event& end) {
   char* text = nullptr;
   check(etr_trainer_pipeline_stats(trainer, &text));

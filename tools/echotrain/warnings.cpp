@@ -13,7 +13,7 @@
 namespace cli {
 namespace {
 
-enum class Verdict { drop, print, print_as_last };  // as_last: of the bad records that are shown
+enum class Verdict { drop, print, print_as_last };  // as_last: the last bad record that is shown
 
 // Called from many threads.
 Verdict verdict_on(const std::string& message, BadRecords bad_records) {
@@ -44,7 +44,8 @@ void print_log(void* user_data, int32_t level, const char* message) {
 }  // namespace
 
 void print_warnings(BadRecords bad_records) {
-  static BadRecords choices[] = {BadRecords::shown, BadRecords::hidden};  // threads still read them
+  // static, because threads may still read the old one
+  static BadRecords choices[] = {BadRecords::shown, BadRecords::hidden};
   etr_set_log_hook(print_log, &choices[bad_records == BadRecords::hidden], nullptr);
 }
 

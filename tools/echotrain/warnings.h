@@ -1,11 +1,12 @@
-// The library's warnings on standard error, and how it shares a model out among ranks.
+// Prints the library's warnings, and how a model is partitioned among ranks, on standard error.
 #pragma once
 
 namespace cli {
 
 enum class BadRecords { shown, hidden };  // hidden: the command reports them itself
 
-// From now on, each warning once: sources give theirs again in every epoch and evaluation. Of bad records only the first few.
+// From now on prints each warning once, since sources repeat theirs in every epoch and evaluation.
+// Prints only the first few about bad records.
 void print_warnings(BadRecords bad_records = BadRecords::shown);
 
 }  // namespace cli

@@ -24,7 +24,7 @@ Failure no_message(const Late& late) {
       {call.peer});
 }
 
-// All ranks came, and the operation did not end.
+// The verdict if all ranks came but the operation did not complete.
 Failure disagreement(const Late& late) {
   const char* const name = operation_name(late.call.operation);
   for (const auto& [rank, other] : late.answers) {

@@ -1,4 +1,4 @@
-// Who is to blame when an operation of a group does not end.
+// Decides which ranks are to blame when an operation of a group does not complete.
 #pragma once
 
 #include <map>
@@ -11,25 +11,26 @@
 namespace etr::exchange {
 
 enum class NoticeKind : uint32_t {
-  ask = 1,  // which operation are you at?
-  answer,   // at this
+  ask = 1,  // which operation are you in?
+  answer,   // I am in this one
   failed,   // the group has ended, for this reason
-  leave,    // my rank is done with the group, after this operation
+  leave,    // my rank leaves the group after this operation
 };
 
-// What the engines of a group tell each other beside its operations.
+// What the engines of a group send each other outside its operations.
 struct Notice {
   NoticeKind kind;
-  Operation operation;  // what goes on here; 0: nothing
-  uint64_t collective;  // how many operations of all ranks have begun here
+  Operation operation;  // the current operation of the sender; 0: none
+  uint64_t collective;  // the number of collective operations the sender has begun
   uint64_t count;
   Failure failure;
 };
 
-// A failure with a text; RankLost where it says who is missing.
+// Returns a failure with a message. Code::rank_lost names the missing ranks.
 Failure failure_of(Code code, const std::string& message, std::vector<int> missing = {});
 
-// An operation of this rank is late, and the others have been asked where they are: those who have not begun it are missing.
+// A late operation of this rank, and what the other ranks answered about theirs. Those that have
+// not begun it are missing.
 struct Late {
   const Call& call;
   int rank, size;

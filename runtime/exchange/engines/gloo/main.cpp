@@ -1,5 +1,5 @@
-// echotrain-gloo PARENT: does the exchanges of one rank with Gloo, for the process that has started it (helper.h). Descriptor 3 is
-// the channel to it, 4 the memory that both see.
+// echotrain-gloo PARENT: performs the exchanges of one rank with Gloo for the process PARENT, which
+// has started it (helper.h). Descriptor 3 is the channel to that process, 4 the shared memory.
 #include <gloo/barrier.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
@@ -21,7 +21,8 @@
 namespace etr::exchange {
 namespace {
 
-// Deadlines are the member's: Gloo's own would close all connections before the others have said where they are.
+// Member enforces the deadlines. Gloo's own would close all connections before the other ranks
+// could answer where they are.
 constexpr auto kNever = std::chrono::hours(10000);
 
 platform::Channel* library = nullptr;
@@ -30,7 +31,7 @@ void send_failure(const Failure& failure) {
   library->send(static_cast<uint32_t>(FrameKind::failed), payload_of(failure));
 }
 
-// What Gloo throws on its own thread ends the process: the library hears why.
+// An exception on one of Gloo's threads ends the process. This tells the library why.
 [[noreturn]] void tell_and_exit() {
   std::string why = "no reason";
   try {
@@ -43,7 +44,7 @@ void send_failure(const Failure& failure) {
   ::_exit(1);
 }
 
-// Newer versions take the store as a shared pointer.
+// Newer versions of Gloo take the store as a shared pointer.
 template <typename Context, typename Rendezvous>
 void connect(Context& context, const std::shared_ptr<Rendezvous>& store,
              std::shared_ptr<gloo::transport::Device> device) {
@@ -69,7 +70,7 @@ class Helper {
   Helper(platform::Channel& channel, platform::SharedMemory& memory)
       : channel_(channel), memory_(memory), store_(channel) {}
 
-  // By the thread that reads: never waits for Gloo.
+  // Runs on the thread that reads the channel, and never waits for Gloo.
   void handle(platform::Frame& frame) {
     switch (static_cast<FrameKind>(frame.kind)) {
       case FrameKind::join: return start(frame.payload);
@@ -81,7 +82,7 @@ class Helper {
     }
   }
 
-  Member* member() { return member_; }  // once the group stands
+  Member* member() { return member_; }  // set once the group has formed
 
  private:
   void start(std::string payload) {
@@ -118,7 +119,7 @@ class Helper {
     return out;
   }
 
-  // By the thread that calls Gloo.
+  // Runs on the thread that calls Gloo.
   void work(const Join& join, const std::string& address) {
     std::shared_ptr<gloo::rendezvous::Context> context;
     try {
@@ -175,7 +176,7 @@ int run(int64_t parent) {
     Member* const member = helper.member();
     const auto deadline = member ? member->due() : platform::Deadline::max();
     const auto outcome = channel.receive(frame, deadline, watch.number());
-    if (outcome == platform::Channel::Outcome::closed) ::_exit(0);  // nobody is there to work for
+    if (outcome == platform::Channel::Outcome::closed) ::_exit(0);  // the parent has gone
     if (outcome == platform::Channel::Outcome::frame) helper.handle(frame);
     if (outcome == platform::Channel::Outcome::late && member) member->expire();
   }
@@ -185,6 +186,6 @@ int run(int64_t parent) {
 }  // namespace etr::exchange
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;  // nothing for people to call
+  if (argc != 2) return 2;  // not meant to be run by hand
   return etr::exchange::run(std::strtoll(argv[1], nullptr, 10));
 }

@@ -13,12 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kAnswer = 400ms;  // for the others to say where they are
-constexpr auto kFlush = 200ms;   // for a verdict to be on its way
+constexpr auto kAnswer = 400ms;  // for the answers of the other ranks
+constexpr auto kFlush = 200ms;   // for a verdict to be sent
 constexpr auto kGrace = 50ms;    // for what arrives on other connections at the same time
 constexpr auto kDrain = 5s;
 
-// Gloo's errors begin with a place in its sources, "[./gloo/transport/tcp/pair.cc:598] ".
+// Gloo's errors begin with a source location, "[./gloo/transport/tcp/pair.cc:598] ".
 std::string without_place(const std::string& why) {
   const size_t end = why.find("] ");
   return why.starts_with("[") && end != std::string::npos ? why.substr(end + 2) : why;
@@ -55,7 +55,7 @@ Member::Deadline Member::due() const {
   return due_;
 }
 
-// Whether the call that goes on cannot end without this rank, which has left.
+// Returns whether this rank has left and the current call cannot complete without it.
 bool Member::needs(int rank) const {
   if (!call_ || !left_.contains(rank)) return false;
   return is_collective(call_->operation) ? left_.at(rank) < collectives_ : call_->peer == rank;
@@ -67,7 +67,7 @@ void Member::check_left() {
   for (const auto& [rank, after] : left_)
     if (needs(rank)) missing.push_back(rank);
   if (missing.empty()) return;
-  // What it sent before may have arrived, and the call be about to end.
+  // What the rank sent before it left may still complete the call.
   const uint64_t call = calls_;
   if (changed_.wait_for(lock, kGrace, [&] { return !call_ || calls_ != call; })) return;
   const char* const name = operation_name(call_->operation);
@@ -95,7 +95,7 @@ void Member::expire() {
     lock.lock();
     const auto all = static_cast<size_t>(context_->size - 1);
     changed_.wait_for(lock, kAnswer, [&] { return answers_.size() == all || !call_; });
-    if (!call_) return;  // it did end
+    if (!call_) return;  // it completed after all
   }
   const Failure verdict =
       verdict_on({*call_, context_->rank, context_->size, collectives_, answers_});
@@ -180,7 +180,7 @@ void Member::leave() {
 }
 
 void Member::end(const Failure& failure) {
-  verdict_.lock();  // others wait here for the end of the process
+  verdict_.lock();  // other threads wait here until the process ends
   library_.send(static_cast<uint32_t>(FrameKind::failed), payload_of(failure));
   Notice last{};
   last.kind = NoticeKind::failed;

@@ -1,4 +1,5 @@
-// A rank of the group, as its helper sees it: what goes on, who is there, and the verdict when something fails.
+// The state of one rank in its helper: the current call, which ranks are there, and the verdict
+// when something fails.
 #pragma once
 
 #include <gloo/context.h>
@@ -19,24 +20,27 @@
 
 namespace etr::exchange {
 
-// Any thread. A verdict is final: the library and the other ranks are told who is missing, and the process ends.
+// Thread-safe. A verdict is final: the helper reports it to the library and to the other ranks,
+// then the process ends.
 class Member {
  public:
   using Deadline = platform::Deadline;
 
   Member(std::shared_ptr<gloo::Context> context, platform::Channel& library);
 
-  void begin(const Call& call);  // a call of the library
-  void check_left();             // a verdict where it needs a rank that has left
-  void finish();                 // it is done
-  Deadline due() const;          // of the call that goes on
-  void
-  expire();  // asks the others where they are, if it is due: a verdict on those who are not at this call
+  void begin(const Call& call);  // the library has made this call
+  void check_left();             // ends with a verdict if the call needs a rank that has left
+  void finish();                 // the call is done
+  Deadline due() const;          // the deadline of the current call
+  // If the current call is overdue, asks the other ranks where they are, and ends with a verdict on
+  // those that have not begun it.
+  void expire();
 
   void broken(
-      const std::string& why);  // Gloo has failed: the verdict of those who know why, or this
+      const std::string& why);  // Gloo failed: waits for a better verdict, else ends with this one
   void abort(const std::string& reason);
-  void leave();  // waits until the others have left as well, and ends the process
+  // Waits until the others have left as well, then ends the process.
+  void leave();
 
   [[noreturn]] void end(const Failure& failure);
 
@@ -56,11 +60,11 @@ class Member {
   std::optional<Call> call_;
   Deadline due_ = Deadline::max();
   uint64_t calls_ = 0, collectives_ = 0;
-  std::map<int, uint64_t> left_;  // after which operation of all ranks
+  std::map<int, uint64_t> left_;  // the number of collective calls before each rank left
   std::set<int> lost_;
   std::map<int, Notice> answers_;
   bool leaving_ = false;
-  std::mutex verdict_;  // taken once, for good
+  std::mutex verdict_;  // the first verdict takes it and never releases it
 };
 
 }  // namespace etr::exchange

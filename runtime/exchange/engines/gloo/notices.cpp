@@ -32,7 +32,7 @@ void Notices::tell(int rank, const Notice& notice) {
     sent.buffer = context_->createUnboundBuffer(&sent.notice, sizeof sent.notice);
     sent.buffer->send(rank, kNoticeSlot);
   } catch (const std::exception&) {
-    sent_.pop_back();  // whoever watches this rank knows
+    sent_.pop_back();  // the receive that watches this rank reports the loss
   }
 }
 
@@ -41,7 +41,8 @@ void Notices::tell_all(const Notice& notice) {
     if (rank != context_->rank) tell(rank, notice);
 }
 
-// Each on a thread of its own: a wait that runs out of time would make Gloo close all connections.
+// Each wait has its own thread and no time limit: a wait that times out makes Gloo close all
+// connections.
 void Notices::flush(std::chrono::milliseconds patience) {
   struct Count {
     std::mutex mutex;

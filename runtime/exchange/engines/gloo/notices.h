@@ -1,4 +1,4 @@
-// What helpers tell each other beside the calls of the library.
+// Messages that helpers send each other outside the calls of the library.
 #pragma once
 
 #include <gloo/context.h>
@@ -15,8 +15,8 @@
 
 namespace etr::exchange {
 
-// A receive is pending from every peer all the time. Gloo takes no notice of a connection that breaks while it writes
-// (it swallows EPIPE and ECONNRESET), but such a receive fails at once.
+// A receive from every peer is always pending. When a connection breaks, Gloo's writes do not fail
+// (it ignores EPIPE and ECONNRESET), but such a receive fails at once.
 class Notices {
  public:
   using Heard = std::function<void(int rank, const Notice&)>;
@@ -24,10 +24,10 @@ class Notices {
 
   explicit Notices(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
 
-  void watch(Heard heard, Silent silent);  // on a thread for each peer, until the process ends
+  void watch(Heard heard, Silent silent);  // one thread for each peer, until the process ends
   void tell(int rank, const Notice& notice);
   void tell_all(const Notice& notice);
-  void flush(std::chrono::milliseconds patience);  // waits until what was told is on its way
+  void flush(std::chrono::milliseconds patience);  // waits until the sent notices are on their way
 
  private:
   struct Sent {
@@ -37,7 +37,7 @@ class Notices {
 
   const std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
-  std::list<Sent> sent_;  // kept: a frozen peer takes them later, or never
+  std::list<Sent> sent_;  // kept, because a frozen peer receives them late or never
 };
 
 }  // namespace etr::exchange

@@ -19,14 +19,15 @@ namespace {
 
 using Context = std::shared_ptr<gloo::Context>;
 
-// Segment by segment around a ring: each is reduced on one rank, in the order of the ring.
+// A ring algorithm: each segment is reduced on one rank, in the order of the ring.
 void all_reduce(const Context& context, const Call& call, std::byte* memory, uint32_t tag) {
   if (call.count == 0) return;
   const Number number{call.number};
   const Reduction reduction{call.reduction};
   gloo::AllreduceOptions options(context);
-  with_number(number,
-              [&]<typename T>(T) { options.setOutput(reinterpret_cast<T*>(memory + call.in), call.count); });
+  with_number(number, [&]<typename T>(T) {
+    options.setOutput(reinterpret_cast<T*>(memory + call.in), call.count);
+  });
   options.setReduceFunction([=](void* out, const void* a, const void* b, size_t count) {
     reduce(number, reduction, out, a, b, count);
   });
@@ -34,7 +35,7 @@ void all_reduce(const Context& context, const Call& call, std::byte* memory, uin
   gloo::allreduce(options);
 }
 
-// Every rank gets all versions of its part, and reduces them in the order of ranks.
+// Every rank receives all ranks' versions of its part, and reduces them in rank order.
 void reduce_scatter(const Context& context, const Call& call, std::span<const uint64_t> counts,
                     std::byte* memory, uint32_t tag) {
   const Number number{call.number};
@@ -58,7 +59,8 @@ void reduce_scatter(const Context& context, const Call& call, std::span<const ui
 void all_gather(const Context& context, const Call& call, std::span<const uint64_t> sizes,
                 std::byte* memory, uint32_t tag) {
   gloo::AllgathervOptions options(context);
-  options.setInput(reinterpret_cast<char*>(memory + call.in), sizes[static_cast<size_t>(context->rank)]);
+  options.setInput(reinterpret_cast<char*>(memory + call.in),
+                   sizes[static_cast<size_t>(context->rank)]);
   options.setOutput(reinterpret_cast<char*>(memory + call.out),
                     std::vector<size_t>(sizes.begin(), sizes.end()));
   options.setTag(tag);

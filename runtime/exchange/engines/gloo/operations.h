@@ -1,4 +1,4 @@
-// A call of the library, done by Gloo.
+// Performs a call of the library with Gloo.
 #pragma once
 
 #include <gloo/context.h>
@@ -11,7 +11,7 @@
 
 namespace etr::exchange {
 
-// On the memory that both processes see. `ordinal` counts the calls of all ranks, and keeps their messages apart.
+// Works on the shared memory. `ordinal` counts the collective calls and keeps their messages apart.
 void perform(const std::shared_ptr<gloo::Context>& context, const Call& call,
              std::span<const uint64_t> sizes, std::byte* memory, uint64_t ordinal);
 

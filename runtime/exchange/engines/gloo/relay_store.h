@@ -1,4 +1,4 @@
-// Gloo's view of the rendezvous: the library has the store, at the other end of the channel.
+// Gloo's view of the rendezvous store, which the library holds at the other end of the channel.
 #pragma once
 
 #include <gloo/rendezvous/store.h>
@@ -21,10 +21,10 @@ class RelayStore : public gloo::rendezvous::Store {
   std::vector<char> get(const std::string& key) override;
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
-    wait(keys);  // the library has the deadline
+    wait(keys);  // the library enforces the deadline
   }
 
-  // What the library sends for the key that `get` asked for. By the thread that reads the channel.
+  // Delivers the library's answer to `get`. The thread that reads the channel calls it.
   void answer(const std::string& value);
 
  private:

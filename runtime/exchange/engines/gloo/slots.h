@@ -1,4 +1,4 @@
-// Which of Gloo's slots are used for what. Its own operations have 0x01 to 0x08 in the first byte.
+// How Gloo's slots are used. Gloo's own operations have 0x01 to 0x08 in the first byte.
 #pragma once
 
 #include <cstdint>

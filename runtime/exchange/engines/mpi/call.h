@@ -1,4 +1,4 @@
-// Calls of MPI that throw.
+// Checks MPI calls: an error code becomes an exception.
 #pragma once
 
 #include <mpi.h>

@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kAnswer = 400ms;  // for the others to say where they are
+constexpr auto kAnswer = 400ms;  // for the answers of the other ranks
 constexpr auto kDrain = 5s;
 
 }  // namespace
@@ -27,7 +27,8 @@ Communicator::Communicator(MPI_Comm comm, MPI_Comm control, int notice_tag, bool
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
 }
 
-// Freed where all ranks do that. Otherwise MPI may still use what it was given, until the process ends.
+// Frees the communicators if all ranks do so. Otherwise MPI may still use its buffers, which then
+// live until the process ends.
 Communicator::~Communicator() {
   if (!owned_ || ended_ || left_.size() + 1 != static_cast<size_t>(size_)) {
     new std::list<Sent>(std::move(sent_));
@@ -84,8 +85,9 @@ void Communicator::step() {
   }
 }
 
-// Asks the others where they are; when they have said it, or will not, those who are not here are missing. (The extensions for
-// fault tolerance are of no help: MPICH 4.0 exports MPIX_Comm_failure_ack, and ends the process in it.)
+// Asks the other ranks where they are. When all have answered, or their time is over, those that
+// are not in this operation are missing. (MPI's fault-tolerance extensions do not help: MPICH 4.0
+// exports MPIX_Comm_failure_ack, and ends the process in it.)
 void Communicator::judge(const std::string& why) {
   if (!asked_) {
     asked_ = true;
@@ -115,7 +117,8 @@ void Communicator::check_left() {
   for (const auto& [rank, after] : left_)
     if (is_collective(call.operation) ? after < collectives_ : call.peer == rank)
       missing.push_back(rank);
-  // What it sent before may be on its way: then the job is done before the others could answer.
+  // A message that the rank sent before it left may still be on its way, so only collective calls
+  // end here.
   if (!missing.empty() && is_collective(call.operation))
     end(failure_of(
         Code::rank_lost,

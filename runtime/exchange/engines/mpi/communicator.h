@@ -1,4 +1,4 @@
-// A group on MPI, as the communication thread sees it.
+// An MPI group, as the communication thread uses it.
 #pragma once
 
 #include <mpi.h>
@@ -20,7 +20,7 @@ namespace etr::exchange {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// An operation: MPI calls without a wait, one after the other.
+// An operation: a sequence of non-blocking MPI calls, each begun when the one before is complete.
 struct Job {
   using Step = std::function<void(MPI_Request*)>;
 
@@ -30,10 +30,11 @@ struct Job {
   std::promise<std::optional<Failure>> result;
 };
 
-// Belongs to the communication thread: nothing here is called by another, and nothing waits.
+// Only the communication thread uses it, and no function waits.
 class Communicator {
  public:
-  // Notices go by `control`, which may be `comm` where the tag is kept for them. Owns them where `owned`.
+  // Notices are sent on `control`, which may equal `comm` if notice_tag is reserved for them. With
+  // `owned` the object owns both communicators.
   Communicator(MPI_Comm comm, MPI_Comm control, int notice_tag, bool owned);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -44,11 +45,12 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Memory that MPI works on: the caller's may be freed after a time-out, while MPI still has it.
+  // Returns memory for MPI to work on. The caller's own memory may be freed after a time-out while
+  // MPI still uses it.
   std::byte* memory(uint64_t bytes);
 
   void begin(std::shared_ptr<Job> job);
-  bool advance();  // whether there is something to wait for
+  bool advance();  // returns whether there is something to wait for
   void abort(const std::string& reason);
   void leave(
       std::shared_ptr<std::promise<void>> left);  // set when all have left, or the drain is over
@@ -78,7 +80,7 @@ class Communicator {
 
   bool asked_ = false;
   Deadline answers_due_;
-  std::string trouble_;  // what MPI said
+  std::string trouble_;  // MPI's error message
   std::map<int, Notice> answers_;
   std::map<int, uint64_t> left_;
   std::optional<Failure> ended_;

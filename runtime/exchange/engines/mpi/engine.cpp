@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Steps = std::vector<Job::Step>;
 
-constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements of one MPI call, which counts in int
+constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements per MPI call, whose counts are int
 constexpr size_t kPage = 4096;
 constexpr auto kPatience =
     std::chrono::milliseconds(900);  // with the communication thread, after the deadline
@@ -46,7 +46,7 @@ MPI_Datatype type_of(Number number) {
   fail(Code::invalid_argument, "an unknown type of numbers");
 }
 
-// inout[i] = in[i] (+) inout[i], of numbers that MPI does not know.
+// A user-defined MPI operation for types that MPI lacks: inout[i] = in[i] (+) inout[i].
 template <typename T, Reduction reduction>
 void reduce_short(void* in, void* inout, int* count, MPI_Datatype*) {
   reduce(reduction, static_cast<T*>(inout), static_cast<const T*>(in), static_cast<const T*>(inout),
@@ -67,7 +67,7 @@ MPI_Op short_operation(Reduction reduction) {
   return reduction == Reduction::sum ? sum : reduction == Reduction::min ? min : max;
 }
 
-// By the communication thread.
+// Only the communication thread calls this.
 MPI_Op operation_of(Number number, Reduction reduction) {
   if (number == Number::f16) return short_operation<Float16>(reduction);
   if (number == Number::bf16) return short_operation<BFloat16>(reduction);
@@ -79,7 +79,7 @@ MPI_Op operation_of(Number number, Reduction reduction) {
   fail(Code::invalid_argument, "an unknown reduction");
 }
 
-// `step(offset, count, request)` for each piece that MPI can count.
+// Returns one `step(offset, count, request)` for each chunk whose size fits MPI's int counts.
 template <typename Step>
 Steps in_chunks(uint64_t count, Step step) {
   Steps out;
@@ -108,7 +108,7 @@ class MpiEngine {
  public:
   explicit MpiEngine(std::shared_ptr<Communicator> communicator) : c_(std::move(communicator)) {}
 
-  // Waits until the others have left, too.
+  // Waits until the other ranks have left, too.
   ~MpiEngine() {
     auto left = std::make_shared<std::promise<void>>();
     auto future = left->get_future();
@@ -149,7 +149,8 @@ class MpiEngine {
     copy(part, out, mine);
   }
 
-  // Each rank's part from that rank: MPI's own operation counts all of them in an int.
+  // Beyond INT_MAX bytes each rank broadcasts its part, because MPI's own operation counts all
+  // parts in an int.
   void all_gather(const void* part, const uint64_t* sizes, void* data, double timeout) {
     const uint64_t all = sum_of(sizes, size()), mine = sizes[rank()];
     const auto [in, out] = arrays(part, mine, data, all, timeout);
@@ -214,7 +215,8 @@ class MpiEngine {
     copy(data, memory, bytes);
   }
 
-  // All ranks have come when MPI makes the communicators, which it does not do without waiting.
+  // MPI makes communicators with blocking calls. The all_gather ensures that all ranks have come
+  // before.
   MpiEngine* split(int32_t colour, int32_t key, double timeout) {
     std::vector<Choice> choices(static_cast<size_t>(size()));
     const std::vector<uint64_t> sizes(choices.size(), sizeof(Choice));
@@ -237,7 +239,7 @@ class MpiEngine {
     Progress::instance().post([c = c_, reason] { c->abort(reason); });
   }
 
-  // Memory that MPI may use, and that stays while it does.
+  // Allocates memory that MPI may use directly.
   void* allocate(uint64_t bytes) {
     void* const block = ::operator new (bytes, std::align_val_t{kPage});
     const std::lock_guard lock(blocks_mutex_);
@@ -245,7 +247,7 @@ class MpiEngine {
     return block;
   }
 
-  // After an error MPI may still have it, for good.
+  // After an error MPI may still use the memory, so it is never freed.
   void release(void* block) {
     const std::lock_guard lock(blocks_mutex_);
     blocks_.erase(static_cast<std::byte*>(block));
@@ -256,7 +258,7 @@ class MpiEngine {
     if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
   }
 
-  // Has the communication thread do the steps; throws what they end with.
+  // Lets the communication thread perform the steps, and throws the error that ends them.
   static void perform_on(const std::shared_ptr<Communicator>& c, const Call& call, Steps steps) {
     const auto job = std::make_shared<Job>();
     job->call = call;
@@ -271,7 +273,7 @@ class MpiEngine {
   }
 
  private:
-  // Whether these bytes lie in memory that allocate() gave.
+  // Returns whether these bytes lie in memory from allocate().
   bool is_ours(const void* data, uint64_t bytes) const {
     const auto* const at = static_cast<const std::byte*>(data);
     const std::lock_guard lock(blocks_mutex_);
@@ -282,7 +284,8 @@ class MpiEngine {
     return offset <= size && bytes <= size - offset;
   }
 
-  // Where MPI works on an array, of which `filled` bytes are input.
+  // Returns where MPI works on an array whose first `filled` bytes are input: in place, or a
+  // scratch copy.
   std::byte* array(void* data, uint64_t bytes, uint64_t filled, double timeout) {
     if (is_ours(data, bytes)) return static_cast<std::byte*>(data);
     std::byte* const memory = scratch(bytes, timeout);
@@ -290,7 +293,7 @@ class MpiEngine {
     return memory;
   }
 
-  // The same for an input and an output.
+  // Does the same for an input and an output.
   std::pair<const std::byte*, std::byte*> arrays(const void* in, uint64_t in_bytes, void* out,
                                                  uint64_t out_bytes, double timeout) {
     const bool in_stays = is_ours(in, in_bytes) && !overlap(in, in_bytes, out, out_bytes);
@@ -302,7 +305,7 @@ class MpiEngine {
             out_stays ? static_cast<std::byte*>(out) : memory + in_scratch};
   }
 
-  // Memory that MPI may use for any array. Grown by the communication thread, which owns it.
+  // Returns memory that MPI may use for any array. The communication thread owns and grows it.
   std::byte* scratch(uint64_t size, double timeout) {
     if (size > capacity_) {
       const auto grown = std::make_shared<std::byte*>();
@@ -329,7 +332,7 @@ class MpiEngine {
     });
   }
 
-  // As in_chunks, and one message where there are no bytes.
+  // Like in_chunks, with one empty message for zero bytes.
   template <typename Step>
   static Steps messages(uint64_t bytes, Step step) {
     if (bytes > 0) return in_chunks(bytes, step);
@@ -344,11 +347,12 @@ class MpiEngine {
   std::byte* memory_ = nullptr;
   uint64_t capacity_ = 0;
   mutable std::mutex blocks_mutex_;
-  std::map<const std::byte*, uint64_t> blocks_;  // and their bytes
+  std::map<const std::byte*, uint64_t> blocks_;  // with their sizes in bytes
   std::atomic<bool> failed_ = false;
 };
 
-// A group of all processes that MPI's launcher has started, which have to be those that the caller expects.
+// Opens the group of all processes that MPI's launcher started. Rank and size must be as the caller
+// expects.
 MpiEngine* open(const Json& spec) {
   const double timeout = spec.at("timeout").get<double>();
   const auto world = Progress::instance().world();
@@ -357,7 +361,8 @@ MpiEngine* open(const Json& spec) {
          world->size(), ", and rank ", spec.at("rank").get<int>(), " of ",
          spec.at("size").get<int>(),
          " was expected: start the program with the mpirun of this MPI (", MPI_LIBRARY_NAME, ")");
-  auto* const comms = new std::array<MPI_Comm, 2>;  // which MPI may write late, after an error
+  auto* const comms = new std::array<MPI_Comm, 2>;  // never freed: after an error MPI may still
+                                                    // write it
   Steps steps;
   for (MPI_Comm& comm : *comms)
     steps.push_back([&comm](MPI_Request* request) {

@@ -12,14 +12,14 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr int kWorldTag = 32000;  // of notices on MPI_COMM_WORLD
-constexpr auto kBusy = 1ms;       // how long an operation is waited for without sleeping
-constexpr auto kNap = 50us;       // then
-constexpr auto kIdle = 10ms;  // how often questions of others are looked for when nothing goes on
+constexpr auto kBusy = 1ms;       // how long the loop polls without sleeping
+constexpr auto kNap = 50us;       // the sleep between polls after that
+constexpr auto kIdle = 10ms;      // how often an idle loop looks for notices
 
 }  // namespace
 
 Progress& Progress::instance() {
-  static Progress& progress = *new Progress;  // MPI does not end before the process does
+  static Progress& progress = *new Progress;  // MPI lives as long as the process
   return progress;
 }
 
@@ -91,7 +91,7 @@ void Progress::run(Deadline deadline, std::function<void()> body) {
   future.get();
 }
 
-// Runs what was posted, and moves operations on; whether any goes on.
+// Runs the posted functions and advances operations. Returns whether any is in progress.
 bool Progress::work() {
   std::deque<std::function<void()>> bodies;
   {
@@ -112,8 +112,8 @@ void Progress::loop() {
     if (active && !was_active) busy_until = Clock::now() + kBusy;
     was_active = active;
     std::unique_lock lock(mutex_);
-    if (!bodies_.empty())
-      continue;  // a group that is left goes before MPI's end, which depends on it
+    // Groups must be left before MPI_Finalize, which depends on it.
+    if (!bodies_.empty()) continue;
     if (stopping_) break;
     if (!active)
       posted_.wait_for(lock, kIdle);
@@ -124,7 +124,7 @@ void Progress::loop() {
   }
   int finalized = 0;
   MPI_Finalized(&finalized);
-  // With a group that has failed it could wait for ever.
+  // With a failed group, MPI_Finalize could wait for ever.
   if (finalizes_ && !finalized && communicators_.size() == 1) MPI_Finalize();
 }
 

@@ -1,4 +1,4 @@
-// The one thread that calls MPI.
+// The only thread that calls MPI.
 #pragma once
 
 #include <condition_variable>
@@ -13,17 +13,18 @@
 
 namespace etr::exchange {
 
-// Started with the first group of the process, for good. Initializes MPI where the program has not, and then ends it when the
-// process exits in order.
+// Starts with the first group of the process and runs until the process exits. Initializes MPI if
+// the program has not; in that case it also finalizes MPI at a normal exit.
 class Progress {
  public:
-  static Progress& instance();  // throws where MPI cannot be used from this thread
+  static Progress& instance();  // throws if MPI cannot be used from this thread
 
-  // Has the communication thread call this, and returns when it has; throws what it throws, and Error(io) at the deadline.
+  // Runs `body` on the communication thread and returns when it is done. Rethrows its exception;
+  // throws Error(io) at the deadline.
   void run(Deadline deadline, std::function<void()> body);
-  void post(std::function<void()> body);  // without waiting
+  void post(std::function<void()> body);  // does not wait
 
-  // By the communication thread.
+  // Only the communication thread calls these.
   void add(std::shared_ptr<Communicator> communicator) {
     communicators_.push_back(std::move(communicator));
   }
@@ -44,7 +45,7 @@ class Progress {
   std::deque<std::function<void()>> bodies_;
   bool stopping_ = false;
   bool finalizes_ = false;
-  std::shared_ptr<Communicator> world_;  // on which groups are made
+  std::shared_ptr<Communicator> world_;  // the parent of all groups
   std::list<std::shared_ptr<Communicator>> communicators_;
   std::thread thread_;
 };
