@@ -1,7 +1,8 @@
-// Figures as SVG: what one shows, as data. A figure has one panel or several (small multiples) and one legend for all.
+// Figures for SVG, as data. A figure has one or more panels (small multiples) and one legend for
+// all.
 //
-// What a figure draws is what it was given: csv() writes the same numbers as a table. A number that is not finite is handled
-// as follows. NaN is left out. A value of +infinity ("never reached") stands at the upper end of its axis as an arrow, and a
+// A figure draws the numbers that it was given; csv() writes the same numbers as a table. NaN is
+// left out. +infinity ("never reached") appears as an arrow at the upper end of its axis, and a
 // whisker that ends there runs up to the frame.
 #pragma once
 
@@ -14,29 +15,31 @@ namespace etr::plot {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// How many styles differ in colour, marker and dashes; series of style i + kStyles have the colour of i and another marker.
+// The number of styles with different colours, markers and dashes. Style i + kStyles has the colour
+// of style i and another marker.
 constexpr int kStyles = 8;
 
-// `category`: value i stands for the i-th of a list of names, and so does what is nearer to i than to others. Values that a logarithmic axis cannot show (0, negative) are
-// left out.
+// `category`: a value stands for the name with the nearest index in a list. Values that a
+// logarithmic axis cannot show (0, negative) are left out.
 enum class Scale { linear, log2, log10, category };
 
 struct Axis {
   std::string label;
   Scale scale = Scale::linear;
   std::vector<std::string> categories;
-  double from = kNone, to = kNone;  // NaN: what the data need
+  double from = kNone, to = kNone;  // NaN: chosen from the data
   bool percent = false;             // values are shares, labelled in per cent
-  std::vector<double> at;           // ticks stand there, if their texts fit; else where the range suggests
+  std::vector<double> at;  // places of ticks, if their texts fit; otherwise chosen from the range
 };
 
-// low and high are the ends of its whisker: along y, or along x where y is a category.
+// low and high are the ends of the whisker: along y, or along x if y is a category.
 struct Point {
   double x = 0, y = 0, low = kNone, high = kNone;
-  std::string text;  // shown under the pointer; empty: its numbers
+  std::string text;  // tooltip; empty: the point's numbers
 };
 
-// `line` connects points; `bars` begin at zero; `ticks` are short strokes across the axis of values, for medians.
+// `line` connects points; `bars` begin at zero; `ticks` are short strokes across the value axis,
+// for medians.
 enum class Mark { line, points, bars, ticks };
 
 struct Series {
@@ -45,25 +48,26 @@ struct Series {
   Mark mark = Mark::line;
   std::vector<Point> points;
   bool star = false;    // a larger, star-shaped marker: the best of many
-  bool hollow = false;  // markers without filling
-  int shape = -1;       // of markers: that of another style
+  bool hollow = false;  // unfilled markers
+  int shape = -1;       // of markers, as in that style; -1: the series' own
 };
 
-// A dashed line or curve that data are compared with. Two of a kind (`dots` or not) look alike.
+// A dashed line or curve for comparison. References of the same kind (`dots` or not) look alike.
 struct Reference {
   std::string name;
   std::vector<std::pair<double, double>> line;
   bool dots = false;
 };
 
-// A shaded range, of y or (`of_x`) of x.
+// A shaded range of y, or of x with `of_x`.
 struct Range {
   std::string name;
   double low = 0, high = 0;
   bool of_x = false;
 };
 
-// A text beside a point. It is placed where it covers neither points nor other notes, with a line to its point if need be.
+// A text beside a point. It is placed so that it covers neither points nor other notes, with a line
+// to its point if necessary.
 struct Note {
   double x = 0, y = 0;
   std::string text;
@@ -81,11 +85,11 @@ struct Panel {
 
 struct Figure {
   std::string id;           // unique in the page; letters, digits, '-' and '_'
-  std::string title;        // read aloud; shown by the page, not within the drawing
-  std::string description;  // read aloud instead of the drawing
+  std::string title;        // for screen readers; the page shows it outside the drawing
+  std::string description;  // for screen readers, in place of the drawing
   std::vector<Panel> panels;
-  bool share_x = false, share_y = false;  // all panels have the same range
-  bool dodge = false;  // series with whiskers stand a few pixels apart where their x is the same
+  bool share_x = false, share_y = false;  // all panels use the same range
+  bool dodge = false;  // moves series with whiskers a few pixels apart if they share x
 };
 
 }  // namespace etr::plot

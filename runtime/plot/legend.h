@@ -1,4 +1,4 @@
-// One legend for all panels of a figure.
+// The legend of all panels of a figure.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ struct LegendEntry {
   std::string swatch;  // SVG, 26 x 12 pixels
 };
 
-// Each name once, in order: series, then references, then ranges. Nothing where one series is all there is.
+// Returns each name once, in order: series, references, ranges. Empty if there is only one series
+// and nothing else.
 std::vector<LegendEntry> legend_of(const Figure& figure);
 
 std::string swatch_of(const Series& series);
 
-// The legend of a file, `width` pixels wide; `height` is what it took.
+// Draws the legend of a file, `width` pixels wide; `height` receives its height.
 std::string drawn_legend(const std::vector<LegendEntry>& entries, double left, double width,
                          double& height);
 

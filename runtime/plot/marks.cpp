@@ -21,7 +21,8 @@ std::string polygon(Spot at, const std::vector<Spot>& corners, double radius) {
   return out + "Z";
 }
 
-// Corners on a circle, one at the top; `inner` below 1 puts a second ring between them: a star.
+// Returns corners on a circle, one at the top. `inner` below 1 adds a second ring between them: a
+// star.
 std::vector<Spot> ring(int corners, double inner = 1, double turn = 0) {
   std::vector<Spot> out;
   const int count = inner < 1 ? 2 * corners : corners;
@@ -33,7 +34,7 @@ std::vector<Spot> ring(int corners, double inner = 1, double turn = 0) {
   return out;
 }
 
-// A cross with arms of width 2 a, upright.
+// Returns an upright cross with arms of width 2 a.
 std::vector<Spot> cross() {
   constexpr double a = 0.36, e = 1.15;
   return {{-a, -e}, {a, -e}, {a, -a}, {e, -a}, {e, a},   {a, a},
@@ -47,7 +48,7 @@ std::vector<Spot> diagonal_cross() {
   return out;
 }
 
-// All shapes have about the same area, that of a circle of radius 1.
+// All shapes have about the area of a circle of radius 1.
 std::string shape_path(int shape, Spot at, double radius) {
   switch (shape % kStyles) {
     case 1: return polygon(at, {{-0.9, -0.9}, {0.9, -0.9}, {0.9, 0.9}, {-0.9, 0.9}}, radius);
@@ -69,7 +70,7 @@ std::string style_class(const Series& series) {
 std::string marker(const Series& series, Spot at) {
   if (series.star)
     return cat("<path class='mark' d='", polygon(at, ring(5, 0.45), kStarRadius), "'/>");
-  // Series that share a colour have another marker.
+  // Series that share a colour have different markers.
   const int own = series.style + series.style / kStyles;
   const int shape = (series.shape >= 0 ? series.shape : own) % kStyles;
   if (shape == 0)

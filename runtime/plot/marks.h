@@ -1,4 +1,4 @@
-// What data points look like.
+// Draws data points.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ struct Spot {
   double x = 0, y = 0;  // in pixels
 };
 
-// "s3", or "s3 hollow": the class that has the colour of a series.
+// Returns the class with the colour of a series: "s3", or "s3 hollow".
 std::string style_class(const Series& series);
 
-// The marker of a series' style around a place.
+// Draws the marker of a series at a place.
 std::string marker(const Series& series, Spot at);
 
-// An arrow head at the end of an axis: up, or (`right`) to the right.
+// Draws an arrow head at the end of an axis: up, or to the right with `right`.
 std::string beyond_marker(const Series& series, Spot at, bool right);
 
-// A whisker between two places on one vertical or horizontal line; caps at those ends that are `closed`.
+// Draws a vertical or horizontal whisker between two places, with caps at the `closed` ends.
 std::string whisker(Spot low, Spot high, bool low_closed, bool high_closed);
 
 }  // namespace etr::plot

@@ -9,7 +9,7 @@
 namespace etr::plot {
 
 struct Box {
-  double x = 0, y = 0, width = 0, height = 0;  // of the corner at the upper left
+  double x = 0, y = 0, width = 0, height = 0;  // x and y of the upper left corner
 };
 
 class NotePlaces {
@@ -20,7 +20,7 @@ class NotePlaces {
   void avoid(Spot spot, double radius = 5);
   void avoid_line(Spot from, Spot to);
 
-  // The box of a text beside `at`, within the frame; later ones avoid it.
+  // Returns the box of a text beside `at`, within the frame; later boxes avoid it.
   Box place(Spot at, const std::string& text);
 
  private:

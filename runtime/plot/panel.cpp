@@ -15,7 +15,7 @@
 namespace etr::plot {
 namespace {
 
-constexpr size_t kMostMarked = 24;  // points of a line that have a marker each
+constexpr size_t kMostMarked = 24;  // the most points of a line that get a marker each
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
@@ -104,7 +104,7 @@ class Drawing {
 
   double x_text_height() const;
 
-  // Names of categories stand in up to three lines.
+  // Category names use up to three lines.
   void tick_text(double at, const std::string& text);
 
   void y_axis() {
@@ -166,7 +166,7 @@ class Drawing {
 
   bool is_beyond(const Point& point) const { return std::isinf(sideways_ ? point.x : point.y); }
 
-  // Where a point stands; nothing for one that its axes cannot show.
+  // Returns the place of a point; none if its axes cannot show it.
   std::optional<Spot> spot(const Point& point, double offset) const {
     Point at = point;
     if (is_beyond(point)) (sideways_ ? at.x : at.y) = sideways_ ? panel_.x.to : panel_.y.to;
@@ -177,7 +177,7 @@ class Drawing {
     return out;
   }
 
-  // Series of which no point meets another series' stay where they are.
+  // Series whose points meet no other series' points are not moved.
   void find_offsets() {
     const auto meets = [](const Series& one, const Series& other) {
       return std::any_of(one.points.begin(), one.points.end(), [&](const Point& p) {
@@ -200,7 +200,7 @@ class Drawing {
       offsets_[meeting[i]] = (static_cast<double>(i) - (count - 1) / 2) * step;
   }
 
-  // So far apart that series do not seem to have another x.
+  // Returns an offset at which points do not seem to have another x.
   double dodge_room() const {
     std::set<double> places;
     for (const Series& series : panel_.series)
@@ -340,7 +340,7 @@ void Drawing::tick_text(double at, const std::string& text) {
   out_ += cat("<g>", drawn, "<title>", markup_of(text), "</title></g>");
 }
 
-// Pixels between neighbouring bars, or groups of them.
+// Returns the pixels between neighbouring bars, or groups of bars.
 double Drawing::bar_slot() const {
   std::vector<double> places;
   for (const Series& series : panel_.series)
@@ -356,7 +356,7 @@ double Drawing::bar_slot() const {
   return least;
 }
 
-// How many series have a bar at the place, and how many of them come before `series`.
+// Returns how many series have a bar at the place, and how many of these come before `series`.
 std::pair<double, double> Drawing::beside(const Series& series, const Point& point) const {
   double count = 0, before = 0;
   bool passed = false;
@@ -403,7 +403,7 @@ void Drawing::bar(const Series& series, const Point& point, double offset, doubl
                 coordinate(sideways_ ? at->y - thin / 2 : low), "' width='",
                 coordinate(sideways_ ? length : thin), "' height='",
                 coordinate(sideways_ ? thin : length), "'/>");
-    // The series' marker tells it apart where there are no colours.
+    // The series' marker identifies it without colours.
     const double inward = base > end ? -7 : 7;
     if (thin > 9 && length > 16)
       drawn +=

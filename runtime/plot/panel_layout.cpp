@@ -1,4 +1,4 @@
-// How large panels are, and what their axes show.
+// The size of panels, and the ranges of their axes.
 #include <algorithm>
 
 #include "plot/panel.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kUsualHeight = 200, kCategoryHeight = 21, kTallCategoryHeight = 31;
 constexpr double kTop = 10, kTitleLine = 16;
-constexpr double kMostNames = 152;  // width of the names of categories
+constexpr double kMostNames = 152;  // the most room for category names
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 namespace etr::plot {
 namespace {
 
-constexpr double kTextRoom = 14;  // between the texts of neighbouring ticks, in pixels
+constexpr double kTextRoom = 14;  // pixels between the texts of neighbouring ticks
 
 bool is_log(Scale scale) { return scale == Scale::log2 || scale == Scale::log10; }
 
@@ -52,7 +52,7 @@ std::string decimal_power_text(int exponent) {
   return cat("1e", exponent);
 }
 
-// Powers of ten; between them 2 and 5 where there are few, each digit as minor ticks.
+// Powers of ten; if there are few, also 2 and 5 times these, and minor ticks at each digit.
 std::vector<Tick> log10_ticks(const Axis& axis, double count) {
   const double low = std::log10(axis.from), high = std::log10(axis.to);
   if (high - low < 0.8) return linear_ticks(axis, count);
@@ -98,7 +98,7 @@ std::vector<Tick> given_ticks(const Axis& axis) {
   return out;
 }
 
-// Side by side, with so much between two texts.
+// Returns whether the texts fit side by side with this space between them.
 bool fit(const std::vector<Tick>& ticks, const Axis& axis, double room, double between) {
   const Mapping place(axis, 0, room);
   double end = -std::numeric_limits<double>::infinity();
@@ -143,7 +143,7 @@ Needs needs_of(const Panel& panel, bool of_x) {
   for (const Note& note : panel.notes) add(of_x ? note.x : note.y);
   for (const Range& range : panel.ranges)
     if (range.of_x == of_x) add(range.low), add(range.high);
-  // A level that data are compared with has to be seen; of a slope, what lies beside the data is enough.
+  // A level to compare with must be visible; for a slope, the part beside the data is enough.
   for (const Reference& reference : panel.references)
     if (!of_x && !reference.line.empty() &&
         reference.line.front().second == reference.line.back().second)
@@ -199,7 +199,7 @@ std::vector<Tick> ticks_of(const Axis& axis, double room, bool horizontal) {
   if (axis.scale == Scale::category) return category_ticks(axis);
   std::vector<Tick> out = given_ticks(axis);
   if (!out.empty() && (!horizontal || fit(out, axis, room, kTextRoom / 2))) return out;
-  // What fits depends on the texts' widths, and those on how many ticks there are.
+  // Which ticks fit depends on the widths of their texts, and those depend on the number of ticks.
   for (double count = horizontal ? 8 : std::max(2.0, room / 30); count >= 1; count -= 1) {
     out = axis.scale == Scale::log2    ? log2_ticks(axis, count)
           : axis.scale == Scale::log10 ? log10_ticks(axis, count)
@@ -218,7 +218,7 @@ Mapping::Mapping(const Axis& axis, double first, double last)
 
 double Mapping::operator()(double value) const {
   const double share = ((log_ ? std::log(value) : value) - low_) / (high_ - low_);
-  // Far beyond the frame all is one, and numbers stay such that every viewer reads them.
+  // Limits values far beyond the frame to numbers that every viewer can read.
   return first_ + std::clamp(share, -20.0, 21.0) * (last_ - first_);
 }
 

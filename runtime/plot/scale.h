@@ -1,4 +1,4 @@
-// Axes: the range that data need, values to pixels, ticks.
+// Axes: ranges that fit the data, mapping to pixels, ticks.
 #pragma once
 
 #include <string>
@@ -11,33 +11,35 @@ namespace etr::plot {
 struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   bool empty() const { return low > high; }
-  void add(double value);  // infinities and NaN are passed over
+  void add(double value);  // ignores infinities and NaN
 };
 
-// What the axis can show of a panel's data; `from_zero` where bars begin there.
+// The data that an axis must show; `from_zero` for bars.
 struct Needs {
   Extent values;
   bool from_zero = false;
 };
 Needs needs_of(const Panel& panel, bool of_x);
 
-// The range of the axis: that of its options, else the needs and some room; for a need of nothing 0 to 1 (1 to 10).
+// Returns the axis with its range: that of its options, else the needs with some room; 0 to 1 (or 1
+// to 10) if there are none.
 Axis fitted(Axis axis, const Needs& needs);
 
-// Ticks with a text have a grid line; those without are minor.
+// Ticks with a text get a grid line; those without are minor ticks.
 struct Tick {
   double at;
   std::string text;
 };
-// `room` is the axis's length in pixels; texts of a horizontal axis stand side by side, so fewer of them fit.
+// `room` is the axis's length in pixels. The texts of a horizontal axis stand side by side, so
+// fewer fit.
 std::vector<Tick> ticks_of(const Axis& axis, double room, bool horizontal);
 
-// Values of a fitted axis to pixels; values beyond its ends are not cut off.
+// Maps values of a fitted axis to pixels, without clipping at its ends.
 class Mapping {
  public:
   Mapping(const Axis& axis, double first, double last);
   double operator()(double value) const;
-  bool shows(double value) const;  // it is a number that the scale can have
+  bool shows(double value) const;  // whether the scale can show it
 
  private:
   bool log_;

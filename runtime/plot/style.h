@@ -5,10 +5,11 @@
 
 namespace etr::plot {
 
-// Rules for what lies in an element of the class `plot`; colours as CSS variables, or written out (light).
+// Returns the rules for the contents of an element of class `plot`, with CSS variables or light
+// colours as such.
 std::string plot_rules(bool variables);
 
-// The variables: light ones, and dark ones where the reader prefers them.
+// Returns the variables: light colours, and dark ones for readers who prefer them.
 std::string plot_variables();
 
 }  // namespace etr::plot

@@ -13,7 +13,8 @@
 namespace etr::plot {
 namespace {
 
-// About the size at which a phone shows it, half a page of print, and a third of a desktop's width: texts keep their size.
+// About the width of a phone's screen, half a printed page, and a third of a desktop's, so texts
+// keep their size.
 constexpr double kWidth = 344, kDodge = 5;
 constexpr size_t kMostInRow = 3;
 
@@ -31,7 +32,7 @@ std::string labelled(const std::string& id) {
   return cat("aria-labelledby='", id, "-t ", id, "-d'");
 }
 
-// What all panels of a figure have in common, so that their frames line up.
+// The measures that all panels of a figure share, so that their frames line up.
 struct Measures {
   Margins margins;
   double frame_width = 0, frame_height = 0;
@@ -99,7 +100,7 @@ std::string svg_file(const Figure& given) {
   const size_t count = figure.panels.size();
   const size_t columns = count == 4 ? 2 : std::clamp<size_t>(count, 1, kMostInRow);
   const size_t rows = (count + columns - 1) / columns;
-  // Panels that share their y axis have its texts in the first column only.
+  // Panels that share their y axis show its texts in the first column only.
   const double next = figure.share_y ? measures.frame_width + 26 : kWidth;
   const double width = kWidth + next * static_cast<double>(columns - 1);
   const double height = measures.margins.top + measures.frame_height + measures.margins.bottom;

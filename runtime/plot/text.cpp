@@ -12,7 +12,8 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// In hundredths of the font's size, of a wide font (DejaVu Sans), rounded up. Whole numbers: widths of parts add up exactly.
+// Widths in hundredths of the font size, for a wide font (DejaVu Sans), rounded up. Whole numbers,
+// so that widths add up exactly.
 int64_t byte_width(char c) {
   if (continues(c)) return 0;
   if (static_cast<unsigned char>(c) >= 0x80) return 66;

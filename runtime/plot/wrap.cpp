@@ -7,7 +7,7 @@
 namespace etr::plot {
 namespace {
 
-// A word that is too wide is broken, at a place where at least three letters stand on either side.
+// Breaks a word that is too wide, with at least three letters on either side.
 void add_broken(std::string_view word, double width, std::vector<std::string>& out) {
   constexpr size_t kLeast = 3;
   const double beside_dash = width - text_width("-");
@@ -21,7 +21,7 @@ void add_broken(std::string_view word, double width, std::vector<std::string>& o
   out.emplace_back(word);
 }
 
-// Words of a text; parts between commas stay together where they fit.
+// Splits a text into words. Parts between commas stay together if they fit.
 std::vector<std::string> words_of(const std::string& text, double width) {
   std::vector<std::string> out;
   std::string part;
@@ -55,7 +55,7 @@ std::vector<std::string> wrapped(const std::string& text, double width, size_t m
     else
       lines.push_back(word);
   }
-  // What is left over stands in the last line, shortened.
+  // The rest goes into the last line, shortened.
   for (size_t i = most; i < lines.size(); ++i) lines[most - 1] += " " + lines[i];
   if (lines.size() > most) lines.resize(most);
   for (std::string& line : lines) line = shortened(line, width);

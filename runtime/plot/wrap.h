@@ -1,4 +1,4 @@
-// Names in several lines.
+// Wraps names into lines.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace etr::plot {
 
-// The text in lines that are no wider than `width`, and at most so many: what does not fit is shortened. Breaks after commas before
-// it breaks at spaces, and words only where they are too wide.
+// Returns the text in at most `most` lines, no wider than `width`; shortens what does not fit.
+// Prefers breaks after commas to breaks at spaces, and breaks only words that are too wide.
 std::vector<std::string> wrapped(const std::string& text, double width, size_t most);
 
 }  // namespace etr::plot

@@ -12,18 +12,20 @@
 namespace etr::study {
 namespace {
 
-constexpr double kWorthwhile = 1.05;   // a gain that is worth a change
-constexpr double kAlike = 1.02;        // places between which a prediction does not decide
-constexpr double kBuffer = 10000;      // what it holds, as in the table of worth
-constexpr double kLeastBuffer = 1000;  // below it copies of a sample come close to each other
-constexpr double kFillSeconds = 60;    // that filling the buffer may take, also when a run resumes
-constexpr double kBufferShare = 0.5;   // of the memory: some samples are larger than the mean
-// Of a cap over R, which was measured for some seconds, and over the factor that is advised: as far as the table of worth rises.
+constexpr double kWorthwhile = 1.05;  // a gain that justifies a change
+constexpr double kAlike = 1.02;    // below this ratio, a prediction does not decide between places
+constexpr double kBuffer = 10000;  // samples in the buffer, as in the table of worth
+constexpr double kLeastBuffer = 1000;  // with fewer, copies of a sample come close to each other
+constexpr double kFillSeconds = 60;    // for filling the buffer, also when a run resumes
+constexpr double kBufferShare = 0.5;   // of the memory, because some samples are larger than the
+                                       // mean
+// A cap's margin over R, which was measured for only seconds, and over the advised factor: as far
+// as the table of worth rises.
 constexpr double kHeadroom = 2, kMostCap = 2;
-constexpr double kFasterDecoding = 8;  // fast shards, against PNGs (docs/performance.md)
-constexpr double kLimiting = 0.5;      // share of a pipeline's work from which decoding dominates
+constexpr double kFasterDecoding = 8;  // fast shards compared with PNGs (docs/performance.md)
+constexpr double kLimiting = 0.5;      // share of a pipeline's work above which decoding dominates
 
-// The share of a stage's work that is left for each example, by the echo nodes behind it.
+// Returns the share of a stage's work that remains per example, given the echo nodes after it.
 double share_of(size_t stage, const std::vector<EchoAt>& echoes) {
   double share = 1;
   for (const EchoAt& echo : echoes)
@@ -31,7 +33,7 @@ double share_of(size_t stage, const std::vector<EchoAt>& echoes) {
   return share;
 }
 
-// Of the augmentations, those behind an echo node; 0 where there is none.
+// Returns the share of augmentations that come after an echo node; 0 if there are none.
 double drawn_anew(const Measured& m, size_t after) {
   double all = 0, behind = 0;
   for (const StageCost& s : m.stages) {
@@ -49,11 +51,12 @@ struct Sides {
   double upstream_s, downstream_s;
 };
 
-// What a fresh example takes up to a place, and each copy behind it, if the other side took nothing. With other echo nodes
-// fewer examples enter the stages in front of them than leave those behind.
+// Returns the time of a fresh example up to a place, and of each copy after it, as if the other
+// side took no time. With other echo nodes, fewer examples enter the stages before them than leave
+// the stages after them.
 Sides sides_of(const Measured& m, size_t after, const std::vector<EchoAt>& others = {}) {
   double slowest[2] = {}, pool[2] = {};
-  const double all = share_of(after, others);  // of those behind the place
+  const double all = share_of(after, others);  // share of those after the place
   for (const StageCost& s : m.stages) {
     const int side = s.stage > after;
     const double work = s.work_s * share_of(s.stage, others) / all;
@@ -69,13 +72,14 @@ double ratio_of(const Sides& sides) {
   return sides.upstream_s / std::max(sides.downstream_s, 1e-12);
 }
 
-// With factors that nodes which adapt come to; of several the first bridges what it can, and the next what is left.
+// Replaces adaptive nodes by the factors at which they settle. The first one covers as much of the
+// gap as it can, the next ones what remains.
 std::vector<EchoAt> settled(const Measured& m, std::vector<EchoAt> echoes) {
   std::vector<double> caps;
   for (EchoAt& echo : echoes) caps.push_back(echo.adapts ? std::exchange(echo.factor, 1) : 1);
   for (size_t i = 0; i < echoes.size(); ++i) {
     if (!std::exchange(echoes[i].adapts, false)) continue;
-    const double r = ratio_of(sides_of(m, echoes[i].after, echoes));  // its own factor is 1 yet
+    const double r = ratio_of(sides_of(m, echoes[i].after, echoes));  // its own factor is still 1
     echoes[i].factor = std::min(caps[i], std::max(1.0, r));
   }
   return echoes;
@@ -134,14 +138,15 @@ struct Edge {
 
 double rounded(double factor) { return std::max(1.0, std::floor(10 * factor + 0.5) / 10); }
 
-// Batches are repeated a fixed number of times: more than that they are not worth. Elsewhere the node follows R, up to a cap.
+// Batches are repeated a fixed number of times, since they are worth no more. Other nodes follow R
+// up to a cap.
 EchoAt echo_at(const Measured& m, size_t stage, double r, double most) {
   if (stage >= m.batch_stage) return {stage, rounded(std::min(r, most))};
   if (r <= 1) return {stage, 1};
   return {stage, rounded(std::min(std::ceil(kHeadroom * r), kMostCap * most)), /*adapts=*/true};
 }
 
-// An echo node alone, after each stage that one may stand behind.
+// Evaluates a single echo node after each stage where one may stand.
 std::vector<Edge> edges_of(const Measured& m) {
   std::vector<Edge> out;
   for (size_t i = 0; i < m.stages.size(); ++i) {
@@ -157,7 +162,8 @@ std::vector<Edge> edges_of(const Measured& m) {
   return out;
 }
 
-// The least time, and among places alike the one where copies cost the least work: the last.
+// Returns the edge with the least time; among similar ones the last, where copies cost the least
+// work.
 const Edge* best_of(const std::vector<Edge>& edges) {
   const Edge* best = nullptr;
   for (const Edge& edge : edges)
@@ -169,7 +175,8 @@ const Edge* best_of(const std::vector<Edge>& edges) {
   return best;
 }
 
-// In what the node receives, samples or batches; a fixed node counts copies, which share their bytes.
+// Counted in what the node receives, samples or batches. A fixed node counts copies, which share
+// their bytes.
 double buffer_for(const Measured& m, const Edge& edge) {
   const double copies = edge.echo.adapts ? 1 : edge.echo.factor;
   const double samples = edge.stage->stage >= m.batch_stage ? m.batch : 1;  // in each
@@ -210,7 +217,7 @@ Json echo_of(const Measured& m, const Edge& edge) {
       {"why_mode", why_mode(edge)},
       {"cap_binds", edge.binds()},
       {"buffer", buffer_for(m, edge)},
-      // On a CPU device the shaders would take from the same cores what the pipeline no longer does.
+      // On a CPU device the shaders would run on the same cores that the pipeline no longer needs.
       {"device", edge.stage->device_echo && !m.device_is_cpu},
       {"r", edge.r},
       {"fewer_fresh", worth_of(m, {edge.echo.after, edge.then.uses})}};
@@ -259,7 +266,7 @@ Json cache_row(const Measured& m) {
   return out;
 }
 
-// Where decoding is most of the work that is shared.
+// Applies if decoding is most of the shared work.
 std::optional<Json> pack_row(const Measured& m) {
   Measured packed = m;
   double decode = 0, all = 0;
@@ -364,7 +371,7 @@ Json assumptions_of(const Measured& m) {
   return out;
 }
 
-// What adapts already, and does nearly as well, need not be exchanged for another cap.
+// Nodes that adapt already, and do nearly as well, need not be replaced for another cap.
 bool keeps_own(const Measured& m, const Edge& best) {
   return !m.echoes.empty() &&
          std::all_of(m.echoes.begin(), m.echoes.end(), [](const EchoAt& e) { return e.adapts; }) &&

@@ -1,4 +1,4 @@
-// A job and the changed one, in turns.
+// Compares a job with the changed one, in turns.
 #include <algorithm>
 
 #include "core/error.h"
@@ -11,7 +11,7 @@
 namespace etr::study {
 namespace {
 
-// Trains until it is stopped and writes nothing.
+// Returns a job that trains until it is stopped and writes nothing.
 train::Job trial_of(const train::Job& job) {
   Json spec = job.json();
   spec.erase("evaluation");
@@ -19,7 +19,7 @@ train::Job trial_of(const train::Job& job) {
   spec["train"] = {{"seconds", 1e6},
                    {"planned_steps", train::planned_steps(job.train())},
                    {"progress_every", 0.05}};
-  // A schedule that counts them has a length, which the trial must not reach.
+  // A schedule that counts fresh examples has an end, which the trial must not reach.
   if (job.train().integer("fresh") > 0) spec["train"]["fresh"] = int64_t{1'000'000'000'000'000};
   spec["pipeline"] = short_pipeline(train::without_side_files(job.pipeline()));
   return train::Job::parse(spec.dump(), "the job, as a trial");
@@ -29,7 +29,8 @@ struct Stretch {
   double seconds = 0, steps = 0, examples = 0, fresh = 0, busy = 0;
 };
 
-// From step to step: what a few seconds cut off at their ends would be much of a slow run.
+// Measures from step to step: what a few seconds cut off at their ends would be a large part of a
+// slow run.
 Stretch train_for(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job,
                   const AdviseOptions& options) {
   train::Trainer trainer(kernels, trial_of(job), train::Start::trial);

@@ -25,22 +25,22 @@ const Json* threads_of(const Json& advice) {
   return nullptr;
 }
 
-// The document as it was read, with the parts that advice changes in it.
+// Returns the document as it was read, with the parts that advice changes.
 Json changeable(const train::Job& job) {
   Json out = job.written();
   const Json& resolved = job.json();
   Json& pipeline = out["pipeline"];
   if (!pipeline.is_object()) pipeline = resolved["pipeline"];
   if (!pipeline["stages"].is_array()) pipeline["stages"] = resolved["pipeline"]["stages"];
-  // A new key moves the others: no reference outlives one.
+  // Adding a key moves the others, so no reference is kept across it.
   Json& output = out["output"];
   if (!output.is_object()) output = resolved["output"];
-  // The name of a file may have given it, and the changed job has another.
+  // The default may come from the file's name, which differs for the changed job.
   if (!output.contains("dir") && job.output_dir()) output["dir"] = *job.output_dir();
   return out;
 }
 
-// The stages as they are written, each judged by its options' values.
+// Goes through the stages as written, and decides by the values of their options.
 Json without_echoes(const train::Job& job, const Json& written, bool helps,
                     std::vector<std::string>& changes) {
   Json stages = Json::array();

@@ -22,7 +22,7 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-constexpr size_t kBatches = 8;  // kept for the device, and for the noise scale
+constexpr size_t kBatches = 8;  // kept for the device and for the noise scale
 
 void check_supported(const train::Job& job) {
   if (job.parallel())
@@ -36,12 +36,12 @@ void check_supported(const train::Job& job) {
 
 struct Upstream {
   std::vector<Item> batches;
-  Json before, after;  // statistics, between which it was measured
+  Json before, after;  // statistics at both ends of the measurement
   double seconds = 0;
-  std::vector<double> paces;  // samples in equal stretches of that time
+  std::vector<double> paces;  // samples in equal parts of that time
 };
 
-// By the last stage in front of batches.
+// Returns the samples made by the last stage before batches.
 double made(const Json& stats, const PlainPipeline& plain) {
   const std::vector<RowPlace> rows = plain.rows(stats);
   double out = 0;
@@ -50,13 +50,13 @@ double made(const Json& stats, const PlainPipeline& plain) {
   return out;
 }
 
-// A slow source takes minutes for a first batch: what has come of it.
+// Describes how far a slow source, which may take minutes for a first batch, has come.
 std::string first_batch_text(const Json& stats, const PlainPipeline& plain, double seconds) {
   return cat("after ", std::lround(seconds), " s ", made(stats, plain),
              " examples for a first batch of ", plain.batch);
 }
 
-// A consumer that never waits longer than it has to.
+// Consumes as fast as the pipeline delivers.
 Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) {
   options.tell("the pipeline alone");
   Pipeline pipeline(short_pipeline(plain.spec), {}, /*defers=*/false, Pipeline::Budget::at_start);
@@ -69,7 +69,7 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
     const double measured = from ? seconds_between(from, now_ns()) : 0;
     const Json stats = pipeline.stats();
     if (from == 0 && made(stats, plain) > 0) {
-      out.before = stats;  // what it takes to start is left out
+      out.before = stats;  // excludes start-up
       from = now_ns();
       last = made(stats, plain);
     } else if (from &&
@@ -100,10 +100,11 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
   }
 }
 
-// Work for a fresh example that leaves the pipeline: what filters drop was worked on, too.
+// Takes the work per fresh example that leaves the pipeline, including work on samples that filters
+// drop.
 void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& places) {
-  constexpr double kFilters =
-      0.2;  // a difference between in and out that is not just what queues hold
+  // A difference between input and output that queues alone do not explain.
+  constexpr double kFilters = 0.2;
   const Json &before = run.before["stages"], &after = run.after["stages"];
   const auto change = [&](size_t row, const char* key) {
     return after[row][key].get<double>() - before[row][key].get<double>();
@@ -113,7 +114,7 @@ void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& p
   for (size_t i = places.size(); i-- > 0;) {
     const double each = places[i].stage >= m.batch_stage ? m.batch : 1;
     double out = each * change(i, "items_out"), busy = change(i, "busy_s");
-    if (out <= 0) {  // too few to tell: since the start
+    if (out <= 0) {  // too few to tell: counts from the start
       out = each * after[i]["items_out"].get<double>();
       busy = after[i]["busy_s"].get<double>();
     }
@@ -137,7 +138,8 @@ void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& p
   }
 }
 
-// The slowest part that all examples pass, by its work; or what was seen, where that was slower for other reasons.
+// The work of the slowest part that all examples pass, or the observed pace if that was slower for
+// other reasons.
 void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain) {
   Measured alone = m;
   alone.downstream_s = 1e-12;
@@ -153,11 +155,12 @@ void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain)
   m.unsteady = mean >= kLeast && std::sqrt(squares) > kUneven * mean;
 }
 
-// At the beginning of training: some batches are trained on, and others measured by, which the model has not seen.
+// At the beginning of training: trains on some batches, and measures with others, which the model
+// has not seen.
 double noise_scale(train::Learner& learner, const std::vector<Item>& batches, double rows,
                    const AdviseOptions& options) {
   options.tell("the gradient's noise");
-  learner.step(batches.front());  // compiles kernels
+  learner.step(batches.front());  // compiles the kernels
   const size_t trained = batches.size() / 2;
   for (size_t i = 1; i < trained; ++i) learner.step(batches[i]);
   learner.take_metrics(/*wait_all=*/true);
@@ -166,7 +169,7 @@ double noise_scale(train::Learner& learner, const std::vector<Item>& batches, do
     return train::rows_of(batch, learner.model().inputs()[0]) == static_cast<int64_t>(rows);
   };
   train::NoiseScale noise;
-  // Larger batches, in which the gradient itself shows better, are those of several.
+  // Joins several batches into larger ones, which show the gradient itself better.
   if (seen.size() >= 4 && std::all_of(seen.begin(), seen.end(), whole)) {
     if (const auto measured = learner.measure_noise(seen)) noise.add(*measured);
   } else {
@@ -176,7 +179,8 @@ double noise_scale(train::Learner& learner, const std::vector<Item>& batches, do
   return noise.value().value_or(0);
 }
 
-// The same batches again and again may make a loss that is no number: what was timed until then counts.
+// Training on the same batches again and again may make the loss non-finite: then the steps before
+// it count.
 void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& batches,
                 const AdviseOptions& options) {
   constexpr size_t kLeast = 3;
@@ -238,7 +242,7 @@ Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   take_costs(m, run, plain.rows(run.after));
   take_upstream(m, run, plain);
   look_at_places(m, plain, options);
-  for (StageCost& s : m.stages)  // as batches are in the end, which is when they are largest
+  for (StageCost& s : m.stages)  // for batches as they finally are, which is when they are largest
     if (s.stage >= m.batch_stage)
       s.bytes = static_cast<double>(run.batches.front().size_bytes()) / m.batch;
   measure_device(m, std::move(kernels), job, run.batches, options);

@@ -29,7 +29,7 @@ bool can_be_made(const Json& spec, bool defers) {
     const Pipeline made(spec, {}, defers, Pipeline::Budget::at_start);
     return true;
   } catch (const Error&) {
-    return false;  // which is the answer: such a stage cannot stand there
+    return false;  // such a stage cannot stand there
   }
 }
 
@@ -39,7 +39,7 @@ Json with_stage(Json spec, size_t after, Json stage) {
   return spec;
 }
 
-// Of an item behind the stage, the mean of some; 0 where none comes in time.
+// Returns the mean bytes of some items after the stage; 0 if none comes in time.
 double bytes_behind(const Json& spec, size_t stage) {
   constexpr int64_t kEnoughNs = 500'000'000;
   constexpr double kPatience = 2;
@@ -71,7 +71,8 @@ double data_bytes(const Json& data) {
   return bytes;
 }
 
-// Whether a file has about as many bytes as its samples: numbers as text and compressed files have others.
+// Returns whether a file has about as many bytes as its samples, unlike numbers as text and
+// compressed files.
 bool stores_bytes(const Json& source) {
   const std::string name = name_of(source), text = source.dump();
   const auto any_in = [](const std::string& in, std::initializer_list<const char*> parts) {
@@ -81,7 +82,7 @@ bool stores_bytes(const Json& source) {
   return !any_in(name, {"csv", "json", "text"}) && !any_in(text, {".zst", ".gz"});
 }
 
-// Records as the source counts them; else by bytes, where these say it; 0: not known.
+// Returns the number of records from the source, or an estimate from bytes; 0: unknown.
 double samples_of(const Json& spec, double bytes_each) {
   const Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
   const Json data = pipeline.save()["data"];
@@ -99,7 +100,7 @@ std::vector<RowPlace> PlainPipeline::rows(const Json& stats) const {
   for (const Json& row : stats["stages"]) {
     const bool reads = row["name"].get<std::string>().ends_with(", reading");
     if (!out.empty() && !reads) ++stage;
-    // A pass that is repeated would be echoed anew; a cache keeps what is in front of it.
+    // A repeated pass would be echoed anew, and a cache keeps what is before it.
     const std::string next =
         stage + 1 < spec["stages"].size() ? name_of(spec["stages"][stage + 1]) : "";
     out.push_back({stage, next != "repeat" && next != "cache"});

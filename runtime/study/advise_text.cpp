@@ -1,4 +1,4 @@
-// Advice for people.
+// Advice as text.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +20,7 @@ std::string text_of(const char* format, auto... values) {
 
 std::string micros(double seconds) { return text_of("%.0f us", 1e6 * seconds); }
 
-// To one digit, as far as it is known.
+// Rounds to one digit, the precision of the estimate.
 double magnitude(double value) {
   const double unit = std::pow(10, std::floor(std::log10(std::max(value, 1e-9))));
   return std::max(1.0, std::round(value / unit) * unit);
@@ -80,7 +80,7 @@ std::string edges_text(const Json& a) {
                    1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
   };
   row("(the job as it is)", "", "", "", now);
-  for (const Json& e : a["edges"])  // elsewhere there is nothing to repeat for
+  for (const Json& e : a["edges"])  // at others there is no use in repeating
     if (number(e, "factor") > 1)
       row(e["stage"], e["place"], text_of("%.2f", number(e, "r")),
           text_of("%g", number(e, "factor")), e);

@@ -13,8 +13,8 @@
 namespace etr::study {
 namespace {
 
-constexpr uint64_t kMostConditions =
-    10'000;  // of a workload; each is tried out when the study is read
+// Of a workload; each is tried out when the study is read.
+constexpr uint64_t kMostConditions = 10'000;
 
 void check_label(const std::string& label, const Json& value, const std::string& owner) {
   if (label.empty()) fail(Code::invalid_argument, owner, ": a label has no name; give it one");
@@ -28,7 +28,7 @@ void check_label(const std::string& label, const Json& value, const std::string&
          "; a label is a text or a number");
 }
 
-// How many combinations product() gives, times `others`. Nothing is built of too many.
+// Returns how many combinations product() would give, times `others`. Too many are never built.
 uint64_t combinations(const Json& lists, uint64_t others, const std::string& owner) {
   uint64_t out = others;
   double exact = static_cast<double>(others);  // for the message
@@ -46,7 +46,8 @@ uint64_t combinations(const Json& lists, uint64_t others, const std::string& own
   return out;
 }
 
-// All combinations of one value for each label, the last label changing fastest. combinations() has checked them.
+// Returns all combinations of one value per label; the last label changes fastest. combinations()
+// has checked them.
 std::vector<Json> product(const Json& lists) {
   std::vector<Json> out{Json::object()};
   for (const auto& [label, values] : lists.items()) {
@@ -137,7 +138,7 @@ Condition condition_of(const Json& given, const Json& labels, const std::vector<
   return out;
 }
 
-// Labels that both have and that differ, but for `with`.
+// Returns the labels that both have with different values, except `with`.
 std::vector<std::string> differences(const Condition& one, const Condition& other,
                                      const std::string& with) {
   std::vector<std::string> out;
@@ -153,14 +154,14 @@ bool may_be_base(const Condition& tuned, const Condition& scaled, const Scaling&
   if (!at.is_number() || at.get<double>() != by.at) return false;
   for (const auto& [label, value] : tuned.labels.items())
     if (!scaled.labels.contains(label)) return false;
-  // A label may say how the rate is found ("rule": "tuned"), but one of 'for' never does.
+  // A label may say how the rate is found ("rule": "tuned"), but a label of 'for' never does.
   const auto differing = differences(scaled, tuned, by.with);
   return std::all_of(differing.begin(), differing.end(), [&](const std::string& label) {
     return std::find(scaled.own.begin(), scaled.own.end(), label) != scaled.own.end();
   });
 }
 
-// The tuned condition that is most like the scaled one.
+// Returns the tuned condition most similar to the scaled one.
 size_t base_of(const Condition& scaled, const Scaling& by, const std::vector<Condition>& all,
                const std::string& owner) {
   std::vector<size_t> found;
@@ -182,7 +183,7 @@ size_t base_of(const Condition& scaled, const Scaling& by, const std::vector<Con
        " and otherwise the same labels; add it, or give 'base' a number");
 }
 
-// The best trial of the base has a number to scale only if the base searches the key.
+// The base's best trial has a number to scale only if the base searches the key.
 void check_base(const Condition& scaled, const Condition& base, const Scaling& by,
                 const std::string& owner) {
   const auto& dimensions = base.space.dimensions();
@@ -211,7 +212,7 @@ void find_bases(std::vector<Condition>& all, const std::string& owner) {
     }
 }
 
-// By what reports show: 1, 1.0 and "1" are one label there.
+// Compares labels as reports show them, where 1, 1.0 and "1" are the same.
 void check_different(const std::vector<Condition>& all, const std::string& owner) {
   std::set<std::string> names, keys;
   for (const Condition& condition : all) {
@@ -265,7 +266,7 @@ std::vector<Condition> conditions_of(const Json& given, const Common& common,
         out.push_back(condition_of(list[i], labels, names, common, where));
         Json entry = list[i];
         entry.erase("for");
-        // What 'for' has given stays apart: it is never a label that says how a key is scaled.
+        // Values from 'for' stay separate, because they never say how a key is scaled.
         entry["labels"] = own;
         for (const auto& [label, value] : labels.items())
           if (!own.contains(label)) entry["for"][label] = Json::array({value});

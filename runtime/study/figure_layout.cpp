@@ -1,4 +1,4 @@
-// How conditions become panels, series and places.
+// Arranges conditions in panels, series and places.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -17,7 +17,7 @@ Json label_of(const Scene& scene, size_t condition, const std::string& name) {
   return scene.at(condition).labels.value(name, Json());
 }
 
-// Different values of a label, numbers in order of size, others in order of appearance.
+// Returns the different values of a label: numbers by size, others in order of appearance.
 std::vector<Json> values_of(const Scene& scene, const std::vector<size_t>& conditions,
                             const std::string& name) {
   std::vector<Json> out;
@@ -32,7 +32,7 @@ std::vector<Json> values_of(const Scene& scene, const std::vector<size_t>& condi
   return out;
 }
 
-constexpr size_t kNamedValues = 10;  // so many values of a label have ticks of their own
+constexpr size_t kNamedValues = 10;  // up to this many values of a label have their own ticks
 
 bool are_powers_of_two(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double value) {
@@ -65,12 +65,12 @@ plot::Axis category_axis(const std::string& name, const std::vector<Json>& value
   return out;
 }
 
-// The rest of the labels, when x and panel are set aside: the series.
+// Returns the labels that form the series: all but x and panel.
 std::vector<std::string> series_labels(const Scene& scene) {
   std::vector<std::string> out;
   for (const std::string& name : varying_labels(scene.summary, scene.spec.workload))
     if (name != scene.spec.x && name != scene.spec.panel) out.push_back(name);
-  // What the figure's author names comes first.
+  // The label that the figure names comes first.
   const auto named = std::find(out.begin(), out.end(), scene.spec.series);
   if (named != out.end()) std::rotate(out.begin(), named, named + 1);
   return out;
@@ -123,7 +123,8 @@ class Layout {
     return group.rows.back();
   }
 
-  // One style for a name in all panels. Where several names have baselines, the first has theirs.
+  // A name has the same style in all panels. If several names have baselines, the first one gets
+  // their style.
   int style_of(const std::string& name, bool baseline) {
     if (baseline && !baseline_) baseline_ = name;
     if (baseline_ == name) return 0;

@@ -45,7 +45,7 @@ size_t different_values(const Summary& summary, size_t workload, const std::stri
   return values.size();
 }
 
-// Labels that a figure of the kind has across where none is named: batch size, or else an echo factor or another number.
+// Returns the default label for x: the batch size, or else an echo factor or another number.
 std::string usual_x(const Summary& summary, size_t workload, const std::string& kind) {
   std::vector<std::string> numeric;
   for (const std::string& name : varying_labels(summary, workload))
@@ -63,7 +63,7 @@ std::string usual_x(const Summary& summary, size_t workload, const std::string& 
   return numeric.empty() ? "" : numeric.front();
 }
 
-// The batch size has a panel for each value, as long as it is not what is across and there are few.
+// The batch size gets one panel per value, unless it is x or has many values.
 std::string usual_panel(const Summary& summary, size_t workload, const std::string& x) {
   const std::string& batch = summary.batch_label;
   const std::vector<std::string> varying = varying_labels(summary, workload);
@@ -89,7 +89,7 @@ std::vector<FigureSpec> usual_specs(const Summary& summary, size_t workload) {
                   [&](const ScalingResult& scaling) { return scaling.workload == workload; });
   if (scales) out.push_back(usual_spec(summary, workload, "scaling"));
   for (const char* clock : {"fresh", "steps", "seconds"}) {
-    if (scales && clock == std::string("steps")) continue;  // as scaling shows them
+    if (scales && clock == std::string("steps")) continue;  // the scaling figure shows them
     out.push_back(usual_spec(summary, workload, "to_target"));
     out.back().clock = clock_index(clock);
   }
@@ -154,7 +154,7 @@ FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
   return out;
 }
 
-// Letters, digits, '-' and '_': for names of files, and ids in pages.
+// Keeps letters, digits, '-' and '_', for file names and ids in pages.
 std::string plain_name(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -197,7 +197,8 @@ class Gallery {
   std::set<std::string> names_;
 };
 
-// The study's own figures, for each workload that they are meant for; false where it has none.
+// Calls `take` for the study's own figures and the workloads that they are for. Returns false if it
+// has none.
 template <typename Take>
 bool each_given(const Json& given, const Summary& summary, const Take& take) {
   if (!given.is_null() && !given.is_array())
@@ -223,7 +224,7 @@ std::vector<std::string> without_repeats(std::vector<std::string> texts) {
   return texts;
 }
 
-// A misspelt label would quietly leave all conditions without a baseline.
+// A misspelt label would silently leave all conditions without a baseline.
 void check_baseline(const Summary& summary, const Json& baseline, const std::string& owner) {
   if (baseline.is_null()) return;
   if (!baseline.is_object() || baseline.empty())
@@ -249,7 +250,8 @@ void check_baseline(const Summary& summary, const Json& baseline, const std::str
        labels_text(baseline));
 }
 
-// What records of a part of the study would not tell: names of workloads and conditions that are not in it.
+// Checks names of workloads and conditions, which may be missing from records of a part of the
+// study.
 void check_complete(const Summary& summary, const Json& entry, const std::string& owner) {
   std::vector<std::string> names;
   for (const Objective& objective : summary.objectives) names.push_back(objective.workload);

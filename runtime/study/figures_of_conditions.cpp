@@ -11,7 +11,7 @@ namespace etr::study {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr size_t kMostRows = 60;  // conditions one below the other
+constexpr size_t kMostRows = 60;  // conditions listed in one column
 constexpr const char* kWhiskers =
     "Markers are medians over searches, whiskers the least and the most.";
 
@@ -19,7 +19,7 @@ plot::Point point_of(double x, const Spread& spread) {
   return {x, spread.median, spread.low, spread.high};
 }
 
-// A range of values so wide that only a logarithmic axis shows all of it.
+// Returns whether the values have such a range that only a logarithmic axis shows all of them.
 bool is_wide(const std::vector<plot::Panel>& panels) {
   double low = kInfinite, high = 0;
   for (const plot::Panel& panel : panels)
@@ -31,7 +31,7 @@ bool is_wide(const std::vector<plot::Panel>& panels) {
   return high > 5 * low;
 }
 
-// Whether a level can be shown without taking the data's room.
+// Returns whether a level can be shown without taking too much room from the data.
 bool is_near(double level, const std::vector<plot::Panel>& panels) {
   double low = kInfinite, high = -kInfinite;
   for (const plot::Panel& panel : panels)
@@ -49,7 +49,7 @@ bool has_points(const plot::Figure& figure) {
   return false;
 }
 
-// What a listener hears: each series with its values.
+// Describes the figure for screen readers: each series with its values.
 std::string described(const plot::Figure& figure) {
   std::string out;
   for (const plot::Panel& panel : figure.panels)
@@ -62,14 +62,14 @@ std::string described(const plot::Figure& figure) {
   return out;
 }
 
-// With its description; nothing where no series has a point.
+// Adds the description. Returns none if no series has a point.
 std::optional<StudyFigure> finished(StudyFigure out) {
   if (!has_points(out.figure)) return {};
   out.figure.description = described(out.figure);
   return out;
 }
 
-// Panels with a series for each row; `value` is what a condition shows.
+// Makes panels with a series for each row; `value` gives a condition's value.
 template <typename Value>
 std::vector<plot::Panel> panels_of(const LaidOut& layout, const plot::Axis& y, const Value& value) {
   std::vector<plot::Panel> out;
@@ -88,7 +88,7 @@ std::vector<plot::Panel> panels_of(const LaidOut& layout, const plot::Axis& y, c
   return out;
 }
 
-// Conditions without a label for x: one below the other, the value across.
+// Without a label for x, conditions are listed in a column and values run along x.
 template <typename Value>
 std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& values,
                                        const Value& value, std::string& caption) {
@@ -109,8 +109,8 @@ std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& val
   return out;
 }
 
-// Makes the figure's panels. Conditions lie along the label for x, and the layout is returned; without such a label there is none,
-// and they stand one below the other.
+// Makes the figure's panels. If there is a label for x, conditions lie along it, and the layout is
+// returned. Otherwise they are listed in a column, and there is no layout.
 template <typename Value>
 std::optional<LaidOut> set_panels(const Scene& scene, const plot::Axis& y, const Value& value,
                                   StudyFigure& out) {
@@ -135,7 +135,7 @@ std::pair<double, double> x_range(const plot::Panel& panel) {
   return {low, high};
 }
 
-// Curves are straight on the axes for which they are meant; between, enough points for the others.
+// The curves are straight on their intended axes; on other axes they need enough points.
 std::vector<std::pair<double, double>> power_curve(double from, double to, double at, double value,
                                                    double exponent) {
   std::vector<std::pair<double, double>> out;
@@ -146,7 +146,8 @@ std::vector<std::pair<double, double>> power_curve(double from, double to, doubl
   return out;
 }
 
-// The baseline's median, across; and where x is a factor, what would be if each copy were worth a fresh example.
+// Adds the baseline's median and, if x is a factor, the ideal if each copy were worth a fresh
+// example.
 void add_baseline(const Scene& scene, const LaidOut::Group& group, plot::Panel& panel) {
   if (!group.baseline) return;
   const double base = scene.at(*group.baseline).to_target[scene.clock()].median;
@@ -159,7 +160,7 @@ void add_baseline(const Scene& scene, const LaidOut::Group& group, plot::Panel& 
         {"ideal: baseline / factor", power_curve(low, high, 1, base, -1), true});
 }
 
-// Differences between metrics are what matters, and bars from zero would hide them.
+// Shows differences between metrics, which bars from zero would hide.
 void add_metric_range(const Scene& scene, const LaidOut::Group& group, plot::Panel& panel) {
   for (plot::Series& series : panel.series)
     if (series.mark == plot::Mark::bars) series.mark = plot::Mark::points;
@@ -194,7 +195,7 @@ std::optional<StudyFigure> to_target_figure(const Scene& scene) {
   plot::Axis y;
   y.label = text;
   if (const auto layout = set_panels(scene, y, value, out)) {
-    // Bars have to begin at zero, which a logarithmic axis has not.
+    // Bars must begin at zero, which a logarithmic axis does not have.
     if (layout->x.scale != plot::Scale::category && is_wide(out.figure.panels))
       for (plot::Panel& panel : out.figure.panels) panel.y.scale = plot::Scale::log10;
     for (size_t i = 0; i < layout->groups.size(); ++i)
@@ -228,7 +229,7 @@ std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
 
 namespace {
 
-// Where scaling ends, at the points where it does.
+// Marks the points where scaling ends.
 void add_ends(const Scene& scene, const LaidOut::Row& row, bool alone, plot::Panel& panel) {
   for (const ScalingResult& scaling : scene.summary.scaling) {
     if (std::find(scaling.at.begin(), scaling.at.end(), row.places.front().condition) ==
@@ -236,7 +237,7 @@ void add_ends(const Scene& scene, const LaidOut::Row& row, bool alone, plot::Pan
       continue;
     const auto note = [&](const std::optional<double>& batch, const char* text) {
       if (!batch) return;
-      // What lies beyond the largest batch is not known.
+      // Beyond the largest batch nothing is known.
       const char* from = *batch == scaling.batches.back() ? "≥ " : "";
       const auto at =
           static_cast<size_t>(std::find(scaling.batches.begin(), scaling.batches.end(), *batch) -
@@ -290,7 +291,8 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
 
 namespace {
 
-// Of the searches' best trials: the rate, or what a gradient's step comes to in the long run.
+// Returns the spread of the searches' best rates, or of the effective rates, which a gradient's
+// step amounts to in the long run.
 Spread best_rate(const Scene& scene, size_t condition, bool effective) {
   std::vector<double> rates;
   for (const SearchResult& search : scene.at(condition).searches) {

@@ -22,7 +22,8 @@ size_t all_of(const Scene& scene) {
   return conditions_of_workload(scene.summary, scene.spec.workload).size();
 }
 
-// The end of an axis for the metric: diverging trials would leave no room for the others.
+// Ends the metric's axis before the worst values, since diverging trials would leave no room for
+// the others.
 void cut_worst(const Objective& objective, std::vector<double> values, double kept,
                plot::Axis& axis) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
@@ -37,12 +38,12 @@ void cut_worst(const Objective& objective, std::vector<double> values, double ke
 
 namespace {
 
-// What a trial that was stopped early would have taken is not known.
+// For a trial that was stopped early, the cost of reaching the target is unknown.
 bool was_stopped(const Record& record) {
   return record.status == Status::beaten || record.status == Status::hopeless;
 }
 
-// One column of a strip plot; adds what it shows to `all`.
+// Makes one column of a strip plot, and adds its values to `all`.
 plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, bool score,
                   std::vector<double>& all) {
   plot::Panel panel{"", {}, condition_axis(scene, conditions)};
@@ -58,7 +59,7 @@ plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, boo
                                               : kInfinite;
       if (std::isnan(value)) continue;
       values.push_back(value);
-      // A little up and down, so that equal ones are seen side by side.
+      // Jitters points, so that equal ones are seen side by side.
       const double turn = 0.618034 * static_cast<double>(values.size());
       trials.points.push_back(
           {value, static_cast<double>(i) + 0.44 * (turn - std::floor(turn) - 0.5)});
@@ -105,7 +106,7 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
 
 namespace {
 
-// Curves that end far from each other cannot share a linear axis.
+// Curves of very different lengths cannot share a linear axis.
 void set_extent(plot::Panel& panel) {
   double least = kInfinite, most = 0;
   for (const plot::Series& series : panel.series)
@@ -167,7 +168,8 @@ std::optional<StudyFigure> curves_figure(const Scene& scene) {
 
 namespace {
 
-// The two keys that span the figure: the learning rate and 1 - momentum, or else what was searched first.
+// The two keys that span the figure: the learning rate and 1 - momentum, or else those searched
+// first.
 struct Plane {
   std::string x, y;
   bool complement = false;  // y is 1 - the key's value
@@ -280,7 +282,7 @@ std::optional<StudyFigure> trials_figure(const Scene& scene) {
   out.figure.title = "Trials in the space of the search";
   for (const size_t condition : conditions)
     out.figure.panels.push_back(trials_panel(scene, plane, condition));
-  // The legend names what there is.
+  // The legend names only what is there.
   for (size_t i = 0; i <= kStatusCount; ++i)
     if (std::all_of(out.figure.panels.begin(), out.figure.panels.end(),
                     [&](const plot::Panel& panel) { return panel.series[i].points.empty(); }))

@@ -1,4 +1,4 @@
-// What results say beyond their numbers: where scaling ends, and what to be wary of.
+// Conclusions from results: where scaling ends, and warnings.
 #include "study/findings.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kSteps = 2, kSeconds = 3;  // of kClocks
+constexpr size_t kSteps = 2, kSeconds = 3;  // indices in kClocks
 constexpr double kBorder = 0.05;            // of a range, at either end
 constexpr double kFewFeasible = 0.5;        // of a condition's trials
-constexpr size_t kSearchedFrom = 4;         // trials whose best point says where to search
+constexpr size_t kSearchedFrom = 4;         // trials from which the best point says where to search
 
 double steps_of(const Summary& summary, size_t condition) {
   return summary.conditions[condition].to_target[kSteps].median;
@@ -40,16 +40,16 @@ void find_ends(const Summary& summary, ScalingResult& scaling) {
   }
 }
 
-// Best trials of searches that lie at one border of a key's range.
+// Best trials of searches that lie at the same border of a key's range.
 struct AtBorder {
   std::string key;
   bool lower = false;
-  std::vector<std::string> values;  // what they have there
+  std::vector<std::string> values;  // their values
 };
 
 void look_at_borders(const Space& space, const Record& best, std::vector<AtBorder>& found) {
   const std::vector<Dimension>& dimensions = space.dimensions();
-  if (best.unit.size() != dimensions.size()) return;  // of another version of the study
+  if (best.unit.size() != dimensions.size()) return;  // from another version of the study
   for (size_t i = 0; i < dimensions.size(); ++i) {
     if (!dimensions[i].values.empty()) continue;  // a list has no border
     if (best.unit[i] > kBorder && best.unit[i] < 1 - kBorder) continue;
@@ -107,7 +107,7 @@ void warn(const Objective& objective, const std::vector<Record>& records,
   warn_of_borders(objective, records, condition);
 }
 
-// Seconds of one device are not those of another.
+// Times of different devices cannot be compared.
 void warn_of_devices(const Objective& objective, const std::vector<Record>& records,
                      std::vector<std::string>& warnings) {
   if (objective.clock != kSeconds) return;

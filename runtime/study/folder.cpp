@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a study writes.
+// The files that a study writes.
 constexpr const char* kFiles[] = {kStudyFile,       kRecordsFile, kResultsFile,
                                   "conditions.csv", "trials.csv", "report.html"};
 
@@ -41,7 +41,7 @@ std::string trial_name(const Study& study, const Place& at) {
              condition.empty() ? "" : cat(" (", condition, ")"));
 }
 
-// How the study that is in the folder has run the same trial; null where that cannot be told.
+// Returns the identity of the same trial in the folder's study; null if unknown.
 Json identity_there(const std::string& file, const Name& name) try {
   const Study study = Study::parse(parse_json(platform::read_document(file), file), file,
                                    fs::path(file).parent_path());
@@ -52,7 +52,7 @@ Json identity_there(const std::string& file, const Name& name) try {
   return {};
 }
 
-// Nothing of others is mixed with a study, or removed.
+// Rejects a folder with other files, which a study must neither mix with nor remove.
 void check_holds_study(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path / kStudyFile, error) || fs::exists(path / kRecordsFile, error)) return;
@@ -68,7 +68,7 @@ bool has_condition(const Outline& study, const std::string& workload, const std:
   });
 }
 
-// Of what the folder's study.json lists.
+// Returns whether a condition of the folder's study.json belongs to this study.
 bool has_condition_of(const Outline& study, const Outline& other) {
   for (const Objective& objective : other.objectives)
     for (const auto& [labels, space] : objective.spaces)
@@ -84,7 +84,7 @@ Outline outline_in(const std::string& path, const std::string& file) try {
        "(--overwrite)");
 }
 
-// Names are ours, and never paths.
+// Figure names are made by this program, and are never paths.
 bool is_figure_name(const Json& name) {
   return name.is_string() && !name.empty() &&
          name.get<std::string>().find_first_not_of(
@@ -132,7 +132,7 @@ void remove_figures(const std::string& path) {
   try {
     const Json results = parse_json(platform::read_document(file.string()), file.string());
     if (results.is_object()) figures = results.value("figures", Json());
-  } catch (const Error&) {  // damaged: nobody knows which figures are its own
+  } catch (const Error&) {  // damaged: it is unknown which figures are its own
     return;
   }
   for (const Json& name : figures)

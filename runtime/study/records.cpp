@@ -26,7 +26,7 @@ constexpr uint64_t kVersion = 1;
 
 JsonMembers members_of(const Json& json) { return {json, kDamaged, Code::corrupt_data}; }
 
-// Metrics may be negative; null stands for none.
+// Metrics may be negative; null means none.
 double real(const JsonMembers& in, const char* key) {
   const Json& value = in.at(key);
   if (value.is_null()) return kNone;
@@ -46,7 +46,7 @@ double& metric_of(CurvePoint& point, size_t which) {
   return which == 0 ? point.loss : which == 1 ? point.accuracy : point.training_loss;
 }
 
-// As precise as single precision is, and short.
+// Rounds to single precision, for short texts.
 double rounded(double value) {
   if (!std::isfinite(value)) return value;
   char text[32];
@@ -54,7 +54,7 @@ double rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
-// A curve is most of a record: a column for each clock and metric.
+// A curve is most of a record, so it is stored as one column per clock and metric.
 Json to_json(std::vector<CurvePoint> curve) {
   Json out = Json::object();
   for (CurvePoint& point : curve) {

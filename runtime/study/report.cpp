@@ -21,7 +21,7 @@ void make_folder(const fs::path& folder) {
   if (error) fail(Code::io, "cannot make the folder ", folder.string(), ": ", error.message());
 }
 
-// Not an empty report in a folder that was misspelt. Records may come from elsewhere.
+// Rejects a misspelt folder instead of writing an empty report. Records may come from elsewhere.
 void check_is_there(const std::string& folder, const std::vector<Record>& records) {
   std::error_code error;
   const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, error); };
@@ -48,7 +48,7 @@ void write_study_report(const Outline& study, const std::vector<Record>& records
   for (const StudyFigure& figure : figures) results["figures"].push_back(figure.name);
   const fs::path root(folder), pictures = root / kFiguresFolder;
   make_folder(pictures);
-  remove_figures(folder);  // those of other labels would be taken for this report's
+  remove_figures(folder);  // leftovers with other labels would seem to be part of this report
   write(root / kResultsFile, results.dump(2) + "\n");
   for (const StudyFigure& figure : figures) {
     write(pictures / (figure.name + ".svg"), plot::svg_file(figure.figure));

@@ -18,7 +18,7 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kMostWarnings = 40;  // conditions that the page lists; results.json has all
+constexpr size_t kMostWarnings = 40;  // conditions with warnings on the page; results.json has all
 
 std::string fact(const std::string& name, const std::string& text) {
   return text.empty() ? ""
@@ -26,7 +26,7 @@ std::string fact(const std::string& name, const std::string& text) {
                             "</dd></div>");
 }
 
-// The different values of a text, joined.
+// Joins the different values of a text.
 template <typename Part>
 std::string joined(const std::vector<Record>& records, const Part& part) {
   std::vector<std::string> seen;
@@ -40,7 +40,7 @@ std::string joined(const std::vector<Record>& records, const Part& part) {
   return out;
 }
 
-// "2026-11-23 15:40 UTC" of "2026-11-23T15:40:00Z"; other texts as they are.
+// Turns "2026-11-23T15:40:00Z" into "2026-11-23 15:40 UTC"; other texts are unchanged.
 std::string minute_of(const std::string& time) {
   if (time.size() != 20 || time[10] != 'T' || time[19] != 'Z') return time;
   return cat(time.substr(0, 10), " ", time.substr(11, 5), " UTC");
@@ -110,7 +110,7 @@ std::string warnings_list(const Summary& summary) {
   return items;
 }
 
-// Each different error once, five at most.
+// Lists each different error once, five at most.
 std::string errors_list(const std::vector<Record>& records) {
   std::string out;
   std::set<std::string> known;
@@ -120,7 +120,7 @@ std::string errors_list(const std::vector<Record>& records) {
   return out;
 }
 
-// What it means that there are no warnings.
+// Says what the absence of warnings means.
 std::string all_well(bool objectives, const std::vector<Record>& records) {
   const bool searched = std::any_of(records.begin(), records.end(),
                                     [](const Record& record) { return !record.unit.empty(); });
@@ -129,7 +129,8 @@ std::string all_well(bool objectives, const std::vector<Record>& records) {
              searched ? ", and no best trial lies at the border of its space." : ".");
 }
 
-// What a reader must know before the numbers: what diverged or failed, and what missed its target.
+// Says what a reader must know before the numbers: what diverged or failed, and what missed its
+// target.
 std::string cautions(const Summary& summary, const std::vector<Record>& records) {
   if (records.empty())
     return "<section class='cautions'><h2>No trial has finished yet</h2></section>";
@@ -150,7 +151,8 @@ std::string cautions(const Summary& summary, const std::vector<Record>& records)
              items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
 }
 
-// The condition with the largest gain; of several that only reached the target themselves, the one with the best score.
+// Returns the condition with the largest gain; if several reached a target that the baseline did
+// not, the one with the best score.
 const ConditionResult* largest_gain(const Summary& summary, size_t workload) {
   const size_t clock = summary.objectives[workload].clock;
   const ConditionResult* best = nullptr;
@@ -165,7 +167,7 @@ const ConditionResult* largest_gain(const Summary& summary, size_t workload) {
   return best;
 }
 
-// The one sentence that a reader takes away.
+// The main result in one sentence.
 std::string headline(const Summary& summary, size_t workload) {
   const Objective& objective = summary.objectives[workload];
   const ConditionResult* best = largest_gain(summary, workload);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kDash = "–";
 constexpr const char* kGainHead = "Speed-up over baseline";
-constexpr size_t kMostOpen = 24;  // conditions of a table that is not folded
+constexpr size_t kMostOpen = 24;  // rows up to which a table is not collapsed
 
 std::string metric_value(const Objective& objective, double value) {
   if (!std::isfinite(value)) return kDash;

@@ -1,4 +1,4 @@
-// What is told of a study: events and conditions as JSON.
+// Events and conditions of a study as JSON.
 #include <filesystem>
 #include <map>
 #include <set>
@@ -41,7 +41,7 @@ std::vector<Record> records_of(const Study& study, const std::string& folder) {
   std::vector<Record> out;
   for (auto& [place, record] : found) {
     if (record.status != Status::failed && checked.emplace(place.workload, place.condition).second)
-      check_unchanged(study, folder, place, record);  // one tells of its condition
+      check_unchanged(study, folder, place, record);  // one trial is enough to check its condition
     out.push_back(std::move(record));
   }
   return out;

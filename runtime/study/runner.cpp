@@ -14,18 +14,20 @@
 namespace etr::study {
 namespace {
 
-// So often a waiting caller looks whether stop() was called, which may tell nobody: it serves signal handlers.
+// How often a waiting caller checks for stop(), which cannot wake it, since it must work in signal
+// handlers.
 constexpr double kPollSeconds = 0.05;
-// First trials that fail with one error end the study with it: it is the study's, and not the trials'.
+// If this many first trials fail with the same error, the study ends with it: the study is at
+// fault, not the trials.
 constexpr uint64_t kFailures = 3;
-constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one of its pipelines or of the device
-constexpr uint64_t kMostOnGpu = 4;      // more take turns there anyway
+constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one for its pipelines or the device
+constexpr uint64_t kMostOnGpu = 4;      // more would only take turns
 
 std::pair<size_t, size_t> condition_of(const Place& place) {
   return {place.workload, place.condition};
 }
 
-// Of several ranks with one error any may be the one that is named.
+// If several ranks have the same error, any of them may be the one it names.
 std::string without_device(const std::string& error) {
   const size_t end = error.find("'): ");
   return error.starts_with("device ") && end != std::string::npos ? error.substr(end + 4) : error;
@@ -42,7 +44,8 @@ train::Team::Open opener_like(const gpu::DeviceOptions& first) {
 
 }  // namespace
 
-// What the trials of one thread train on, one after another: each device is opened, and compiles its kernels, once.
+// The devices of one thread's trials, which run one after another. Each device is opened, and
+// compiles its kernels, once.
 class Runner::Devices {
  public:
   Devices(std::shared_ptr<gpu::Kernels> first, const train::Team::Open& open)
@@ -50,7 +53,7 @@ class Runner::Devices {
 
   const std::shared_ptr<gpu::Kernels>& first() const { return first_; }
 
-  // For the further ranks of one trial, which open theirs at the same time.
+  // For the further ranks of one trial, which open their devices at the same time.
   train::Team::Open of_trial() {
     return [this, taken = std::make_shared<std::map<std::string, size_t>>()](
                const std::string& selector) {
@@ -114,12 +117,12 @@ void Runner::begin() {
   try {
     take_stock();
     if (!pending_.empty()) start_threads(parallel_);
-  } catch (...) {  // half done: it cannot be tried again
+  } catch (...) {  // half done, so it cannot be retried
     failure_ = std::current_exception();
   }
 }
 
-// Counts what the folder has already; the other trials are pending.
+// Counts the trials that the folder already has; the others are pending.
 void Runner::take_stock() {
   for (size_t w = 0; w < study_.workloads().size(); ++w)
     for (size_t c = 0; c < study_.workloads()[w].conditions.size(); ++c)
@@ -137,7 +140,8 @@ void Runner::take_stock() {
   }
 }
 
-// Starts threads until there are `count`. Caller holds mutex_. If the system refuses more, the study runs with fewer.
+// Starts threads until there are `count`. The caller holds mutex_. If the system refuses, the study
+// runs with fewer.
 void Runner::start_threads(uint64_t count) {
   threads_.reserve(count);  // so that push_back() cannot fail with a thread in hand
   while (threads_.size() < count) try {
@@ -165,7 +169,8 @@ bool Runner::may_begin(const Place& place) const {
   return !condition.base || left_.at({place.workload, *condition.base}) == 0;
 }
 
-// The next trial that waits for no other; none where there is no more, or the study ends.
+// Returns the next trial that need not wait for another; none if there are no more, or the study
+// ends.
 std::optional<Place> Runner::take(std::unique_lock<std::mutex>& lock) {
   while (!stop_.load() && !failure_ && !pending_.empty()) {
     const auto found = std::find_if(pending_.begin(), pending_.end(),
@@ -181,8 +186,8 @@ std::optional<Place> Runner::take(std::unique_lock<std::mutex>& lock) {
   return std::nullopt;
 }
 
-// Submissions to one device are done one after another, so each thread has a device of its own, which compiles its kernels once.
-// A device of the program's serves all threads.
+// Each thread opens a device of its own, since submissions to one device run one after another. It
+// compiles its kernels once. A device owned by the program serves all threads.
 std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
   const gpu::DeviceOptions& options = kernels_->device()->options();
   if (slot == 0 || options.host) return kernels_;
@@ -214,7 +219,8 @@ void Runner::work(size_t slot) {
   changed_.notify_all();
 }
 
-// The best point of the condition whose keys this one scales; null where it scales none, or there is no such point.
+// Returns the best point of the condition whose keys this one scales; null if it scales none, or
+// there is no such point.
 Json Runner::base_of(const Place& place) const {
   const Workload& workload = study_.workloads()[place.workload];
   const auto& base = workload.conditions[place.condition].base;
@@ -234,7 +240,7 @@ void Runner::run_one(const Place& place, Devices& devices) {
   TrialSpec spec;
   try {
     spec = trial_spec(study_, place, base);
-  } catch (const Error& error) {  // there is no base, or a value is beyond what the job takes
+  } catch (const Error& error) {  // there is no base, or the job rejects a value
     const std::lock_guard lock(mutex_);
     finish(place, failed_record(study_, place, error.what()), /*is_new=*/true);
     return;
@@ -267,7 +273,7 @@ std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run, De
   });
 }
 
-// With the mutex held: lines of the file and what is counted go together.
+// The caller holds the mutex, so that the file and the counts agree.
 void Runner::finish(const Place& place, const Record& record, bool is_new) {
   const Workload& workload = study_.workloads()[place.workload];
   if (is_new) folder_.write(record);
@@ -291,7 +297,7 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   changed_.notify_all();
 }
 
-// Not of a study that goes on: some of its trials did train.
+// Does not apply to a resumed study, since some of its trials did train.
 void Runner::look_for_failure(const Record& record) {
   const std::string error = without_device(record.error);
   if (resumed_ > 0 || failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;

@@ -9,11 +9,12 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kBits = 32;  // of a Sobol coordinate: as many points differ
+constexpr size_t kBits = 32;  // of a Sobol coordinate, so 2^32 points differ
 
-// A primitive polynomial of degree `degree` with the inner coefficients `inner`, and the first direction numbers: the list
-// new-joe-kuo-6 of S. Joe and F. Y. Kuo, "Constructing Sobol sequences with better two-dimensional projections", SIAM J. Sci.
-// Comput. 30 (2008). The first dimension has none: its points are van der Corput's.
+// A primitive polynomial of degree `degree` with the inner coefficients `inner`, and the first
+// direction numbers, from the list new-joe-kuo-6 of S. Joe and F. Y. Kuo, "Constructing Sobol
+// sequences with better two-dimensional projections", SIAM J. Sci. Comput. 30 (2008). The first
+// dimension has none: it is the van der Corput sequence.
 struct Polynomial {
   uint32_t degree, inner;
   std::array<uint32_t, 6> first;
@@ -41,7 +42,8 @@ constexpr std::array<uint32_t, kMostDimensions> kPrimes{2,  3,  5,  7,  11, 13, 
 
 using Directions = std::array<uint32_t, kBits>;
 
-// Of one dimension, by the recurrence m_i = 2 a_1 m_{i-1} ^ 2^2 a_2 m_{i-2} ^ ... ^ 2^s m_{i-s} ^ m_{i-s}.
+// Computes one dimension by the recurrence m_i = 2 a_1 m_{i-1} ^ 2^2 a_2 m_{i-2} ^ ... ^ 2^s
+// m_{i-s} ^ m_{i-s}.
 Directions directions_of(size_t dimension) {
   Directions out{};
   if (dimension == 0) {
@@ -90,7 +92,7 @@ uint32_t owen(uint32_t bits, uint64_t seed) {
   return out;
 }
 
-// `digit(place, value)` is what stands for a digit; until they are too small to matter.
+// `digit(place, value)` replaces a digit. Stops when digits are too small to matter.
 template <typename Digit>
 double radical_inverse(uint64_t index, uint32_t base, const Digit& digit) {
   double value = 0, weight = 1;

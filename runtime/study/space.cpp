@@ -63,7 +63,7 @@ Json Dimension::at(double unit) const {
     const auto place = static_cast<size_t>(unit * static_cast<double>(values.size()));
     return values[std::min(place, values.size() - 1)];
   }
-  if (integer)  // each number has an interval of its own, up to the next one
+  if (integer)  // each number has its own interval, up to the next one
     return static_cast<int64_t>(std::clamp(std::floor(in_range(*this, to + 1, unit)), from, to));
   return std::clamp(in_range(*this, to, unit), from, to);
 }

@@ -9,10 +9,10 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kMedianOf = 5;      // finished trials, before any is stopped by their median
+constexpr size_t kMedianOf = 5;      // finished trials needed before any is stopped by their median
 constexpr double kMedianFrom = 0.2;  // of the budget
 
-// The best metric of a trial's evaluations up to a clock; NaN: it had none by then.
+// Returns the best metric of a trial's evaluations up to a clock value; NaN: it had none by then.
 double best_until(const Workload& workload, const Record& record, double clock) {
   double best = kNone;
   for (const CurvePoint& point : record.curve) {
@@ -23,7 +23,8 @@ double best_until(const Workload& workload, const Record& record, double clock) 
   return best;
 }
 
-// What a trial would have had at `clock` is not known where it was stopped before. One that reached the target needs no more.
+// Returns whether the trial was stopped earlier, so that its metric at `clock` is unknown. One that
+// reached the target needs no more.
 bool ended_before(const Workload& workload, const Record& record, double clock) {
   if (record.to_target || record.curve.empty()) return false;
   const std::string& name = workload.budget.clock;
@@ -41,7 +42,7 @@ void Standing::add(const Workload& workload, const Record& record) {
 
 std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoint& at,
                                         double best) const {
-  // The next evaluation, the first that could reach the target, comes after this one.
+  // The next evaluation is the first that could reach the target, and comes after this one.
   if (workload.stop_early == StopRule::beaten && fewest_ &&
       read_clock(at.at, workload.budget.clock) >= *fewest_)
     return Status::beaten;
@@ -61,7 +62,8 @@ bool Standing::is_hopeless(const Workload& workload, const CurvePoint& at, doubl
     if (!std::isnan(metric)) others.push_back(metric);
   }
   if (others.size() < kMedianOf) return false;
-  // Of an even number the worse of the two in the middle: a trial is stopped only where both are better.
+  // Of an even number, takes the worse of the middle two: a trial is stopped only if both are
+  // better.
   const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
   std::nth_element(others.begin(), middle, others.end(),
                    [&](double one, double other) { return is_better(one, other, accuracy); });

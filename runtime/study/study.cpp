@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A workload's section over the study's: key by key, and the space of a search likewise.
+// Merges a workload's section into the study's, key by key, and the space of a search likewise.
 Json merged(const Json& below, const Json& above) {
   if (!below.is_object() || !above.is_object()) return above;
   Json out = below;
@@ -33,7 +33,7 @@ Json merged(const Json& below, const Json& above) {
   return out;
 }
 
-// What the file says for all workloads, with what one of them says.
+// Merges what the file says for all workloads with what one of them says.
 Json merged_workload(const Json& file, const Json& own) {
   Json out = Json::object();
   for (const std::string& key : kSharedKeys) {
@@ -132,7 +132,7 @@ Common common_of(const Json& given, const std::string& owner) {
   return out;
 }
 
-// One workload from its merged entry; `resolved` receives the entry as it stands by itself.
+// Makes a workload from its merged entry; `resolved` receives the entry as a self-contained one.
 Workload workload_of(const Json& given, const std::string& name, const std::string& folder,
                      const std::vector<std::string>& overrides, const std::string& owner,
                      Json& resolved) {
@@ -185,18 +185,18 @@ void check_own_key(const Workload& workload, const std::string& key, const std::
          "', which the study sets in each of its trials, from ", by, ": say it there");
 }
 
-// Also of a section that is set as a whole: train={"steps": 5}.
+// Also checks a section that is set as a whole: train={"steps": 5}.
 void check_own_keys(const Workload& workload, const std::string& text, const std::string& owner) {
   const std::string key = key_of(text);
   check_own_key(workload, key, owner);
   if ((key != "train" && key != "evaluation") || key.size() == text.size()) return;
   const auto section = parse_if_json(text.substr(key.size() + 1), "an override");
-  if (!section || !section->is_object()) return;  // which the job refuses
+  if (!section || !section->is_object()) return;  // the job rejects it
   for (const auto& [name, value] : section->items())
     check_own_key(workload, cat(key, ".", name), owner);
 }
 
-// What a search draws, or the study itself says, cannot be set for all its trials as well.
+// A key that a search draws, or the study sets, cannot also be set for all its trials.
 void check_set(const Workload& workload, const Condition& condition, const std::string& owner) {
   const std::string where = cat(owner, " (", condition.name, ")");
   for (const Dimension& dimension : condition.space.dimensions())
@@ -212,7 +212,7 @@ void check_set(const Workload& workload, const Condition& condition, const std::
            "\": null} in the condition's 'space'), or do not set it");
 }
 
-// Trials run at once, and a log has the decisions of one run.
+// Rejects logs: trials run at the same time, and a log has the decisions of one run.
 void check_no_log(const Json& stages, const std::string& owner) {
   for (const Json& stage : stages)
     if (stage.contains("log") && stage["log"] != "")
@@ -246,8 +246,8 @@ void check_ranks(const train::Job& job, const std::string& owner) {
          ": set it to 0 for these trials");
 }
 
-// The job with what lies at an end of every range, so that a key or value that the job does not take is found at once. Says on how
-// many ranks its trials train.
+// Tries the job with the values at both ends of every range, so that a key or value that the job
+// rejects is found at once. Returns the number of ranks of its trials.
 uint64_t check_job(const Study& study, size_t workload, size_t condition,
                    const std::string& owner) {
   const Workload& of = study.workloads()[workload];
@@ -256,7 +256,7 @@ uint64_t check_job(const Study& study, size_t workload, size_t condition,
   for (const double end : {0.0, 1.0}) {
     Json point = Json::object();
     for (const Dimension& d : in.space.dimensions()) point[d.key] = d.at(end);
-    for (const Scaling& by : in.scale)  // of a "best" base the size is not known yet
+    for (const Scaling& by : in.scale)  // with base "best" the value is not known yet
       if (by.base) point[by.key] = scaled(by, *by.base, in.labels);
     const train::Job job = trial_job(of, in, point, 1);
     const Options check_schedule(optim::schedule_schema(), "schedule", job.schedule());
@@ -277,8 +277,8 @@ uint64_t check_job(const Study& study, size_t workload, size_t condition,
 }  // namespace
 
 bool Goal::reaches(double metric) const {
-  constexpr double kRounding =
-      1e-6;  // of an accuracy, a mean of single precision: 0.6 is not above 0.6
+  // Of an accuracy, which is a mean in single precision: 0.6 is not above 0.6.
+  constexpr double kRounding = 1e-6;
   return target && is_better(metric, accuracy ? *target + kRounding : *target, accuracy);
 }
 
@@ -302,7 +302,7 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
   out.seed_ = static_cast<uint64_t>(options.integer("seed"));
   out.parallel_ = static_cast<uint64_t>(options.integer("parallel"));
   out.json_ = options.json();
-  for (const char* shown : {"figures", "baseline"})  // which reports read
+  for (const char* shown : {"figures", "baseline"})  // read by reports
     if (given.contains(shown)) out.json_[shown] = given[shown];
   Json entries = given.value("workloads", Json::array({Json::object()}));
   if (!entries.is_array() || entries.empty())

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Those of the workloads that have records.
+// Returns the objectives of the workloads that have records.
 std::vector<Objective> objectives_of(const Outline& study, const std::vector<Record>& records) {
   std::set<std::string> recorded;
   for (const Record& record : records) recorded.insert(record.workload);
@@ -100,8 +100,8 @@ void take_results(const Objective& objective, const std::vector<Record>& records
   }
 }
 
-// Where just half of the gains are infinite, the median is the largest of the others: the mean with an infinite one would say more
-// than is known.
+// If exactly half of the gains are infinite, the median is the largest finite one, since a mean
+// with an infinite one would claim more than is known.
 Spread spread_of_gains(const std::vector<double>& gains) {
   Spread out = spread_of(gains);
   if (!std::isinf(out.median) || 2 * out.finite < out.count) return out;
@@ -111,13 +111,13 @@ Spread spread_of_gains(const std::vector<double>& gains) {
   return out;
 }
 
-// Search by search: searches of one number drew the same points.
+// Compares search by search, because searches with the same number drew the same points.
 void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
   std::array<std::vector<double>, 4> gains;
   for (const SearchResult& search : condition.searches)
     for (const SearchResult& other : baseline.searches) {
       if (search.search != other.search) continue;
-      for (size_t clock = 0; clock < kClocks.size(); ++clock)  // NaN where neither reached it
+      for (size_t clock = 0; clock < kClocks.size(); ++clock)  // NaN if neither reached it
         gains[clock].push_back(other.to_target[clock] / search.to_target[clock]);
       condition.gain_reached += std::isfinite(search.to_target[0]) ? 1 : 0;
     }
@@ -172,7 +172,7 @@ std::optional<size_t> baseline_of(const Summary& summary, size_t condition, cons
         has_labels(summary.conditions[i].labels, baseline))
       candidates.push_back(i);
   if (candidates.empty()) return {};
-  Json differing = Json::object();  // labels in which they differ, with the value wanted
+  Json differing = Json::object();  // labels in which the candidates differ, with the wanted values
   const Json& first = summary.conditions[candidates.front()].labels;
   for (const size_t candidate : candidates)
     for (const auto& [name, value] : summary.conditions[candidate].labels.items())

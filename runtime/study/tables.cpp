@@ -1,4 +1,4 @@
-// results.json and the tables.
+// Writes results.json and the tables.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -83,7 +83,7 @@ Json json_of(const Summary& summary, const ScalingResult& scaling) {
           {"largest_useful", known(scaling.largest_useful)}};
 }
 
-// Names in the order in which they first appear.
+// Adds names in the order in which they first appear.
 void add_names(std::vector<std::string>& names, const Json& object) {
   if (!object.is_object()) return;
   for (const auto& [name, value] : object.items())

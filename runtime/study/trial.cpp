@@ -19,10 +19,10 @@ namespace {
 using train::Event;
 using train::EventKind;
 
-// Progress events would cut the means of the training loss at moments that the clock chooses.
+// Progress events would cut the means of the training loss at arbitrary times.
 constexpr double kNoProgress = 1e6;
 constexpr double kOneStep = 1e-9;
-constexpr double kDivergedLoss = 10;  // times the first step's
+constexpr double kDivergedLoss = 10;  // times the loss of the first step
 
 Clock clock_of(const Event& event) {
   return {static_cast<double>(event.fresh), static_cast<double>(event.examples),
@@ -33,11 +33,11 @@ std::string time_now() {
   return platform::utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
 }
 
-// The event of the first step, which no later step shares: it knows the loss before training.
+// Returns the event of the first step alone, which has the loss before training.
 Event first_step(train::Team& trainer) {
   Event event = trainer.next_event(kOneStep);
   while (event.kind == EventKind::progress && event.step == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the first batch is on its way
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // waits for the first batch
     event = trainer.next_event(kOneStep);
   }
   return event;
@@ -62,7 +62,8 @@ Record blank(const Study& study, const TrialSpec& spec) {
   return record;
 }
 
-// Of the devices of a trial's ranks, each once; the first rank's is the program's where the ranks did not open one each.
+// Returns the names of the devices of a trial's ranks, each once. The first rank uses the program's
+// device if the ranks did not each open one.
 std::string names_of(const std::vector<std::string>& opened, size_t ranks,
                      const std::string& of_program) {
   std::set<std::string> names(opened.begin(), opened.end());
@@ -82,7 +83,7 @@ Record failed_record(const Study& study, const Place& place, const std::string& 
   return record;
 }
 
-// A trainer that stop() reaches.
+// A trainer that stop() can reach.
 class TrialRun::Attached {
  public:
   Attached(TrialRun& run, train::Team& trainer) : run_(run) {
@@ -120,7 +121,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
   Record record = blank(study_, spec_);
   record.device = kernels->device()->info().name;
   std::mutex opening;
-  std::vector<std::string> opened;  // names of the devices of ranks beside the program's
+  std::vector<std::string> opened;  // names of the devices of ranks that do not use the program's
   const train::Team::Open noted = [&](const std::string& selector) {
     std::shared_ptr<gpu::Kernels> made = open(selector);
     const std::lock_guard lock(opening);

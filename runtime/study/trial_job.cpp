@@ -17,10 +17,11 @@ uint64_t first_bits(const std::string& digest, unsigned bits) {
   return out >> (64 - bits);
 }
 
-// 53 bits, which every reader of JSON keeps.
+// 53 bits, which every JSON reader preserves.
 uint64_t seed_of(const std::string& text) { return first_bits(sha256(text), 53); }
 
-// In practice never one for two trials of a study. Names are written as JSON, so that no name runs into the next.
+// In practice unique for each trial of a study. Names are written as JSON, so that adjacent ones
+// cannot merge.
 uint64_t trial_seed(const Study& study, const Place& at) {
   const Workload& workload = study.workloads()[at.workload];
   return seed_of(Json{study.seed(), workload.name,
@@ -37,7 +38,7 @@ std::string limit(const char* key, double value) {
   return cat("train.", key, "=", Json(value).dump());
 }
 
-// Keys that overrides_of() sets, and what the study says them with.
+// The keys that overrides_of() sets, and the part of the study that sets them.
 struct OwnKey {
   const char *key, *said_by;
 };
@@ -62,19 +63,19 @@ std::vector<std::string> overrides_of(const Workload& workload, const Condition&
       out.push_back(cat("evaluation.every_", every, "=0"));
   for (const auto& [key, value] : workload.evaluate.items())
     out.push_back(cat("evaluation.", key, "=", value.dump()));
-  out.emplace_back("evaluation.target_accuracy=0");  // the trial looks for its target itself
+  out.emplace_back("evaluation.target_accuracy=0");  // the trial checks for its target itself
   out.emplace_back("evaluation.target_loss=0");
   out.push_back(cat("seed=", seed));
   out.emplace_back("output={\"dir\": \"\", \"tensorboard\": false}");
   return out;
 }
 
-// Not by where the data lies: a study goes on where it was moved.
+// Ignores where the data lies, so that a study can continue after it has been moved.
 Json identity_of(const Workload& workload, const train::Job& job) {
   Json spec = job.json();
   for (const char* key : {"vars", "output", "device", "name", "description"}) spec.erase(key);
   spec["pipeline"] = pipeline::spec_without_paths(spec["pipeline"]);
-  if (spec.contains("parallel"))  // how many, and not which
+  if (spec.contains("parallel"))  // only the number of devices matters
     spec["parallel"]["devices"] = spec["parallel"]["devices"].size();
   if (spec.contains("evaluation"))
     spec["evaluation"]["pipeline"] = pipeline::spec_without_paths(spec["evaluation"]["pipeline"]);
@@ -115,8 +116,8 @@ std::string find_difference(const Json& there, const Json& here, const std::stri
   return cat("'", path, "' was ", brief_json(there), " and is ", brief_json(here));
 }
 
-// The first search of every condition, then the second: results that are there early are of all conditions, and times are
-// taken in turns.
+// The first search of every condition, then the second, and so on: so early results cover all
+// conditions, and times are measured in turns.
 std::vector<Place> places_of(const Study& study, size_t w, bool scaled_from_best) {
   const std::vector<Condition>& conditions = study.workloads()[w].conditions;
   uint64_t most_searches = 0;

@@ -6,7 +6,7 @@
 namespace etr::study {
 namespace {
 
-constexpr double kSmall = 128, kLarge = 1024;  // batches of the table
+constexpr double kSmall = 128, kLarge = 1024;  // batch sizes of the table
 
 constexpr Worth kTable[] = {
     {Variant::before_augmentation, kSmall, 2, 1.65},
