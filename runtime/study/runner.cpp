@@ -27,21 +27,6 @@ std::pair<size_t, size_t> condition_of(const Place& place) {
   return {place.workload, place.condition};
 }
 
-// If several ranks have the same error, any of them may be the one it names.
-std::string without_device(const std::string& error) {
-  const size_t end = error.find("'): ");
-  return error.starts_with("device ") && end != std::string::npos ? error.substr(end + 4) : error;
-}
-
-train::Team::Open opener_like(const gpu::DeviceOptions& first) {
-  return [first](const std::string& selector) {
-    gpu::DeviceOptions options = first;
-    options.selector = selector;
-    options.host.reset();
-    return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
-  };
-}
-
 }  // namespace
 
 // The devices of one thread's trials, which run one after another. Each device is opened, and
@@ -88,7 +73,7 @@ uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t rank_by
 
 Runner::Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options)
     : kernels_(std::move(kernels)),
-      open_(options.open ? options.open : opener_like(kernels_->device()->options())),
+      open_(options.open),
       study_(std::move(study)),
       folder_(options.folder, study_, options.overwrite) {
   const uint64_t asked = options.parallel.value_or(study_.parallel());
@@ -299,7 +284,7 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
 
 // Does not apply to a resumed study, since some of its trials did train.
 void Runner::look_for_failure(const Record& record) {
-  const std::string error = without_device(record.error);
+  const std::string error = train::without_device(record.error);
   if (resumed_ > 0 || failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;
   if (failed_in_a_row_ > 0 && error != first_error_) return;
   first_error_ = error;

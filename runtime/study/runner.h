@@ -28,7 +28,7 @@ struct RunOptions {
   std::string folder;
   bool overwrite = false;            // removes what an earlier part has left
   std::optional<uint64_t> parallel;  // instead of the study's
-  train::Team::Open open = nullptr;  // nullptr: opens other devices like the first
+  train::Team::Open open;            // opens the devices of other threads and ranks
 };
 
 enum class EventKind { progress, trial, condition, end };

@@ -16,6 +16,7 @@
 #include "study/figures.h"
 #include "study/schema.h"
 #include "study/trial_job.h"
+#include "train/launch_checks.h"
 #include "train/membership.h"
 #include "train/ranks.h"
 
@@ -234,8 +235,8 @@ void check_ranks(const train::Job& job, const std::string& owner) {
   if (ranks == 0) refuse(" names no 'devices'");
   if (train::has_processes(job))
     refuse(": its 'rank' and 'size', or a launcher, name other processes");
-  for (const char* option : {"rendezvous", "host", "interface"})
-    if (!parallel.string(option).empty()) refuse(cat(".", option, " is for several processes"));
+  if (const std::string option = train::network_option(parallel); !option.empty())
+    refuse(cat(".", option, " is for several processes"));
   if (train::uses_servers(job))
     refuse(cat(": the algorithm '", parallel.string("algorithm"), "' needs a parameter server"));
   if (parallel.boolean("elastic")) refuse(".elastic is for several processes");

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "gpu/device.h"
-#include "nn/model.h"
 #include "source_commit.h"
 
 namespace etr::study {
@@ -135,7 +134,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
     if (job.parallel()) ranks = job.parallel()->strings("devices").size();
     train::Team trainer(std::move(kernels), job, train::Start::study, nullptr, noted);
     const Attached attached(*this, trainer);
-    train(trainer, nn::Model(job.model()).loss().classifies(), verdict, record);
+    train(trainer, verdict, record);
     device_bytes_ = trainer.device_bytes();
   } catch (const Error& error) {
     record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
@@ -150,8 +149,8 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
   return record;
 }
 
-void TrialRun::train(train::Team& trainer, bool classifies, const Verdict& verdict,
-                     Record& record) {
+void TrialRun::train(train::Team& trainer, const Verdict& verdict, Record& record) {
+  const bool classifies = trainer.model().loss().classifies();
   Event event = first_step(trainer);
   const double first_loss = event.loss;
   record.status = Status::missed;

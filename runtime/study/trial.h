@@ -38,7 +38,7 @@ class TrialRun {
 
  private:
   class Attached;
-  void train(train::Team& trainer, bool classifies, const Verdict& verdict, Record& record);
+  void train(train::Team& trainer, const Verdict& verdict, Record& record);
   std::optional<Status> status_at(const CurvePoint& at, double first_loss, const Verdict& verdict,
                                   Record& record) const;
   bool stopped();

@@ -9,12 +9,11 @@
 namespace etr::train {
 namespace {
 
-// Returns the option that says where processes meet, for errors: "parallel.host is 'a'".
+// Returns network_option() with its value, for errors: "parallel.host is 'a'".
 std::string said_of_network(const Options& parallel) {
-  for (const char* option : {"rendezvous", "host", "interface"})
-    if (const std::string value = parallel.string(option); !value.empty())
-      return cat("parallel.", option, " is '", value, "'");
-  return "";
+  const std::string option = network_option(parallel);
+  if (option.empty()) return "";
+  return cat("parallel.", option, " is '", parallel.string(option.c_str()), "'");
 }
 
 void check_number(const Options& parallel, int launched) {
@@ -32,6 +31,12 @@ void check_number(const Options& parallel, int launched) {
 }
 
 }  // namespace
+
+std::string network_option(const Options& parallel) {
+  for (const char* option : {"rendezvous", "host", "interface"})
+    if (!parallel.string(option).empty()) return option;
+  return "";
+}
 
 bool is_alone(const Options& parallel) {
   return parallel.integer("size") == 1 && parallel.integer("rank") < 0 &&

@@ -2,6 +2,8 @@
 // each would train on its own, or wait for the others in the wrong place.
 #pragma once
 
+#include <string>
+
 #include "exchange/world.h"
 #include "train/job.h"
 
@@ -10,6 +12,9 @@ namespace etr::train {
 // Returns whether the job says that this process trains on its own, however it was started: "size":
 // 1, and no rank.
 bool is_alone(const Options& parallel);
+
+// Returns the first set option that says where processes meet ("host"); "" if none is set.
+std::string network_option(const Options& parallel);
 
 // Call it before this process trains. Error(invalid_argument) if a launcher has started several
 // processes and the job has no section 'parallel': they would train the same and overwrite each

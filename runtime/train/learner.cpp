@@ -204,10 +204,11 @@ void Learner::predict(const pipeline::Item& batch, const pipeline::OpaqueField& 
 
 Json Learner::profile(const pipeline::Item& batch, int steps) {
   step(batch);
-  Planned::Training& training = *plans_->last_trained()->training();
+  Planned& planned = *plans_->last_trained();
+  Planned::Training& training = *planned.training();
   training.fed.runner->wait();
   // Feeds the inputs anew for each run, because later tensors of a step reuse their memory.
-  gpu::CommandList commands = steps_.feeding(*plans_, batch);
+  gpu::CommandList commands = steps_.feeding(*plans_, planned, batch);
   commands.insert(commands.end(), training.commands.begin(), training.commands.end());
   // Only this rank runs, so there are no exchanges.
   std::erase_if(commands,

@@ -14,7 +14,7 @@
 
 namespace etr::train {
 
-// How a job's trainer begins. The values are those of ETR_START_*.
+// How a job's trainer begins. The values are those of ETR_START_*, but for `study`.
 enum class Start : int32_t {
   fresh = 0,      // from the beginning, in a folder without an earlier run
   resume = 1,     // from the newest checkpoint

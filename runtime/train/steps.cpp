@@ -116,16 +116,17 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
 }
 
-gpu::CommandList Steps::feeding(Plans& plans, const pipeline::Item& batch) const {
-  Planned& planned = plans.training(batch);
+gpu::CommandList Steps::feeding(const Plans& plans, Planned& planned,
+                                const pipeline::Item& batch) const {
   const ops::StepValues values =
       values_for(batch, plans, counts_of(batch, plans.model().inputs()[0]), planned);
   return planned.training()->fed.filled(batch).feeding(values);
 }
 
 void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
-  gpu::CommandList commands = feeding(plans, batch);
-  const gpu::CommandList& passes = plans.training(batch).training()->plan.commands();
+  Planned& planned = plans.training(batch);
+  gpu::CommandList commands = feeding(plans, planned, batch);
+  const gpu::CommandList& passes = planned.training()->plan.commands();
   commands.insert(commands.end(), passes.begin(), passes.end());
   gpu::run_once(plans.kernels().device(), commands);
 }

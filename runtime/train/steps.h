@@ -49,7 +49,7 @@ class Steps {
 
   // Returns the commands that bring in the batch as the next step would, to be run instead of a
   // step. No step may be in flight.
-  gpu::CommandList feeding(Plans& plans, const pipeline::Item& batch) const;
+  gpu::CommandList feeding(const Plans& plans, Planned& planned, const pipeline::Item& batch) const;
 
   // Computes the gradients of the batch as the next step would, and leaves them in the store
   // without an update. Waits for the device. State that changes without an update (running

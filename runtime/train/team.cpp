@@ -1,5 +1,6 @@
 #include "train/team.h"
 
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -30,14 +31,17 @@ std::string text_of(const std::exception_ptr& failure) {
   }
 }
 
+// Around a device's number and name in a message; see on_device() and without_device().
+constexpr const char *kBeforeDevice = "device ", *kBehindDevice = "'): ";
+
 // Returns the error with the device in its message, otherwise unchanged.
 std::exception_ptr on_device(const std::exception_ptr& failure, size_t number,
                              const std::string& name) {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    return std::make_exception_ptr(
-        Error(error.code(), cat("device ", number, " of the job ('", name, "'): ", error.what())));
+    return std::make_exception_ptr(Error(error.code(), cat(kBeforeDevice, number, " of the job ('",
+                                                           name, kBehindDevice, error.what())));
   } catch (...) {
     return failure;
   }
@@ -215,6 +219,12 @@ void Team::set_hyperparameter(const std::string& name, double value) {
 
 void Team::on_learners(const std::function<void(Learner&)>& work) {
   on_all([&](Trainer& trainer) { work(trainer.learner()); });
+}
+
+std::string without_device(const std::string& message) {
+  const size_t end = message.find(kBehindDevice);
+  if (!message.starts_with(kBeforeDevice) || end == std::string::npos) return message;
+  return message.substr(end + std::string_view(kBehindDevice).size());
 }
 
 }  // namespace etr::train

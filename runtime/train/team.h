@@ -44,6 +44,7 @@ class Team {
   Learner& learner();
   Learner& shaped_learner();
 
+  const nn::Model& model() const { return lead_->learner().model(); }
   uint64_t device_bytes() const { return lead_->learner().device_bytes(); }  // of the first device
   std::optional<double> noise_scale() const { return lead_->noise_scale(); }
 
@@ -68,5 +69,9 @@ class Team {
                           // over
   bool runs_ = false;     // whether the others are in next_event()
 };
+
+// Returns an error's message without the device that a Team has named in it: if several ranks have
+// the same error, any of them may be the one it names.
+std::string without_device(const std::string& message);
 
 }  // namespace etr::train

@@ -119,7 +119,7 @@ TEST_F(Studies, WhatIsSearchedCompilesNoKernels) {
       {"from", 1e-5}, {"to", 1e-2}, {"scale", "log"}};
   json_["search"]["space"]["model.loss.label_smoothing"] = {{"from", 0.01}, {"to", 0.2}};
   json_["goal"].erase("target");
-  Runner runner(study_kernels(), parsed(json_), {folder(), false, 1});
+  Runner runner(study_kernels(), parsed(json_), run_options(folder()));
   std::vector<size_t> made;
   for (study::Event event; (event = runner.next_event(1)).kind != EventKind::end;)
     if (event.kind == EventKind::trial) made.push_back(kernels().count());
@@ -150,7 +150,7 @@ TEST_F(Studies, TheTimeLeftIsKnownWhereAStudyGoesOn) {
   json_["search"]["trials"] = 8;
   double once = 0, seconds_left = 0;
   for (const Record& record : records_in(folder())) once += record.spent.seconds;
-  Runner runner(study_kernels(), parsed(json_), {folder(), false, 1});
+  Runner runner(study_kernels(), parsed(json_), run_options(folder()));
   for (study::Event event; (event = runner.next_event(0.001)).done == event.resumed;)
     seconds_left = std::max(seconds_left, event.seconds_left);
   EXPECT_LE(seconds_left, 1.001 * once);  // as many trials of each condition as there were
@@ -175,7 +175,7 @@ TEST_F(Studies, AChangedStudyIsRefusedWithTheKeyThatDiffers) {
   Json changed = json_;
   changed["job"]["optimizer"]["weight_decay"] = 0.01;
   const auto problem = [&](const Json& json) {
-    return error_text([&] { Runner(study_kernels(), parsed(json), {folder(), false, 1}); });
+    return error_text([&] { Runner(study_kernels(), parsed(json), run_options(folder())); });
   };
   EXPECT_NE(problem(changed).find("'job.optimizer.weight_decay' is new: 0.01"), std::string::npos)
       << problem(changed);
@@ -232,16 +232,15 @@ TEST_F(Studies, GoOnWhereTheDataWasMoved) {
 }
 
 TEST_F(Studies, OneProcessHasTheFolderAndNothingElseIsMixedIn) {
-  const Runner one(study_kernels(), parsed(json_), {folder(), false, 1});
-  const std::string text = error_text([&] {
-    Runner(study_kernels(), parsed(json_), {folder(), false, 1});
-  });
+  const Runner one(study_kernels(), parsed(json_), run_options(folder()));
+  const std::string text =
+      error_text([&] { Runner(study_kernels(), parsed(json_), run_options(folder())); });
   EXPECT_NE(text.find("another study writes into"), std::string::npos) << text;
   std::filesystem::create_directory(folder("other"));
   std::ofstream(folder("other") + "/photo.txt") << "x";
   for (const bool overwrite : {false, true})
     EXPECT_NE(error_text([&] {
-                Runner(study_kernels(), parsed(json_), {folder("other"), overwrite, 1});
+                Runner(study_kernels(), parsed(json_), run_options(folder("other"), 1, overwrite));
               }).find("holds no study, but 'photo.txt'"),
               std::string::npos);
 }
@@ -318,7 +317,7 @@ TEST_F(Studies, ATrialWithRanksEndsAtItsTargetAndWhenItIsStopped) {
   }
   json_["goal"].erase("target");
   json_["budget"] = {{"steps", 1000000}};
-  Runner runner(study_kernels(), parsed(json_), {folder("stopped"), false, 1});
+  Runner runner(study_kernels(), parsed(json_), run_options(folder("stopped")));
   EXPECT_TRUE(eventually([&] { return runner.next_event(0.05).running == 1; }));
   runner.next_event(0.3);  // it trains by now
   runner.stop();
@@ -473,7 +472,7 @@ TEST_F(Studies, StopsInTheMidstOfATrialAndGoesOn) {
   json_["evaluate"]["every_steps"] = 100000000;
   json_["goal"].erase("target");
   {
-    Runner runner(study_kernels(), parsed(json_), {folder(), false, 2});
+    Runner runner(study_kernels(), parsed(json_), run_options(folder(), 2));
     study::Event event;
     EXPECT_TRUE(eventually([&] { return runner.next_event(0.05).running == 2; }));
     std::thread([&] { runner.stop(); }).join();
@@ -483,7 +482,7 @@ TEST_F(Studies, StopsInTheMidstOfATrialAndGoesOn) {
   }
   EXPECT_TRUE(records_in(folder()).empty());
   {
-    Runner runner(study_kernels(), parsed(json_), {folder(), false, 2});
+    Runner runner(study_kernels(), parsed(json_), run_options(folder(), 2));
     runner.next_event(0.05);  // and is destroyed while trials run
   }
 }

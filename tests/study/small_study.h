@@ -53,10 +53,16 @@ inline Study parsed(const Json& json, const std::vector<std::string>& overrides 
   return Study::parse(json, "the study", "", overrides);
 }
 
+// Options of a runner, `parallel` trials at once.
+inline RunOptions run_options(const std::string& folder, uint64_t parallel = 1,
+                              bool overwrite = false) {
+  return {folder, overwrite, parallel, open_selected};
+}
+
 // Runs the study to its end.
 inline std::vector<study::Event> run_study(const Json& json, const std::string& folder,
                                            uint64_t parallel = 1, bool overwrite = false) {
-  Runner runner(study_kernels(), parsed(json), {folder, overwrite, parallel});
+  Runner runner(study_kernels(), parsed(json), run_options(folder, parallel, overwrite));
   std::vector<study::Event> events;
   do events.push_back(runner.next_event(1));
   while (events.back().kind != study::EventKind::end);

@@ -68,6 +68,12 @@ gpu::Kernels& kernels(gpu::KernelFamily family) {
   return *cache().emplace(family, std::move(opened)).first->second;
 }
 
+std::shared_ptr<gpu::Kernels> open_selected(const std::string& selector) {
+  gpu::DeviceOptions options = device_options();
+  options.selector = selector;
+  return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+}
+
 gpu::DevicePtr device(gpu::KernelFamily family) { return kernels(family).device(); }
 
 std::vector<gpu::KernelFamily> families() {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "gpu/kernel.h"
 
 namespace etr::test {
@@ -16,6 +19,9 @@ namespace etr::test {
 gpu::DeviceOptions device_options(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 gpu::DevicePtr device(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 gpu::Kernels& kernels(gpu::KernelFamily family = gpu::KernelFamily::automatic);
+
+// Opens a device as the device under test was opened, but by this selector (DeviceOptions::selector).
+std::shared_ptr<gpu::Kernels> open_selected(const std::string& selector);
 
 // Returns the families that this device can run.
 std::vector<gpu::KernelFamily> families();

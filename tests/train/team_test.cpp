@@ -26,12 +26,6 @@ std::shared_ptr<gpu::Kernels> open_device() {
   return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
 }
 
-std::shared_ptr<gpu::Kernels> open_selected(const std::string& selector) {
-  gpu::DeviceOptions options = device_options();
-  options.selector = selector;
-  return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
-}
-
 // The device under test, so many times.
 Json on_devices(Json job, size_t count) {
   const std::string name = device()->info().name;
