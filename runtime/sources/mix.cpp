@@ -50,8 +50,9 @@ class Mix final : public Source {
 
   void start_pass(uint64_t epoch, uint64_t pass) override {
     epoch_ = epoch;
+    pass_ = pass << 12;
     states_.assign(branches_.size(), {});
-    for (Branch& branch : branches_) branch.start_pass(epoch, pass << 12);
+    for (Branch& branch : branches_) branch.start_pass(epoch, pass_);
   }
 
   bool next(Item& item) override {
@@ -128,7 +129,7 @@ class Mix final : public Source {
         state.closed = true;
         continue;
       }
-      branches_[i].start_pass(epoch_, ++state.again);
+      branches_[i].start_pass(epoch_, pass_ + ++state.again);
       if (from(branches_[i])) return true;
       state.closed = true;  // it is empty
     }
@@ -140,6 +141,7 @@ class Mix final : public Source {
   std::vector<State> states_;
   size_t given_ = 0;  // the source of the last sample
   uint64_t epoch_ = 0;
+  uint64_t pass_ = 0;  // of the sources; leaves room below for their restarts
 };
 
 }  // namespace

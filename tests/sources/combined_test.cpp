@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/text.h"
 #include "sources/files.h"
 
 namespace etr::test {
@@ -53,6 +54,23 @@ TEST(Mix, EndsAsItIsTold) {
   const auto again = count("again");
   EXPECT_EQ(again.at('b'), 12);
   EXPECT_NEAR(again.at('a'), 12, 1);
+}
+
+// What is read again comes in another order, also in the next pass.
+TEST(Mix, EachRestartHasAnOrderOfItsOwn) {
+  TempDir dir;
+  for (const char name : {'0', '1', '2', '3', '4', '5', '6', '7'}) lines(dir, cat("a", name), 1);
+  const Json sources{{{"stage", "text_lines"}, {"pattern", dir.path("a*")}}, lines(dir, "b", 24)};
+  Json spec = spec_of("mix", {{"sources", sources}, {"ends", "again"}}, {{"epochs", 1}});
+  spec["stages"].push_back({{"stage", "repeat"}, {"times", 2}});
+  std::vector<std::string> orders(1);
+  for (const std::string& line : texts(spec)) {
+    if (line[0] != 'a') continue;
+    if (orders.back().size() == 8) orders.emplace_back();
+    orders.back() += line[1];
+  }
+  EXPECT_EQ(orders.size(), 6u);
+  EXPECT_EQ(std::set<std::string>(orders.begin(), orders.end()).size(), orders.size());
 }
 
 TEST(Mix, BranchesMayMap) {
