@@ -145,6 +145,14 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   return steps_.take_metrics(*plans_, wait_all);
 }
 
+void Learner::drop_steps() {
+  while (in_flight() > 0) try {
+      plans_->results(/*wait_all=*/true);
+    } catch (const Error& error) {
+      log_line(LogLevel::debug, error.what());
+    }
+}
+
 void Learner::settle() {
   if (!ranks_ || !weights_) return;
   plans_->results(/*wait_all=*/true);

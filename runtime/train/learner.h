@@ -82,6 +82,8 @@ class Learner {
   // the earlier results have been taken. Neither that step nor those in flight after it, which give
   // no results, changed the weights.
   std::vector<StepMetrics> take_metrics(bool wait_all);
+  // After other ranks were lost: waits for the steps in flight. Those that failed give no results.
+  void drop_steps();
 
   // Collective before ranks evaluate or save: see Sharing::average_states(). First waits for the
   // steps in flight.

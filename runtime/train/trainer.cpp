@@ -390,10 +390,26 @@ Event Trainer::next_event(double seconds) {
   try {
     return advance_or_recover(seconds);
   } catch (const std::exception& error) {
+    const std::optional<Error> own = own_failure(error);
     if (folder_) folder_->let_go();
-    if (ranks_) ranks_->abort(error.what());
+    if (ranks_) ranks_->abort(own ? own->what() : error.what());
+    if (own) throw *own;
     throw;
   }
+}
+
+// Ranks find out one after another that a step was not finite, and the first one ends the group. To
+// the others that looks like a lost rank, unless they look for what they were about to find.
+std::optional<Error> Trainer::own_failure(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  if (!known || known->code() != Code::rank_lost) return std::nullopt;
+  learner_->drop_steps();
+  try {
+    take_metrics(/*wait_all=*/false);
+  } catch (const Error& own) {
+    if (own.code() == Code::not_finite) return own;
+  }
+  return std::nullopt;
 }
 
 void Trainer::abort(const std::string& reason) {
