@@ -20,12 +20,15 @@
 //
 //! variant conv_line_8_16x2 -DLANES=8 -DCOLUMNS=16 -DBLOCKS=2
 //! variant conv_line_8_32x1 -DLANES=8 -DCOLUMNS=32 -DBLOCKS=1
+//! variant conv_line_8_32x2 -DLANES=8 -DCOLUMNS=32 -DBLOCKS=2
 //! variant conv_line_16_16x2 -DLANES=16 -DCOLUMNS=16 -DBLOCKS=2
 //! variant conv_line_16_32x1 -DLANES=16 -DCOLUMNS=32 -DBLOCKS=1
 //! variant conv_line_dw_8_16x2 -DDW -DLANES=8 -DCOLUMNS=16 -DBLOCKS=2
-//! variant conv_line_dw_16_16x1 -DDW -DLANES=16 -DCOLUMNS=16 -DBLOCKS=1
+//! variant conv_line_dw_8_32x2 -DDW -DLANES=8 -DCOLUMNS=32 -DBLOCKS=2
+//! variant conv_line_dw_16_16x2 -DDW -DLANES=16 -DCOLUMNS=16 -DBLOCKS=2
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -37,32 +40,31 @@
 #define WIDTH (COLUMNS / LANES)
 #if WIDTH == 4
 #define VEC vec4
-#define LOAD_B(at, last) vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)], b.v[at + min(3, last)])
 #define PART(value, i) value[i]
 #elif WIDTH == 2
 #define VEC vec2
-#define LOAD_B(at, last) vec2(b.v[at], b.v[at + min(1, last)])
 #define PART(value, i) value[i]
 #else
 #define VEC float
-#define LOAD_B(at, last) b.v[at]
 #define PART(value, i) value
 #endif
 #define PIXELS (2 * BLOCKS + 2)
 #define RUNS ((p.ow + 2 * BLOCKS - 1) / (2 * BLOCKS))  // of BLOCKS pairs each, in a line
 #define ROWS (LANES * BLOCKS)
+// DW: blocks alternate, so that a lane's channels are neighbours.
+#ifdef DW
+#define ROW_OF(blk, lane) ((blk) / 2 * 2 * LANES + 2 * (lane) + (blk) % 2)
+#else
+#define ROW_OF(blk, lane) ((blk) * LANES + (lane))
+#endif
 
 layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;  // 1: channels % 4 != 0 (DW: p.ow % 8 != 0)
 layout(constant_id = 1) const uint kLoose = 0;  // 1: a line of the output ends within a run
-layout(constant_id = 2) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
+layout(constant_id = 2) const uint kPairs = 0;  // of A: along its channels (then no tail); of B: along n
+layout(constant_id = 3) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
-
-layout(push_constant) uniform Push {
-  Floats a, b, side, residual, c;
-  GemmParams p;
-};
+#include "pairs.glsl"
 
 VEC acc[ROWS][4];
 uint column;  // first of this lane's WIDTH columns, in range
@@ -79,12 +81,12 @@ void transform(vec4 d[4], out vec4 t[4], float last) {
 #define ROW(r)                                                                            \
   [[unroll]] for (uint j = 0; j < 4; ++j) {                                               \
     const vec4 s = subgroupBroadcast(t[blk][j], r);                                       \
-    VEC sum = acc[blk * LANES + r][j];                                                    \
+    VEC sum = acc[ROW_OF(blk, r)][j];                                                    \
     sum += s.x * bv[0][j];                                                                \
     sum += s.y * bv[1][j];                                                                \
     sum += s.z * bv[2][j];                                                                \
     sum += s.w * bv[3][j];                                                                \
-    acc[blk * LANES + r][j] = sum;                                                        \
+    acc[ROW_OF(blk, r)][j] = sum;                                                        \
   }
 
 void multiply(vec4 t[BLOCKS][4], VEC bv[4][4]) {
@@ -120,7 +122,11 @@ void accumulate(uint row0, uint lane) {
       vec4 pixels[PIXELS];
       [[unroll]] for (uint pixel = 0; pixel < PIXELS; ++pixel) {
         const uint at = base + offset[pixel] + ch;
-        vec4 x = vec4(a.v[at + i.x], a.v[at + i.y], a.v[at + i.z], a.v[at + i.w]);
+        vec4 x;
+        if ((kPairs & PAIRS_OF_A) != 0)
+          x = vec4(pair(a, at), pair(a, at + 2));
+        else
+          x = vec4(a.v[at + i.x], a.v[at + i.y], a.v[at + i.z], a.v[at + i.w]);
         if (kTail != 0) x = mix(vec4(0), x, lessThan(uvec4(ch) + uvec4(0, 1, 2, 3), uvec4(p.c)));
         pixels[pixel] = inside && within[pixel] ? x : vec4(0);
       }
@@ -132,7 +138,7 @@ void accumulate(uint row0, uint lane) {
       VEC bv[4][4];
       [[unroll]] for (uint step = 0; step < 4; ++step)
         [[unroll]] for (uint j = 0; j < 4; ++j)
-          bv[step][j] = LOAD_B((((ky * p.c + ch + i[step]) * 4 + j) * p.n + column), last);
+          bv[step][j] = load_b(((ky * p.c + ch + i[step]) * 4 + j) * p.n + column, last);
       multiply(t, bv);
     }
   }
@@ -145,7 +151,7 @@ void accumulate(uint row0, uint lane) {
   int ky[BLOCKS];
   uint channel[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    const uint row = min(row0 + blk * LANES + lane, p.m - 1);
+    const uint row = min(row0 + ROW_OF(blk, lane), p.m - 1 - ((kPairs & PAIRS_OF_A) != 0 ? 1 - blk % 2 : 0));
     const uint of_line = quotient(row, p.c);
     ky[blk] = int(of_line) - int(p.pad_y);
     channel[blk] = row - of_line * p.c;
@@ -160,16 +166,26 @@ void accumulate(uint row0, uint lane) {
       base[blk] = (image * p.h + (inside[blk] ? uint(y) : 0)) * p.w * p.c + channel[blk];
     }
     for (uint ox = 0; ox < p.ow; ox += 8) {  // four pairs of pixels
+      float x[BLOCKS][10];
+      [[unroll]] for (uint i = 0; i < 10; ++i) {
+        const int at = int(ox + i) - int(p.pad_x);
+        const uint pixel = uint(clamp(at, 0, int(p.w) - 1)) * p.c;
+        [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+          if ((kPairs & PAIRS_OF_A) == 0) {
+            x[blk][i] = a.v[base[blk] + pixel];
+          } else if (blk % 2 == 0) {
+            const vec2 channels = pair(a, base[blk] + pixel);
+            x[blk][i] = channels[0];
+            x[blk + 1][i] = channels[1];
+          }
+          x[blk][i] = inside[blk] && at >= 0 && at < int(p.w) ? x[blk][i] : 0.0;
+        }
+      }
       vec4 t[BLOCKS][4];
       [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-        float x[10];
-        [[unroll]] for (uint i = 0; i < 10; ++i) {
-          const int at = int(ox + i) - int(p.pad_x);
-          const float value = a.v[base[blk] + uint(clamp(at, 0, int(p.w) - 1)) * p.c];
-          x[i] = inside[blk] && at >= 0 && at < int(p.w) ? value : 0.0;
-        }
         vec4 d[4];
-        [[unroll]] for (uint i = 0; i < 4; ++i) d[i] = vec4(x[i], x[i + 2], x[i + 4], x[i + 6]);
+        [[unroll]] for (uint i = 0; i < 4; ++i)
+          d[i] = vec4(x[blk][i], x[blk][i + 2], x[blk][i + 4], x[blk][i + 6]);
         transform(d, t[blk], -1.0);
       }
       VEC bv[4][4];
@@ -178,7 +194,7 @@ void accumulate(uint row0, uint lane) {
         [[unroll]] for (uint i = 0; i < 2; ++i) {
           const uint at = ox + 2 * step + i;
           const uint row = line * p.ow + (kTail != 0 ? min(at, p.ow - 1) : at);
-          e[i] = LOAD_B((row * p.n + column), last);
+          e[i] = load_b(row * p.n + column, last);
           if (kTail != 0) e[i] = at < p.ow ? e[i] : VEC(0);
         }
         bv[step][0] = e[0];
@@ -200,7 +216,7 @@ void main() {
   [[unroll]] for (uint r = 0; r < ROWS; ++r)
     [[unroll]] for (uint j = 0; j < 4; ++j) acc[r][j] = VEC(0);
   const uint first_column = gl_WorkGroupID.y * COLUMNS + lane * WIDTH;
-  column = min(first_column, p.n - 1);
+  column = min(first_column, p.n - ((kPairs & PAIRS_OF_B) != 0 ? 2 : 1));
   accumulate(row0, lane);
 
 #ifdef DW

@@ -1,48 +1,58 @@
 #version 450
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
 //
-// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of LANES * BLOCKS rows by COLUMNS
-// columns in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent
-// columns of B. One load of A covers LANES rows, one per lane, and is broadcast row by row, so each
-// scalar of A costs one broadcast and each of B one load. Narrow results use narrow tiles with more
-// rows, because columns past the end would be wasted.
+// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of ROWS by COLUMNS in registers (the
+// driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent columns of B. One load of A covers LANES rows, one
+// per lane, and is broadcast row by row, so each scalar of A costs one broadcast and each of B one load. Narrow results use
+// narrow tiles with more rows, because columns past the end would be wasted.
 //
 // Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
-// Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
+// Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
 // of B in use stay in the cache. ops/gemm_kernels.cpp knows the tiles too.
 //
-//! variant gemm_cpu_nn_8_16 -DMODE=0 -DLANES=8 -DCOLUMNS=16
-//! variant gemm_cpu_tn_8_16 -DMODE=1 -DLANES=8 -DCOLUMNS=16
-//! variant gemm_cpu_conv_8_16 -DMODE=2 -DLANES=8 -DCOLUMNS=16
-//! variant gemm_cpu_conv_dx_8_16 -DMODE=3 -DLANES=8 -DCOLUMNS=16
-//! variant gemm_cpu_conv_dw_8_16 -DMODE=4 -DLANES=8 -DCOLUMNS=16
-//! variant gemm_cpu_nn_8_32 -DMODE=0 -DLANES=8 -DCOLUMNS=32
-//! variant gemm_cpu_tn_8_32 -DMODE=1 -DLANES=8 -DCOLUMNS=32
-//! variant gemm_cpu_conv_8_32 -DMODE=2 -DLANES=8 -DCOLUMNS=32
-//! variant gemm_cpu_conv_dx_8_32 -DMODE=3 -DLANES=8 -DCOLUMNS=32
-//! variant gemm_cpu_conv_dw_8_32 -DMODE=4 -DLANES=8 -DCOLUMNS=32
-//! variant gemm_cpu_nn_8_64 -DMODE=0 -DLANES=8 -DCOLUMNS=64
-//! variant gemm_cpu_tn_8_64 -DMODE=1 -DLANES=8 -DCOLUMNS=64
-//! variant gemm_cpu_conv_8_64 -DMODE=2 -DLANES=8 -DCOLUMNS=64
-//! variant gemm_cpu_conv_dx_8_64 -DMODE=3 -DLANES=8 -DCOLUMNS=64
-//! variant gemm_cpu_conv_dw_8_64 -DMODE=4 -DLANES=8 -DCOLUMNS=64
-//! variant gemm_cpu_nn_16_16 -DMODE=0 -DLANES=16 -DCOLUMNS=16
-//! variant gemm_cpu_tn_16_16 -DMODE=1 -DLANES=16 -DCOLUMNS=16
-//! variant gemm_cpu_conv_16_16 -DMODE=2 -DLANES=16 -DCOLUMNS=16
-//! variant gemm_cpu_conv_dx_16_16 -DMODE=3 -DLANES=16 -DCOLUMNS=16
-//! variant gemm_cpu_conv_dw_16_16 -DMODE=4 -DLANES=16 -DCOLUMNS=16
-//! variant gemm_cpu_nn_16_32 -DMODE=0 -DLANES=16 -DCOLUMNS=32
-//! variant gemm_cpu_tn_16_32 -DMODE=1 -DLANES=16 -DCOLUMNS=32
-//! variant gemm_cpu_conv_16_32 -DMODE=2 -DLANES=16 -DCOLUMNS=32
-//! variant gemm_cpu_conv_dx_16_32 -DMODE=3 -DLANES=16 -DCOLUMNS=32
-//! variant gemm_cpu_conv_dw_16_32 -DMODE=4 -DLANES=16 -DCOLUMNS=32
-//! variant gemm_cpu_nn_16_64 -DMODE=0 -DLANES=16 -DCOLUMNS=64
-//! variant gemm_cpu_tn_16_64 -DMODE=1 -DLANES=16 -DCOLUMNS=64
-//! variant gemm_cpu_conv_16_64 -DMODE=2 -DLANES=16 -DCOLUMNS=64
-//! variant gemm_cpu_conv_dx_16_64 -DMODE=3 -DLANES=16 -DCOLUMNS=64
-//! variant gemm_cpu_conv_dw_16_64 -DMODE=4 -DLANES=16 -DCOLUMNS=64
+//! variant gemm_cpu_nn_8_32x64 -DMODE=0 -DLANES=8 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_tn_8_32x64 -DMODE=1 -DLANES=8 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_conv_8_32x64 -DMODE=2 -DLANES=8 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dx_8_32x64 -DMODE=3 -DLANES=8 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dw_8_32x64 -DMODE=4 -DLANES=8 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_nn_8_64x32 -DMODE=0 -DLANES=8 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_tn_8_64x32 -DMODE=1 -DLANES=8 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_conv_8_64x32 -DMODE=2 -DLANES=8 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dx_8_64x32 -DMODE=3 -DLANES=8 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dw_8_64x32 -DMODE=4 -DLANES=8 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_nn_8_64x16 -DMODE=0 -DLANES=8 -DROWS=64 -DCOLUMNS=16
+//! variant gemm_cpu_tn_8_64x16 -DMODE=1 -DLANES=8 -DROWS=64 -DCOLUMNS=16
+//! variant gemm_cpu_conv_8_64x16 -DMODE=2 -DLANES=8 -DROWS=64 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dx_8_64x16 -DMODE=3 -DLANES=8 -DROWS=64 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dw_8_64x16 -DMODE=4 -DLANES=8 -DROWS=64 -DCOLUMNS=16
+//! variant gemm_cpu_nn_16_64x64 -DMODE=0 -DLANES=16 -DROWS=64 -DCOLUMNS=64
+//! variant gemm_cpu_tn_16_64x64 -DMODE=1 -DLANES=16 -DROWS=64 -DCOLUMNS=64
+//! variant gemm_cpu_conv_16_64x64 -DMODE=2 -DLANES=16 -DROWS=64 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dx_16_64x64 -DMODE=3 -DLANES=16 -DROWS=64 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dw_16_64x64 -DMODE=4 -DLANES=16 -DROWS=64 -DCOLUMNS=64
+//! variant gemm_cpu_nn_16_32x64 -DMODE=0 -DLANES=16 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_tn_16_32x64 -DMODE=1 -DLANES=16 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_conv_16_32x64 -DMODE=2 -DLANES=16 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dx_16_32x64 -DMODE=3 -DLANES=16 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dw_16_32x64 -DMODE=4 -DLANES=16 -DROWS=32 -DCOLUMNS=64
+//! variant gemm_cpu_nn_16_128x32 -DMODE=0 -DLANES=16 -DROWS=128 -DCOLUMNS=32
+//! variant gemm_cpu_tn_16_128x32 -DMODE=1 -DLANES=16 -DROWS=128 -DCOLUMNS=32
+//! variant gemm_cpu_conv_16_128x32 -DMODE=2 -DLANES=16 -DROWS=128 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dx_16_128x32 -DMODE=3 -DLANES=16 -DROWS=128 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dw_16_128x32 -DMODE=4 -DLANES=16 -DROWS=128 -DCOLUMNS=32
+//! variant gemm_cpu_nn_16_64x32 -DMODE=0 -DLANES=16 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_tn_16_64x32 -DMODE=1 -DLANES=16 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_conv_16_64x32 -DMODE=2 -DLANES=16 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dx_16_64x32 -DMODE=3 -DLANES=16 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dw_16_64x32 -DMODE=4 -DLANES=16 -DROWS=64 -DCOLUMNS=32
+//! variant gemm_cpu_nn_16_128x16 -DMODE=0 -DLANES=16 -DROWS=128 -DCOLUMNS=16
+//! variant gemm_cpu_tn_16_128x16 -DMODE=1 -DLANES=16 -DROWS=128 -DCOLUMNS=16
+//! variant gemm_cpu_conv_16_128x16 -DMODE=2 -DLANES=16 -DROWS=128 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dx_16_128x16 -DMODE=3 -DLANES=16 -DROWS=128 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dw_16_128x16 -DMODE=4 -DLANES=16 -DROWS=128 -DCOLUMNS=16
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -51,54 +61,39 @@
 #include "gemm_params.glsl"
 #include "quotient.glsl"
 
-#if LANES == 8
-#if COLUMNS == 64
-#define BLOCKS 3
-#define VECS 2
+#define BLOCKS (ROWS / LANES)
+#define PER_LANE (COLUMNS / LANES)
+#if PER_LANE >= 4
 #define WIDTH 4
-#elif COLUMNS == 32
-#define BLOCKS 6
-#define VECS 1
-#define WIDTH 4
-#else
-#define BLOCKS 6
-#define VECS 1
-#define WIDTH 2
-#endif
-#else
-#define BLOCKS (128 / COLUMNS)
-#define VECS 1
-#define WIDTH (COLUMNS / 16)
-#endif
-
-#if COLUMNS == 64 || (LANES == 8 && COLUMNS == 32)
 #define VEC vec4
-#define LOAD_B(at, last) vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)], b.v[at + min(3, last)])
 #define PART(value, i) value[i]
-#elif COLUMNS == 32 || LANES == 8
+#elif PER_LANE == 2
+#define WIDTH 2
 #define VEC vec2
-#define LOAD_B(at, last) vec2(b.v[at], b.v[at + min(1, last)])
 #define PART(value, i) value[i]
 #else
+#define WIDTH 1
 #define VEC float
-#define LOAD_B(at, last) b.v[at]
 #define PART(value, i) value
 #endif
-#define ROWS (LANES * BLOCKS)
+#define VECS (PER_LANE / WIDTH)
+
+// The row of the tile that a lane has of a block. Where A's rows lie side by side, blocks alternate, so that a lane's rows
+// are neighbours.
+#if MODE == MODE_TN || MODE == MODE_CONV_DW
+#define ROW_OF(blk, lane) ((blk) / 2 * 2 * LANES + 2 * (lane) + (blk) % 2)
+#else
+#define ROW_OF(blk, lane) ((blk) * LANES + (lane))
+#endif
 
 layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;    // 1: innermost extent of k not a multiple of 4
-layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
-layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not contiguous
-layout(constant_id = 3) const uint kPad = 0;  // nn, one group: padding of rows of A and B
+layout(constant_id = 1) const uint kSpread = 0;  // 1: lines of C are not contiguous
+layout(constant_id = 2) const uint kPad = 0;  // nn, one group: padding of rows of A and B
+layout(constant_id = 3) const uint kPairs = 0;  // of A: along k (then no tail), or along m where it is stored so; of B: along n
 layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
-
-layout(push_constant) uniform Push {
-  Floats a, b, side, residual, c;
-  GemmParams p;
-};
+#include "pairs.glsl"
 
 VEC acc[ROWS][VECS];
 uint column[VECS];  // first of this lane's WIDTH columns, in range
@@ -108,12 +103,12 @@ uint column[VECS];  // first of this lane's WIDTH columns, in range
   {                                                                                \
     const vec4 s = subgroupBroadcast(av[blk], r);                                  \
     [[unroll]] for (uint j = 0; j < VECS; ++j) {                                   \
-      VEC t = acc[blk * LANES + r][j];                                             \
+      VEC t = acc[ROW_OF(blk, r)][j];                                              \
       t += s.x * bv[0][j];                                                         \
       t += s.y * bv[1][j];                                                         \
       t += s.z * bv[2][j];                                                         \
       t += s.w * bv[3][j];                                                         \
-      acc[blk * LANES + r][j] = t;                                                 \
+      acc[ROW_OF(blk, r)][j] = t;                                                  \
     }                                                                              \
   }
 
@@ -122,9 +117,7 @@ void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
   [[unroll]] for (uint i = 0; i < 4; ++i)
     [[unroll]] for (uint j = 0; j < VECS; ++j) {
       const uint at = (row_of_b[i] * p.groups + GROUP) * p.n + row_of_b[i] * kPad + column[j];
-      // Columns past the end repeat the last one; they are not stored.
-      const uint last = p.n - 1 - column[j];
-      bv[i][j] = LOAD_B(at, last);
+      bv[i][j] = load_b(at, p.n - 1 - column[j]);
     }
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
@@ -141,22 +134,34 @@ void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint va
   const uvec4 i = kTail != 0 ? min(uvec4(0, 1, 2, 3), uvec4(valid - 1)) : uvec4(0, 1, 2, 3);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     const uint first = base[blk] + at * a_step;
-    vec4 x = vec4(a.v[first + i.x * a_step], a.v[first + i.y * a_step],
-                  a.v[first + i.z * a_step], a.v[first + i.w * a_step]);
-    if (kTail != 0) x = mix(vec4(0), x, lessThan(uvec4(0, 1, 2, 3), uvec4(valid)));
-#if MODE >= MODE_CONV
-    x = inside[blk] ? x : vec4(0);
+    if ((kPairs & PAIRS_OF_A) == 0) {
+      av[blk] = vec4(a.v[first + i.x * a_step], a.v[first + i.y * a_step],
+                     a.v[first + i.z * a_step], a.v[first + i.w * a_step]);
+#if MODE != MODE_TN
+    } else {
+      av[blk] = vec4(pair(a, first), pair(a, first + 2));
+#else
+    } else if (blk % 2 == 0) {
+      [[unroll]] for (uint u = 0; u < 4; ++u) {
+        const vec2 x = pair(a, first + i[u] * a_step);
+        av[blk][u] = x[0];
+        av[blk + 1][u] = x[1];
+      }
 #endif
-    av[blk] = x;
+    }
+  }
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    if (kTail != 0) av[blk] = mix(vec4(0), av[blk], lessThan(uvec4(0, 1, 2, 3), uvec4(valid)));
+#if MODE >= MODE_CONV
+    av[blk] = inside[blk] ? av[blk] : vec4(0);
+#endif
   }
   multiply(av, uvec4(b_row) + i);
 }
 
 // Accumulates [0, extent) along k: A is contiguous or strided by a_step, B's rows begin at b_row.
 void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_step, uint b_row) {
-  for (uint at = begin; at < end; at += 4 * kUnroll)
-    [[unroll]] for (uint u = 0; u < kUnroll; ++u)
-      step4(base, inside, at + 4 * u, a_step, end - at - 4 * u, b_row + at + 4 * u);
+  for (uint at = begin; at < end; at += 4) step4(base, inside, at, a_step, end - at, b_row + at);
 }
 
 #if MODE == MODE_CONV || MODE == MODE_CONV_DX
@@ -179,17 +184,26 @@ bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
 }
 #endif
 
+// Where m is even and rows come in pairs, the last row that is the first of a pair lies one before the last.
+uint past_pair(uint blk) {
+#if MODE == MODE_TN || MODE == MODE_CONV_DW
+  return (kPairs & PAIRS_OF_A) != 0 && blk % 2 == 0 ? 1 : 0;
+#else
+  return 0;
+#endif
+}
+
 void accumulate(uint row0, uint lane) {
   uint base[BLOCKS];
   bool inside[BLOCKS];
   uint row[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    row[blk] = min(row0 + blk * LANES + lane, p.m - 1);
+    row[blk] = min(row0 + ROW_OF(blk, lane), p.m - 1 - past_pair(blk));
     inside[blk] = true;
   }
 #if MODE == MODE_NN || MODE == MODE_TN
-  const uint step = 4 * kUnroll;  // slices are whole steps: a step reads past a slice's end
-  const uint per_slice = (p.k + step * p.slices - 1) / (step * p.slices) * step;
+  // Slices are whole steps of four: a step reads past a slice's end.
+  const uint per_slice = (p.k + 4 * p.slices - 1) / (4 * p.slices) * 4;
   const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
     base[blk] = MODE == MODE_NN ? row[blk] * (p.k + kPad) : row[blk];
@@ -237,7 +251,16 @@ void accumulate(uint row0, uint lane) {
         const ivec4 x = x0[blk] + ivec4(o * p.stride_x);
         const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(channels);
         const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps: large
-        av[blk] = mix(vec4(0), vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]), ok);
+        if ((kPairs & PAIRS_OF_A) == 0) {
+          av[blk] = vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]);
+        } else if (blk % 2 == 0) {
+          [[unroll]] for (uint u = 0; u < 4; ++u) {
+            const vec2 pixel = pair(a, at[u]);
+            av[blk][u] = pixel[0];
+            av[blk + 1][u] = pixel[1];
+          }
+        }
+        av[blk] = mix(vec4(0), av[blk], ok);
         if (kTail != 0)
           av[blk] = mix(vec4(0), av[blk], lessThan(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow)));
       }
@@ -257,7 +280,7 @@ void main() {
   uint first_column[VECS];
   [[unroll]] for (uint j = 0; j < VECS; ++j) {
     first_column[j] = gl_WorkGroupID.y * COLUMNS + (lane * VECS + j) * WIDTH;
-    column[j] = min(first_column[j], p.n - 1);
+    column[j] = min(first_column[j], p.n - ((kPairs & PAIRS_OF_B) != 0 ? 2 : 1));
   }
   accumulate(row0, lane);
 

@@ -7,13 +7,12 @@
 namespace etr::ops {
 namespace {
 
-// Returns the steps along k that match the kernel's constants (of the CPU kernel: tail, unrolling).
+// Returns the steps along k that match the kernel's constants.
 uint32_t inner_for(const GemmKernel& kernel) {
   if (kernel.shader.starts_with("conv_line")) return 0;  // see lines_for()
   if (kernel.shader.starts_with("gemm_cpu_row")) return 7;
   if (kernel.shader.starts_with("gemm_matrix")) return 13;  // more than one tile along k
-  if (!kernel.shader.starts_with("gemm_cpu") || kernel.constants[0] != 0) return 7;
-  return kernel.constants[1] == 2 ? 8 : 12;
+  return kernel.shader.starts_with("gemm_cpu") && kernel.constants[0] == 0 ? 12 : 7;
 }
 
 bool is_line(GemmMode mode) { return mode == GemmMode::line || mode == GemmMode::line_dw; }
@@ -21,8 +20,9 @@ bool is_line(GemmMode mode) { return mode == GemmMode::line || mode == GemmMode:
 // Returns the problem for a kernel of shaders/conv_line.comp.
 GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   const bool dw = mode == GemmMode::line_dw;
+  const uint32_t step = kernel.in_pairs ? 2 : 1;  // of what is loaded in pairs
   GemmParams p;
-  p.n = kernel.tile_columns + 1;
+  p.n = kernel.tile_columns + step;
   p.kh = p.kw = 3;
   p.pad_y = p.pad_x = 1;
   p.h = p.oh = 5;
@@ -30,7 +30,7 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   // run.
   p.w = p.ow =
       dw ? (kernel.constants[0] ? 11 : 16) : 2 * kernel.run + (kernel.constants[1] ? 1 : 0);
-  p.c = p.kc = dw ? kernel.tile_rows / 3 + 1 : kernel.constants[0] ? 7 : 8;
+  p.c = p.kc = dw ? (kernel.tile_rows / 3 + step) / step * step : kernel.constants[0] ? 7 : 8;
   p.batch = dw ? 2 : kernel.tile_rows / 5 + 1;
   p.m = dw ? p.kh * p.c : rows_of_lines(kernel, p);
   p.k = dw ? p.batch * p.oh * p.ow : p.kh * p.c * 4;
@@ -38,19 +38,20 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
 }
 
 GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
-  const uint32_t inner = inner_for(kernel), n = kernel.tile_columns + 1;
+  const uint32_t step = kernel.in_pairs ? 2 : 1;  // of what is loaded in pairs
+  const uint32_t inner = inner_for(kernel), n = kernel.tile_columns + step;
   GemmParams p;
   if (is_line(mode)) {
     p = lines_for(kernel, mode);
   } else if (mode == GemmMode::nn || mode == GemmMode::tn) {
-    p = product(kernel.tile_rows + 3, n, 3 * inner);
+    p = product(kernel.tile_rows + 3 * step, n, 3 * inner);
   } else {
     p.n = n;
     p.kh = p.kw = 3;
     p.pad_y = p.pad_x = 1;
     p.h = p.oh = 5;
     p.w = p.ow = mode == GemmMode::conv_dw ? inner : 6;
-    p.c = mode == GemmMode::conv_dw ? kernel.tile_rows / 9 + 1 : inner;
+    p.c = mode == GemmMode::conv_dw ? (kernel.tile_rows / 9 + step) / step * step : inner;
     p.kc = p.c;
     p.batch = mode == GemmMode::conv_dw ? 2 : kernel.tile_rows / 30 + 1;
     const uint32_t pixels = p.batch * p.h * p.w, taps = p.kh * p.kw * p.c;

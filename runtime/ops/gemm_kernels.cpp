@@ -1,7 +1,6 @@
 #include "ops/gemm_kernels.h"
 
 #include <algorithm>
-#include <array>
 
 #include "gpu/recording.h"
 #include "ops/measure.h"
@@ -76,13 +75,26 @@ uint32_t inner_extent(GemmMode mode, const GemmParams& p) {
   return mode == GemmMode::nn || mode == GemmMode::tn ? p.k : p.kc;
 }
 
-// A tile of the CPU kernel (shaders/gemm_cpu.comp). `cost` is that of a column relative to the
-// widest tile: fewer columns share a broadcast of A.
+// A tile of the CPU kernel (shaders/gemm_cpu.comp). `cost` is that of an element relative to the
+// first tile: fewer columns share a broadcast of A, and fewer rows a load of B.
 struct CpuTile {
-  uint32_t columns, rows8, rows16;
+  uint32_t lanes, rows, columns;
   double cost;
 };
-constexpr CpuTile kCpuTiles[] = {{64, 24, 32, 1}, {32, 48, 64, 1.05}, {16, 48, 128, 1.45}};
+constexpr CpuTile kCpuTiles[] = {{16, 64, 64, 1},   {16, 32, 64, 1.2},  {16, 128, 32, 1.15},
+                                 {16, 64, 32, 1.3}, {16, 128, 16, 1.7}, {8, 32, 64, 1},
+                                 {8, 64, 32, 1.05}, {8, 64, 16, 1.45}};
+
+constexpr uint32_t kPairsOfA = 1, kPairsOfB = 2;  // of shaders/pairs.glsl
+
+// Returns the operands that the CPU kernel can load two numbers at a time.
+uint32_t pairs_for(const CpuTile& tile, GemmMode mode, const GemmParams& p, uint32_t inner) {
+  const bool of_a = mode == GemmMode::tn        ? p.m % 2 == 0
+                    : mode == GemmMode::conv_dw ? p.c % 2 == 0
+                                                : inner % 4 == 0;
+  const bool of_b = p.n % 2 == 0 && tile.columns >= 2 * tile.lanes;
+  return (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0);
+}
 
 // Rows whose distance is a multiple of a page map to the same cache lines. For a large product, a
 // copy of the operands with longer rows costs less than the conflicts.
@@ -95,34 +107,33 @@ std::vector<uint32_t> pads_for(GemmMode mode, const GemmParams& p) {
 
 // Returns the kernels with the likely fastest tile first.
 std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
-  std::vector<CpuTile> tiles(std::begin(kCpuTiles), std::end(kCpuTiles));
+  const uint32_t lanes = device.info().subgroup_size, inner = inner_extent(mode, p);
+  std::vector<CpuTile> tiles;
+  for (const CpuTile& tile : kCpuTiles)
+    if (tile.lanes == lanes) tiles.push_back(tile);
   const auto cost = [&](const CpuTile& tile) {
-    return tile.cost * tile.columns * gpu::div_up(p.n, tile.columns);
+    return tile.cost * gpu::div_up(p.m, tile.rows) * tile.rows * gpu::div_up(p.n, tile.columns) *
+           tile.columns;
   };
   std::stable_sort(tiles.begin(), tiles.end(),
                    [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
-  const uint32_t lanes = device.info().subgroup_size, inner = inner_extent(mode, p);
-  // Two steps of four per iteration halve the loop overhead if nothing is left over. Convolutions
-  // have short loops and keep more in registers.
-  const bool by_eight = inner % 8 == 0 && mode != GemmMode::conv_dw;
-  const bool product = mode == GemmMode::nn || mode == GemmMode::tn;
   std::vector<GemmKernel> out;
   constexpr uint32_t kFewRows = 4;  // the limit of shaders/gemm_cpu_row.comp
   if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1)
     out.push_back({cat("gemm_cpu_row_", lanes), {}, kFewRows, 4 * lanes, 16});
   for (const uint32_t pad : pads_for(mode, p))
-    for (const uint32_t unroll : product ? std::array{2u, 1u} : std::array{1u, 2u})
-      for (const CpuTile& tile : tiles)
-        if (unroll == 1 || by_eight) {
-          out.push_back({cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.columns),
-                         {inner % 4 != 0, unroll, spread(p), pad},
-                         lanes == 8 ? tile.rows8 : tile.rows16,
-                         tile.columns,
-                         16});
-          out.back().pad = pad;
-          out.back().can_join = GemmKernel::kResidual | GemmKernel::kKeep;
-          if (!spread(p)) out.back().can_join |= GemmKernel::kMoments;
-        }
+    for (const CpuTile& tile : tiles) {
+      out.push_back(
+          {cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.rows, "x", tile.columns),
+           {inner % 4 != 0, spread(p), pad, pairs_for(tile, mode, p, inner)},
+           tile.rows,
+           tile.columns,
+           16});
+      out.back().pad = pad;
+      out.back().in_pairs = out.back().constants.back() != 0;
+      out.back().can_join = GemmKernel::kResidual | GemmKernel::kKeep;
+      if (!spread(p)) out.back().can_join |= GemmKernel::kMoments;
+    }
   return out;
 }
 
@@ -131,8 +142,8 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
 struct LineTile {
   uint32_t lanes, columns, blocks;
 };
-constexpr LineTile kLineTiles[] = {{16, 32, 1}, {16, 16, 2}, {8, 32, 1}, {8, 16, 2}};
-constexpr LineTile kLineTilesDw[] = {{16, 16, 1}, {8, 16, 2}};
+constexpr LineTile kLineTiles[] = {{16, 32, 1}, {16, 16, 2}, {8, 32, 2}, {8, 32, 1}, {8, 16, 2}};
+constexpr LineTile kLineTilesDw[] = {{16, 16, 2}, {8, 32, 2}, {8, 16, 2}};
 
 std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
   const bool dw = mode == GemmMode::line_dw;
@@ -144,23 +155,26 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
        dw ? std::span<const LineTile>(kLineTilesDw) : std::span<const LineTile>(kLineTiles)) {
     if (tile.lanes != lanes) continue;
     const uint32_t loose = !dw && p.ow % (2 * tile.blocks) != 0;
+    const bool of_a = dw ? p.c % 2 == 0 : !tail,
+               of_b = p.n % 2 == 0 && tile.columns >= 2 * tile.lanes;
     GemmKernel kernel{
         cat("conv_", mode_name(mode), "_", lanes, "_", tile.columns, "x", tile.blocks),
-        {tail, loose},
+        {tail, loose, (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0)},
         lanes * tile.blocks,
         tile.columns,
         16};
+    kernel.in_pairs = of_a || of_b;
     if (!dw) kernel.run = tile.blocks;
     if (!dw) kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
     if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;
     out.push_back(std::move(kernel));
   }
-  // Prefer the tile that leaves the fewest columns empty.
+  // Prefer the tile that leaves the fewest columns empty, and then one whose runs fit the lines.
   const auto columns = [&](const GemmKernel& kernel) {
     return gpu::div_up(p.n, kernel.tile_columns) * kernel.tile_columns;
   };
   std::stable_sort(out.begin(), out.end(), [&](const GemmKernel& a, const GemmKernel& b) {
-    return columns(a) < columns(b);
+    return std::pair(columns(a), a.constants[1]) < std::pair(columns(b), b.constants[1]);
   });
   return out;
 }

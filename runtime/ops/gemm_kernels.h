@@ -17,7 +17,10 @@ struct GemmKernel {
   bool exact = true;                   // products of small integers are exact
   uint32_t slices = 0;                 // slices of k; 0: not chosen yet
   uint32_t pad = 0;                    // padding of the rows of A and B, in elements
-  uint32_t run = 1;                    // rows in a run; each line is padded to whole runs
+  // Operands are loaded two numbers at a time, as the last constant says: they must begin at a
+  // multiple of 8 bytes.
+  bool in_pairs = false;
+  uint32_t run = 1;  // rows in a run; each line is padded to whole runs
   // Flags (kResidual, ...) of what the kernel can do with C besides (shaders/gemm_params.glsl).
   uint32_t can_join = 0;
 
@@ -26,7 +29,7 @@ struct GemmKernel {
   // Returns the constants of the variant that also does `joins`.
   std::vector<uint32_t> constants_with(uint32_t joins) const;
 
-  // Returns the name used in tuning files: "gemm_cpu_tn_8_32 0 2 0", followed by " / 4" for four
+  // Returns the name used in tuning files: "gemm_cpu_tn_8_64x32 0 0 0 3", followed by " / 4" for four
   // slices.
   std::string name() const;
 };
@@ -72,9 +75,9 @@ gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, ui
                          bool relu);
 
 // Emits the product with this kernel; `kernel.slices` must be set. See emit_gemm().
-void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,
-               const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& bias,
-               const DeviceTensor& out, double flops);
+void emit_with(Emitter& emit, GemmKernel kernel, GemmMode mode, GemmParams p, const DeviceTensor& a,
+               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
+               double flops);
 
 // Measures the kernels and returns the name of the fastest; "" if there is only one. Waits for the
 // device, for some tenths of a second.

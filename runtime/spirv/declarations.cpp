@@ -23,6 +23,7 @@ void Reader::lay_out(Type& t) {
     case Type::Kind::boolean:
     case Type::Kind::integer:
     case Type::Kind::floating: t.words = 1; break;
+    case Type::Kind::wide:
     case Type::Kind::pointer: t.words = 2; break;
     case Type::Kind::vector:
     case Type::Kind::array: {
@@ -58,8 +59,11 @@ void Reader::declare_type(Op op, std::span<const uint32_t> w) {
     case Op::OpTypeBool: t.kind = Type::Kind::boolean; break;
     case Op::OpTypeInt:
     case Op::OpTypeFloat:
-      if (w[1] != 32) fail(Code::unsupported, "numbers of ", w[1], " bits");
-      t.kind = op == Op::OpTypeInt ? Type::Kind::integer : Type::Kind::floating;
+      t.kind = op == Op::OpTypeFloat ? Type::Kind::floating
+               : w[1] == 64          ? Type::Kind::wide
+                                     : Type::Kind::integer;
+      if (w[1] != 32 && t.kind != Type::Kind::wide)
+        fail(Code::unsupported, "numbers of ", w[1], " bits");
       t.is_signed = op == Op::OpTypeInt && w[2] != 0;
       break;
     case Op::OpTypeVector:
@@ -95,6 +99,7 @@ void Reader::declare_type(Op op, std::span<const uint32_t> w) {
 }
 
 void Reader::declare_constant(Op op, std::span<const uint32_t> w) {
+  if (type(w[0]).kind == Type::Kind::wide) fail(Code::unsupported, "constants of 64 bits");
   const uint32_t to = give(w[1], w[0]);
   constant_[w[1]] = true;
   const auto& spec_id = decorations_[w[1]].spec_id;

@@ -87,6 +87,9 @@ Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const 
     default: break;
   }
   if (o.empty() || o.size() > 3) unknown(op);
+  const bool is_wide = result.kind == Type::Kind::wide || id(o[0]).type->kind == Type::Kind::wide;
+  if (is_wide && op != Op::OpBitcast)
+    fail(Code::unsupported, "SPIR-V's instruction ", static_cast<uint32_t>(op), " on 64 bits");
   i.a = reg(o[0]);
   if (o.size() > 1) i.b = reg(o[1]);
   if (o.size() > 2) i.c = reg(o[2]);

@@ -15,7 +15,8 @@ namespace etr::spirv {
 using spv::Op;
 
 struct Type {
-  enum class Kind { none, boolean, integer, floating, vector, array, structure, pointer };
+  // A `wide` value has 64 bits, and is only loaded and cast to a vector of two.
+  enum class Kind { none, boolean, integer, floating, wide, vector, array, structure, pointer };
   Kind kind = Kind::none;
   bool is_signed = false;
   uint32_t element = 0;           // type id of the elements of a vector, an array or a pointer

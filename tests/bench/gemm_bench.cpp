@@ -1,5 +1,5 @@
-// Matrix products on the Vulkan device beside OpenBLAS on the same cores, the three products of
-// a convolution, and convolutions directly and by Winograd's ways (tiles through memory, lines within registers).
+// Matrix products on the Vulkan device beside OpenBLAS on the same cores; on a CPU device each tile
+// with operands loaded in pairs and one by one; the three products of a convolution, and convolutions directly and by Winograd's ways (tiles through memory, lines within registers).
 //
 //   gemm_bench [384 960 ...]
 //
@@ -16,6 +16,7 @@
 #include "gpu/recording.h"
 #include "gpu/wide_vectors.h"
 #include "ops/conv.h"
+#include "ops/gemm_kernels.h"
 
 extern "C" char* openblas_get_corename(void);
 extern "C" int openblas_get_num_threads(void);
@@ -112,6 +113,43 @@ void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t cha
       flop / by_input, flop / by_weight);
 }
 
+// The tiles of a CPU device for a product of one slice, with operands loaded in pairs and one by
+// one, in turns.
+void pairs(gpu::Kernels& kernels, ops::GemmMode mode, uint32_t m, uint32_t n, uint32_t k) {
+  gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
+  gpu::CommandList set_up;
+  ops::Emitter emit(kernels, arena, set_up);
+  const ops::GemmParams p = ops::product(m, n, k);
+  const ops::DeviceTensor a = emit.scratch({m, k}), b = emit.scratch({k, n}),
+                          c = emit.scratch({m, n});
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<gpu::Recording>> recordings;
+  std::vector<std::function<void()>> runs;
+  for (ops::GemmKernel kernel :
+       ops::kernels_for(*kernels.device(), mode, p, ops::Precision::fp32)) {
+    if (!kernel.in_pairs) continue;
+    kernel.slices = 1;
+    for (const bool in_pairs : {true, false}) {
+      if (!in_pairs) kernel.constants.back() = 0;
+      gpu::CommandList commands;
+      ops::Emitter one(kernels, arena, commands);
+      emit_with(one, kernel, mode, p, a, b, {}, c, 0);
+      names.push_back(kernel.shader);
+      recordings.push_back(std::make_unique<gpu::Recording>(kernels.device(), commands));
+      runs.emplace_back([&recording = *recordings.back()] {
+        recording.submit();
+        recording.wait();
+      });
+    }
+  }
+  const auto times = time_in_turn(runs, 15);
+  const double flop = 2e-9 * m * n * k;
+  for (size_t i = 0; i < times.size(); i += 2)
+    std::printf("%4u x %4u x %4u  %-24s  in pairs %6.1f   one by one %6.1f GFLOP/s   %.2f x\n", m,
+                n, k, names[i].c_str(), flop / times[i], flop / times[i + 1],
+                times[i + 1] / times[i]);
+}
+
 // A 3 x 3 convolution directly and by Winograd's ways, in turns.
 void winograd(gpu::Kernels& kernels, uint32_t batch, uint32_t size, uint32_t channels) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
@@ -162,6 +200,8 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) sizes.push_back(static_cast<uint32_t>(std::atoi(argv[i])));
     if (sizes.empty()) sizes = {384, 960};
     for (const uint32_t n : sizes) bench::square(kernels, n);
+    bench::pairs(kernels, ops::GemmMode::nn, 1024, 128, 768);
+    bench::pairs(kernels, ops::GemmMode::tn, 768, 128, 1024);
     bench::convolution(kernels, 128, 32, 3, 32);
     bench::convolution(kernels, 128, 16, 32, 64);
     bench::convolution(kernels, 128, 8, 64, 128);

@@ -42,24 +42,26 @@ TEST(GemmCheck, TellsRightFromWrong) {
           << other_name << " for " << name;
 }
 
-// A product whose extent along k is no multiple of 4, one of 4, or one of 8 (and of a page), as kernels walk it.
-ops::GemmParams product_of(GemmMode mode, uint32_t inner) {
-  ops::GemmParams p = ops::product(256, 256, inner);
-  if (mode == GemmMode::conv_dw) p.ow = inner;
+// `inner` is the extent along k, as kernels walk it.
+ops::GemmParams product_of(GemmMode mode, uint32_t m, uint32_t n, uint32_t inner) {
+  ops::GemmParams p = ops::product(m, n, inner);
+  if (mode == GemmMode::conv_dw) p.ow = inner, p.c = m;
   p.kc = inner;
   return p;
 }
 
-// All tiles and unrollings, also those that no model in the tests happens to use.
+// All tiles, also those that no model in the tests happens to use.
 TEST(GemmCheck, EveryKernelIsRight) {
   std::set<std::string> seen;
   for (const gpu::KernelFamily family : families())
     for (const auto& [mode, name] : kModes)
       for (const auto precision :
            {ops::Precision::fp32, ops::Precision::bf16, ops::Precision::fp16})
-        for (const uint32_t inner : {7, 12, 1024}) {
+        for (const uint32_t inner : {7, 12, 1024}) {  // the last one: of a page
           gpu::Kernels& k = kernels(family);
-          const auto all = ops::kernels_for(*k.device(), mode, product_of(mode, inner), precision);
+          const uint32_t side = inner == 7 ? 255 : 256;
+          const auto all =
+              ops::kernels_for(*k.device(), mode, product_of(mode, side, side, inner), precision);
           EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const GemmKernel& kernel) {
             return kernel.shader.starts_with("gemm_tiled");
           }));
@@ -73,6 +75,15 @@ TEST(GemmCheck, EveryKernelIsRight) {
                     << name << ": " << kernel.name() << " with " << joins;
               }
         }
+  for (const gpu::KernelFamily family : families())  // and those that load one operand in pairs
+    for (const auto& [mode, name] : kModes)
+      for (const auto& [m, n, inner] : {std::array{256u, 255u, 12u}, {255u, 256u, 7u}}) {
+        const GemmKernel first = ops::kernels_for(
+            *device(family), mode, product_of(mode, m, n, inner), ops::Precision::fp32)[0];
+        if (seen.insert(family_name(family) + first.name()).second) {
+          EXPECT_TRUE(ops::computes_rightly(kernels(family), first, mode)) << first.name();
+        }
+      }
   for (const gpu::KernelFamily family : families())  // and those for a few rows
     for (const GemmKernel& kernel : ops::kernels_for(*device(family), GemmMode::nn,
                                                      ops::product(1, 70, 9), ops::Precision::fp32))

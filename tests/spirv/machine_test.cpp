@@ -125,6 +125,17 @@ TEST(Machine, ComputesWhatGlslSays) {
   }
 }
 
+TEST(Machine, LoadsNumbersOf64BitsAndCastsThem) {
+  const std::string wide =
+      "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+      "layout(set = 0, binding = 0) buffer Wide { uint64_t w[]; };\n";
+  Trial run;
+  run(shader("if (g == 0) b[0] = unpack32(w[1]).y;", wide));
+  EXPECT_EQ(run.b[0], std::bit_cast<uint32_t>(4.0f));
+  for (const char* other : {"w[0] = w[1] + w[2];", "w[0] = 7ul;", "w[0] = uint64_t(g);"})
+    EXPECT_THROW(run(shader(other, wide)), Error) << other;
+}
+
 TEST(Machine, FollowsControlAndCalls) {
   Trial run;
   run(shader(

@@ -1,0 +1,30 @@
+// The operands of kernels for CPU devices, by address. The driver turns a load into a gather, which costs as much as the lanes
+// it has: two adjacent numbers are loaded as one of 64 bits where they may be. Defined before: WIDTH and VEC, a lane's
+// columns of B, and kPairs, which says of what. That extent is even, and the operand begins at a multiple of 8 bytes.
+#define PAIRS_OF_A 1
+#define PAIRS_OF_B 2  // where WIDTH is above 1
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
+
+layout(push_constant) uniform Push {
+  Floats a, b, side, residual, c;
+  GemmParams p;
+};
+
+// The numbers `at`, which is even, and at + 1.
+vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
+
+// WIDTH columns of a row of B, the first of them at `at`. Where the row's last one is fewer than WIDTH - 1 after it, the rest
+// repeats others; they are not stored.
+VEC load_b(uint at, uint last) {
+#if WIDTH == 4
+  if ((kPairs & PAIRS_OF_B) != 0) return vec4(pair(b, at), pair(b, last > 1 ? at + 2 : at));
+  return vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)], b.v[at + min(3, last)]);
+#elif WIDTH == 2
+  if ((kPairs & PAIRS_OF_B) != 0) return pair(b, at);
+  return vec2(b.v[at], b.v[at + min(1, last)]);
+#else
+  return b.v[at];
+#endif
+}
