@@ -46,8 +46,9 @@ constexpr OptionSpec kOptions[] = {
      "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
     {"device", OptionType::boolean, "false",
      "in training the held samples lie in the device's memory, and the stages after this one run "
-     "there (random_crop, flip, brightness_contrast, normalize; beside shuffle and batch): an echo "
-     "then costs no copying, no augmenting and no upload; the batches are the same"},
+     "there (random_resized_crop, random_crop, flip, brightness_contrast, color_jitter, normalize; "
+     "beside shuffle and batch): an echo then costs no copying, no augmenting and no upload; the "
+     "batches are the same"},
     {"log", OptionType::string, "\"\"",
      "auto and on_demand: file that receives a line of JSON for each decision", 0, 0, "path"},
     {"replay", OptionType::string, "\"\"",

@@ -66,9 +66,8 @@ std::string engine_file(const World& world, const std::string& name, const std::
   if (std::filesystem::exists(path)) return path;
   fail(Code::not_found, "the engine '", world.engine, "' is not installed: '", path,
        "' does not exist. Install ", package,
-       " before EchoTrain is built, which then builds it, or name the folder that has it (the "
-       "option engines, or "
-       "ECHOTRAIN_ENGINES)");
+       " before EchoTrain is built, which then builds it, or name the folder that has it in the "
+       "variable ECHOTRAIN_ENGINES (or a group's option 'engines')");
 }
 
 namespace {

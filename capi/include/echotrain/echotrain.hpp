@@ -60,6 +60,11 @@ inline int32_t check(int32_t status) {
 
 namespace detail {
 
+// Functions that are safe in a signal handler set no message.
+inline void check_stop(int32_t status, const char* why) {
+  if (status < 0) throw Error(status, why);
+}
+
 template <typename T, void (*destroy)(T*)>
 struct Destroyer {
   void operator()(T* handle) const { destroy(handle); }
@@ -631,7 +636,7 @@ class Study {
     return std::string(text);
   }
   // Ends the study soon. Any thread.
-  void stop() { check(etr_study_stop(get())); }
+  void stop() { detail::check_stop(etr_study_stop(get()), "the study was not started"); }
   // Returns the results by condition, from the records in `directory` ("": output_dir()); see
   // etr_study_results. Any thread.
   std::string results(const std::string& directory = "") const {
@@ -952,7 +957,7 @@ class Trainer {
     return out;
   }
   // Asks a job's run to end soon and in order. Any thread.
-  void stop() { check(etr_trainer_stop(get())); }
+  void stop() { detail::check_stop(etr_trainer_stop(get()), "the trainer runs no job"); }
   // Returns statistics of the job's input pipeline as JSON; see etr_trainer_pipeline_stats.
   std::string pipeline_stats() const {
     return detail::text_by([&](char** out) { return etr_trainer_pipeline_stats(get(), out); });
