@@ -11,7 +11,7 @@ namespace etr::gpu {
 
 class Kernels;
 
-// Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_32 0 2 0". The
+// Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_64x32 0 0 0 3". The
 // caller knows the valid choices and must ignore an unknown one, which may come from a file of an
 // older release. Thread safe.
 class Tuning {
