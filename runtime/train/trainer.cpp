@@ -402,7 +402,7 @@ Event Trainer::next_event(double seconds) {
 // the others that looks like a lost rank, unless they look for what they were about to find.
 std::optional<Error> Trainer::own_failure(const std::exception& error) {
   const auto* const known = dynamic_cast<const Error*>(&error);
-  if (!known || known->code() != Code::rank_lost) return std::nullopt;
+  if (!known || known->code() != Code::rank_lost || !learner_) return std::nullopt;
   learner_->drop_steps();
   try {
     take_metrics(/*wait_all=*/false);

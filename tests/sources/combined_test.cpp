@@ -62,7 +62,7 @@ TEST(Mix, EachRestartHasAnOrderOfItsOwn) {
   for (const char name : {'0', '1', '2', '3', '4', '5', '6', '7'}) lines(dir, cat("a", name), 1);
   const Json sources{{{"stage", "text_lines"}, {"pattern", dir.path("a*")}}, lines(dir, "b", 24)};
   Json spec = spec_of("mix", {{"sources", sources}, {"ends", "again"}}, {{"epochs", 1}});
-  spec["stages"].push_back({{"stage", "repeat"}, {"times", 2}});
+  spec["stages"].push_back({{"stage", "repeat"}, {"count", 2}});
   std::vector<std::string> orders(1);
   for (const std::string& line : texts(spec)) {
     if (line[0] != 'a') continue;
