@@ -51,11 +51,8 @@
 #define PIXELS (2 * BLOCKS + 2)
 #define RUNS ((p.ow + 2 * BLOCKS - 1) / (2 * BLOCKS))  // of BLOCKS pairs each, in a line
 #define ROWS (LANES * BLOCKS)
-// DW: blocks alternate, so that a lane's channels are neighbours.
 #ifdef DW
-#define ROW_OF(blk, lane) ((blk) / 2 * 2 * LANES + 2 * (lane) + (blk) % 2)
-#else
-#define ROW_OF(blk, lane) ((blk) * LANES + (lane))
+#define PAIRS_ALONG_M
 #endif
 
 layout(local_size_x = LANES) in;
@@ -81,12 +78,12 @@ void transform(vec4 d[4], out vec4 t[4], float last) {
 #define ROW(r)                                                                            \
   [[unroll]] for (uint j = 0; j < 4; ++j) {                                               \
     const vec4 s = subgroupBroadcast(t[blk][j], r);                                       \
-    VEC sum = acc[ROW_OF(blk, r)][j];                                                    \
+    VEC sum = acc[ROW_OF(blk, r)][j];                                                     \
     sum += s.x * bv[0][j];                                                                \
     sum += s.y * bv[1][j];                                                                \
     sum += s.z * bv[2][j];                                                                \
     sum += s.w * bv[3][j];                                                                \
-    acc[ROW_OF(blk, r)][j] = sum;                                                        \
+    acc[ROW_OF(blk, r)][j] = sum;                                                         \
   }
 
 void multiply(vec4 t[BLOCKS][4], VEC bv[4][4]) {
@@ -151,7 +148,7 @@ void accumulate(uint row0, uint lane) {
   int ky[BLOCKS];
   uint channel[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    const uint row = min(row0 + ROW_OF(blk, lane), p.m - 1 - ((kPairs & PAIRS_OF_A) != 0 ? 1 - blk % 2 : 0));
+    const uint row = min(row0 + ROW_OF(blk, lane), LAST_ROW(blk));
     const uint of_line = quotient(row, p.c);
     ky[blk] = int(of_line) - int(p.pad_y);
     channel[blk] = row - of_line * p.c;

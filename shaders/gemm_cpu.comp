@@ -78,12 +78,8 @@
 #endif
 #define VECS (PER_LANE / WIDTH)
 
-// The row of the tile that a lane has of a block. Where A's rows lie side by side, blocks alternate, so that a lane's rows
-// are neighbours.
 #if MODE == MODE_TN || MODE == MODE_CONV_DW
-#define ROW_OF(blk, lane) ((blk) / 2 * 2 * LANES + 2 * (lane) + (blk) % 2)
-#else
-#define ROW_OF(blk, lane) ((blk) * LANES + (lane))
+#define PAIRS_ALONG_M
 #endif
 
 layout(local_size_x = LANES) in;
@@ -137,18 +133,18 @@ void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint va
     if ((kPairs & PAIRS_OF_A) == 0) {
       av[blk] = vec4(a.v[first + i.x * a_step], a.v[first + i.y * a_step],
                      a.v[first + i.z * a_step], a.v[first + i.w * a_step]);
-#if MODE != MODE_TN
-    } else {
-      av[blk] = vec4(pair(a, first), pair(a, first + 2));
-#else
-    } else if (blk % 2 == 0) {
-      [[unroll]] for (uint u = 0; u < 4; ++u) {
-        const vec2 x = pair(a, first + i[u] * a_step);
-        av[blk][u] = x[0];
-        av[blk + 1][u] = x[1];
-      }
-#endif
+      continue;
     }
+#ifdef PAIRS_ALONG_M
+    if (blk % 2 != 0) continue;
+    [[unroll]] for (uint u = 0; u < 4; ++u) {
+      const vec2 x = pair(a, first + i[u] * a_step);
+      av[blk][u] = x[0];
+      av[blk + 1][u] = x[1];
+    }
+#else
+    av[blk] = vec4(pair(a, first), pair(a, first + 2));
+#endif
   }
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     if (kTail != 0) av[blk] = mix(vec4(0), av[blk], lessThan(uvec4(0, 1, 2, 3), uvec4(valid)));
@@ -184,21 +180,12 @@ bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
 }
 #endif
 
-// Where m is even and rows come in pairs, the last row that is the first of a pair lies one before the last.
-uint past_pair(uint blk) {
-#if MODE == MODE_TN || MODE == MODE_CONV_DW
-  return (kPairs & PAIRS_OF_A) != 0 && blk % 2 == 0 ? 1 : 0;
-#else
-  return 0;
-#endif
-}
-
 void accumulate(uint row0, uint lane) {
   uint base[BLOCKS];
   bool inside[BLOCKS];
   uint row[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    row[blk] = min(row0 + ROW_OF(blk, lane), p.m - 1 - past_pair(blk));
+    row[blk] = min(row0 + ROW_OF(blk, lane), LAST_ROW(blk));
     inside[blk] = true;
   }
 #if MODE == MODE_NN || MODE == MODE_TN

@@ -1,6 +1,7 @@
-// The operands of kernels for CPU devices, by address. The driver turns a load into a gather, which costs as much as the lanes
-// it has: two adjacent numbers are loaded as one of 64 bits where they may be. Defined before: WIDTH and VEC, a lane's
-// columns of B, and kPairs, which says of what. That extent is even, and the operand begins at a multiple of 8 bytes.
+// The operands of products on CPU devices, by address. The driver turns every load into a gather, which costs the same for
+// 64 bits a lane as for 32, so two adjacent numbers are loaded as one where they may be. Defined before: WIDTH and VEC, a
+// lane's columns of B; and kPairs, the operands that are read so: their rows have an even length and begin at multiples of
+// 8 bytes.
 #define PAIRS_OF_A 1
 #define PAIRS_OF_B 2  // where WIDTH is above 1
 
@@ -11,6 +12,16 @@ layout(push_constant) uniform Push {
   Floats a, b, side, residual, c;
   GemmParams p;
 };
+
+#ifdef PAIRS_ALONG_M
+// The row of a tile that a lane has of a block. A's rows lie side by side: blocks alternate, so that a lane's rows are
+// neighbours.
+#define ROW_OF(blk, lane) ((blk) / 2 * 2 * LANES + 2 * (lane) + (blk) % 2)
+#define LAST_ROW(blk) (p.m - 1 - ((kPairs & PAIRS_OF_A) != 0 && (blk) % 2 == 0 ? 1 : 0))
+#else
+#define ROW_OF(blk, lane) ((blk) * LANES + (lane))
+#define LAST_ROW(blk) (p.m - 1)
+#endif
 
 // The numbers `at`, which is even, and at + 1.
 vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }

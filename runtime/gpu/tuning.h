@@ -11,9 +11,9 @@ namespace etr::gpu {
 
 class Kernels;
 
-// Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_64x32 0 0 0 3". The
-// caller knows the valid choices and must ignore an unknown one, which may come from a file of an
-// older release. Thread safe.
+// Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_64x32 0 0 0 3".
+// The caller knows the valid choices and must ignore an unknown one, which may come from a file of
+// an older release. Thread safe.
 class Tuning {
  public:
   // Measures a problem and returns the best choice; "" if there is nothing to choose.

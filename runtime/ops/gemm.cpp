@@ -50,7 +50,7 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
 
 }  // namespace
 
-void emit_with(Emitter& emit, GemmKernel kernel, GemmMode mode, GemmParams p,
+void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,
                const DeviceTensor& wide_a, const DeviceTensor& wide_b, const DeviceTensor& bias,
                const DeviceTensor& out, double flops) {
   const bool round = kernel.rounds != emit.precision();
@@ -59,9 +59,8 @@ void emit_with(Emitter& emit, GemmKernel kernel, GemmMode mode, GemmParams p,
     return kernel.pad ? padded(emit, x, rows, kernel.pad) : x;
   };
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
-  // Memory of the library's own begins at multiples of 16 bytes; a view of it may not.
   if (kernel.in_pairs && (a.buffer.offset % 8 != 0 || b.buffer.offset % 8 != 0))
-    kernel.constants.back() = 0;
+    fail(Code::internal, "the kernel '", kernel.shader, "' reads in pairs what begins within one");
   if (mode == GemmMode::line) p.m = rows_of_lines(kernel, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;

@@ -29,8 +29,8 @@ struct GemmKernel {
   // Returns the constants of the variant that also does `joins`.
   std::vector<uint32_t> constants_with(uint32_t joins) const;
 
-  // Returns the name used in tuning files: "gemm_cpu_tn_8_64x32 0 0 0 3", followed by " / 4" for four
-  // slices.
+  // Returns the name used in tuning files: "gemm_cpu_tn_8_64x32 0 0 0 3", followed by " / 4" for
+  // four slices.
   std::string name() const;
 };
 
@@ -75,9 +75,9 @@ gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, ui
                          bool relu);
 
 // Emits the product with this kernel; `kernel.slices` must be set. See emit_gemm().
-void emit_with(Emitter& emit, GemmKernel kernel, GemmMode mode, GemmParams p, const DeviceTensor& a,
-               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
-               double flops);
+void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,
+               const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& bias,
+               const DeviceTensor& out, double flops);
 
 // Measures the kernels and returns the name of the fastest; "" if there is only one. Waits for the
 // device, for some tenths of a second.

@@ -67,6 +67,7 @@ void Reader::declare_type(Op op, std::span<const uint32_t> w) {
       t.is_signed = op == Op::OpTypeInt && w[2] != 0;
       break;
     case Op::OpTypeVector:
+      if (type(w[1]).kind == Type::Kind::wide) fail(Code::unsupported, "vectors of 64-bit numbers");
       t.kind = Type::Kind::vector;
       t.element = w[1];
       t.count = w[2];

@@ -293,6 +293,8 @@ void Machine::note_store(const Place& place, uint32_t value) {
 
 void Machine::load(Lane& lane, const Instruction& i) {
   const uint64_t from = pointer_in(lane, i.a);
+  if (from % i.c != 0)
+    fail(Code::internal, "reads a number of ", i.c, " bytes that begins at no multiple of them");
   for (uint32_t k = 0; k < i.n; ++k) {
     const Place place = find(lane, from + (i.b ? module_.layouts[i.b - 1][k] : 4 * k), Use::load);
     if (place.trace) note_load(place);

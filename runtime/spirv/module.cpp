@@ -40,6 +40,12 @@ Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const 
     m_.extra.insert(m_.extra.end(), values);
   };
   i.extra = static_cast<uint32_t>(m_.extra.size());
+  const auto refuse_wide = [&](Op of, uint32_t operand) {
+    const bool is_wide =
+        result.kind == Type::Kind::wide || id(operand).type->kind == Type::Kind::wide;
+    if (is_wide && of != Op::OpBitcast)
+      fail(Code::unsupported, "SPIR-V's instruction ", static_cast<uint32_t>(of), " on 64 bits");
+  };
   // Returns the word offset and the type of a part of a composite.
   const auto part_of = [&](uint32_t composite, std::span<const uint32_t> path) {
     const Type* of = id(composite).type;
@@ -79,6 +85,7 @@ Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const 
     }
     case Op::OpExtInst:
       if (o.size() < 3 || o.size() > 5) fail(Code::unsupported, "an extended instruction");
+      refuse_wide(op, o[2]);
       i.extra = o[1];
       i.a = reg(o[2]);
       if (o.size() > 3) i.b = reg(o[3]);
@@ -87,9 +94,7 @@ Instruction Reader::value(Op op, uint32_t type_id, uint32_t to, std::span<const 
     default: break;
   }
   if (o.empty() || o.size() > 3) unknown(op);
-  const bool is_wide = result.kind == Type::Kind::wide || id(o[0]).type->kind == Type::Kind::wide;
-  if (is_wide && op != Op::OpBitcast)
-    fail(Code::unsupported, "SPIR-V's instruction ", static_cast<uint32_t>(op), " on 64 bits");
+  refuse_wide(op, o[0]);
   i.a = reg(o[0]);
   if (o.size() > 1) i.b = reg(o[1]);
   if (o.size() > 2) i.c = reg(o[2]);
@@ -231,7 +236,8 @@ bool Reader::decode_memory(Op op, std::span<const uint32_t> w) {
             .n = static_cast<uint16_t>(of.words),
             .to = reg(w[1]),
             .a = reg(w[2]),
-            .b = layout_of(of)});
+            .b = layout_of(of),
+            .c = of.kind == Type::Kind::wide ? 8u : 4u});  // its alignment in bytes
       return true;
     }
     case Op::OpStore: {

@@ -1,8 +1,9 @@
 // A compute shader's SPIR-V, decoded for running it on the host: see machine.h.
 //
 // Supports what EchoTrain's shaders need: 32-bit integers and floats, and vectors, arrays and
-// structures of them; 64-bit integers that are only loaded and cast; buffers as descriptors of set 0 or by address; shared memory; barriers; sums,
-// maxima, minima and broadcasts of a subgroup. No matrices, images, atomics or other widths.
+// structures of them; 64-bit integers that are only loaded and cast to a vector of two; buffers as
+// descriptors of set 0 or by address; shared memory; barriers; sums, maxima, minima and broadcasts
+// of a subgroup. No matrices, images, atomics or other widths.
 #pragma once
 
 #include <array>

@@ -1,7 +1,9 @@
 #include "train/learner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -145,9 +147,11 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   return steps_.take_metrics(*plans_, wait_all);
 }
 
-void Learner::drop_steps() {
-  while (in_flight() > 0) try {
-      plans_->results(/*wait_all=*/true);
+void Learner::wait_for_steps(double seconds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (in_flight() > 0 && std::chrono::steady_clock::now() < until) try {
+      plans_->results(/*wait_all=*/false);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } catch (const Error& error) {
       log_line(LogLevel::debug, error.what());
     }

@@ -82,8 +82,9 @@ class Learner {
   // the earlier results have been taken. Neither that step nor those in flight after it, which give
   // no results, changed the weights.
   std::vector<StepMetrics> take_metrics(bool wait_all);
-  // After other ranks were lost: waits for the steps in flight. Those that failed give no results.
-  void drop_steps();
+  // After other ranks were lost: waits for the steps in flight, for at most `seconds`, because some
+  // may be waiting for those ranks. Steps that fail give no results.
+  void wait_for_steps(double seconds);
 
   // Collective before ranks evaluate or save: see Sharing::average_states(). First waits for the
   // steps in flight.

@@ -390,20 +390,17 @@ Event Trainer::next_event(double seconds) {
   try {
     return advance_or_recover(seconds);
   } catch (const std::exception& error) {
-    const std::optional<Error> own = own_failure(error);
     if (folder_) folder_->let_go();
-    if (ranks_) ranks_->abort(own ? own->what() : error.what());
-    if (own) throw *own;
+    if (ranks_) ranks_->abort(error.what());
     throw;
   }
 }
 
 // Ranks find out one after another that a step was not finite, and the first one ends the group. To
 // the others that looks like a lost rank, unless they look for what they were about to find.
-std::optional<Error> Trainer::own_failure(const std::exception& error) {
-  const auto* const known = dynamic_cast<const Error*>(&error);
-  if (!known || known->code() != Code::rank_lost || !learner_) return std::nullopt;
-  learner_->drop_steps();
+std::optional<Error> Trainer::own_failure(const Error& error) {
+  if (error.code() != Code::rank_lost || !learner_) return std::nullopt;
+  learner_->wait_for_steps(10 * kPatience);
   try {
     take_metrics(/*wait_all=*/false);
   } catch (const Error& own) {
@@ -427,6 +424,7 @@ Event Trainer::advance_or_recover(double seconds) {
   while (true) try {
       return advance(seconds);
     } catch (const Error& error) {
+      if (const auto own = own_failure(error)) throw *own;
       if (can_regroup(error))
         go_on_without(error);
       else if (error.code() == Code::device_lost)

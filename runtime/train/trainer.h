@@ -125,7 +125,7 @@ class Trainer {
   void train_one();
   bool noise_due() const;
   void take_metrics(bool wait_all);
-  std::optional<Error> own_failure(const std::exception& error);
+  std::optional<Error> own_failure(const Error& error);
   bool evaluation_due() const;
   bool checkpoint_due() const;
   Event make_event(EventKind kind);

@@ -1,5 +1,6 @@
 // Matrix products on the Vulkan device beside OpenBLAS on the same cores; on a CPU device each tile
-// with operands loaded in pairs and one by one; the three products of a convolution, and convolutions directly and by Winograd's ways (tiles through memory, lines within registers).
+// with operands loaded in pairs and one by one; the three products of a convolution, and
+// convolutions directly and by Winograd's ways (tiles through memory, lines within registers).
 //
 //   gemm_bench [384 960 ...]
 //

@@ -132,7 +132,9 @@ TEST(Machine, LoadsNumbersOf64BitsAndCastsThem) {
   Trial run;
   run(shader("if (g == 0) b[0] = unpack32(w[1]).y;", wide));
   EXPECT_EQ(run.b[0], std::bit_cast<uint32_t>(4.0f));
-  for (const char* other : {"w[0] = w[1] + w[2];", "w[0] = 7ul;", "w[0] = uint64_t(g);"})
+  for (const char* other :
+       {"w[0] = w[1] + w[2];", "w[0] = 7ul;", "w[0] = uint64_t(g);", "w[0] = min(w[1], w[2]);",
+        "w[0] = (u64vec2(w[1], w[2]) + u64vec2(w[2], w[3])).y;"})
     EXPECT_THROW(run(shader(other, wide)), Error) << other;
 }
 

@@ -20,7 +20,7 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family = gpu::KernelFamily::
 gpu::DevicePtr device(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 gpu::Kernels& kernels(gpu::KernelFamily family = gpu::KernelFamily::automatic);
 
-// Opens a device as the device under test was opened, but by this selector (DeviceOptions::selector).
+// Opens a device as the device under test was opened, but by this DeviceOptions::selector.
 std::shared_ptr<gpu::Kernels> open_selected(const std::string& selector);
 
 // Returns the families that this device can run.
