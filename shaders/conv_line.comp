@@ -213,7 +213,7 @@ void main() {
   [[unroll]] for (uint r = 0; r < ROWS; ++r)
     [[unroll]] for (uint j = 0; j < 4; ++j) acc[r][j] = VEC(0);
   const uint first_column = gl_WorkGroupID.y * COLUMNS + lane * WIDTH;
-  column = min(first_column, p.n - ((kPairs & PAIRS_OF_B) != 0 ? 2 : 1));
+  column = min(first_column, LAST_COLUMN);
   accumulate(row0, lane);
 
 #ifdef DW

@@ -267,7 +267,7 @@ void main() {
   uint first_column[VECS];
   [[unroll]] for (uint j = 0; j < VECS; ++j) {
     first_column[j] = gl_WorkGroupID.y * COLUMNS + (lane * VECS + j) * WIDTH;
-    column[j] = min(first_column[j], p.n - ((kPairs & PAIRS_OF_B) != 0 ? 2 : 1));
+    column[j] = min(first_column[j], LAST_COLUMN);
   }
   accumulate(row0, lane);
 

@@ -23,6 +23,8 @@ layout(push_constant) uniform Push {
 #define LAST_ROW(blk) (p.m - 1)
 #endif
 
+#define LAST_COLUMN (p.n - 1 - ((kPairs & PAIRS_OF_B) != 0 ? 1 : 0))  // of B, that a lane's columns may begin at
+
 // The numbers `at`, which is even, and at + 1.
 vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
 

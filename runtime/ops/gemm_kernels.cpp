@@ -85,15 +85,15 @@ constexpr CpuTile kCpuTiles[] = {{16, 64, 64, 1},   {16, 32, 64, 1.2},  {16, 128
                                  {16, 64, 32, 1.3}, {16, 128, 16, 1.7}, {8, 32, 64, 1},
                                  {8, 64, 32, 1.05}, {8, 64, 16, 1.45}};
 
-constexpr uint32_t kPairsOfA = 1, kPairsOfB = 2;  // of shaders/pairs.glsl
-
-// Returns the operands that the CPU kernel can load two numbers at a time.
-uint32_t pairs_for(const CpuTile& tile, GemmMode mode, const GemmParams& p, uint32_t inner) {
-  const bool of_a = mode == GemmMode::tn        ? p.m % 2 == 0
-                    : mode == GemmMode::conv_dw ? p.c % 2 == 0
-                                                : inner % 4 == 0;
-  const bool of_b = p.n % 2 == 0 && tile.columns >= 2 * tile.lanes;
-  return (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0);
+// Returns the operands that a kernel with such a tile can load two numbers at a time, as in
+// shaders/pairs.glsl. `tail`: steps of four along k leave a rest.
+uint32_t pairs_for(GemmMode mode, const GemmParams& p, bool tail, uint32_t lanes,
+                   uint32_t columns) {
+  constexpr uint32_t kOfA = 1, kOfB = 2;
+  const bool by_weights = mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
+  const bool of_a = mode == GemmMode::tn ? p.m % 2 == 0 : by_weights ? p.c % 2 == 0 : !tail;
+  const bool of_b = p.n % 2 == 0 && columns >= 2 * lanes;
+  return (of_a ? kOfA : 0) | (of_b ? kOfB : 0);
 }
 
 // Rows whose distance is a multiple of a page map to the same cache lines. For a large product, a
@@ -125,7 +125,8 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
     for (const CpuTile& tile : tiles) {
       out.push_back(
           {cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.rows, "x", tile.columns),
-           {inner % 4 != 0, spread(p), pad, pairs_for(tile, mode, p, inner)},
+           {inner % 4 != 0, spread(p), pad,
+            pairs_for(mode, p, inner % 4 != 0, lanes, tile.columns)},
            tile.rows,
            tile.columns,
            16});
@@ -155,15 +156,13 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
        dw ? std::span<const LineTile>(kLineTilesDw) : std::span<const LineTile>(kLineTiles)) {
     if (tile.lanes != lanes) continue;
     const uint32_t loose = !dw && p.ow % (2 * tile.blocks) != 0;
-    const bool of_a = dw ? p.c % 2 == 0 : !tail,
-               of_b = p.n % 2 == 0 && tile.columns >= 2 * tile.lanes;
     GemmKernel kernel{
         cat("conv_", mode_name(mode), "_", lanes, "_", tile.columns, "x", tile.blocks),
-        {tail, loose, (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0)},
+        {tail, loose, pairs_for(mode, p, tail != 0, lanes, tile.columns)},
         lanes * tile.blocks,
         tile.columns,
         16};
-    kernel.in_pairs = of_a || of_b;
+    kernel.in_pairs = kernel.constants.back() != 0;
     if (!dw) kernel.run = tile.blocks;
     if (!dw) kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
     if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;
