@@ -1,9 +1,12 @@
 """What is left in the middle, stopped or wrongly given in Python."""
 
+import gc
 import math
 import os
 import pathlib
+import sys
 import tempfile
+import threading
 
 import numpy as np
 
@@ -77,6 +80,39 @@ class MisuseTest(Case):
             with self.assertRaises(ValueError) as caught:
                 list(pipeline)
         self.assertIs(caught.exception, failures[2])
+
+    def test_the_exception_is_found_while_others_fail(self):
+        class Cycle:
+            def __init__(self):
+                self.me = self
+
+            def __del__(self):  # the collector runs it, and with it other threads, within an allocation
+                sum(range(50))
+
+        def fail():
+            while not done.is_set():
+                failures.add("f", ValueError("other"))
+
+        failures, done = et.pipeline._Failures(), threading.Event()
+        threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+        gc.set_threshold(5)
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=fail) for _ in range(2)]
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in range(5000):
+                Cycle()
+                cause = ValueError("this")
+                failures.add("f", cause)
+                found = failures.original(et.errors.CallbackError("the function 'f' failed: ValueError: this"))
+                self.assertIn(str(found), ("this", "the function 'f' failed: ValueError: this"))
+        finally:
+            gc.set_threshold(*threshold)
+            sys.setswitchinterval(interval)
+            done.set()
+            for thread in threads:
+                thread.join()
 
     def test_names_that_are_no_text(self):
         zero = np.zeros(1, np.float32)

@@ -6,6 +6,7 @@ import atexit
 import collections
 import html
 import json
+import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
@@ -236,19 +237,23 @@ class _Failures:
 
     def __init__(self) -> None:
         self._kept: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
+        self._lock = threading.Lock()  # a deque that another thread appends to cannot be copied
 
     def add(self, name: str, failure: BaseException) -> str:
         """Keeps the exception and returns the reason to report to the library."""
         reason = f"{type(failure).__name__}: {failure}".encode(errors="backslashreplace").decode()
-        self._kept.append((f"the function '{name}' failed: {reason}", failure))
+        with self._lock:
+            self._kept.append((f"the function '{name}' failed: {reason}", failure))
         return reason
 
     def original(self, error: CallbackError) -> BaseException:
         """Returns the exception that ended the run, or the error itself if that exception is no
         longer known."""
         told = str(error)
+        with self._lock:
+            kept = tuple(self._kept)
         # One reason may be a prefix of another (an exception without a message: "ValueError: ").
-        known = [(said, failure) for said, failure in tuple(self._kept) if said in told]
+        known = [(said, failure) for said, failure in kept if said in told]
         if not known:
             return error
         failure = max(known, key=lambda pair: len(pair[0]))[1]
