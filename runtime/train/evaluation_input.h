@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "pipeline/pipeline.h"
@@ -15,6 +16,26 @@ namespace etr::train {
 // evaluation.
 using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
 
+// The batches of a job's evaluation, which are the same each time: kept, they need not be read and
+// decoded again. Keeps none if all of them would take more than `most_bytes`.
+class KeptBatches {
+ public:
+  explicit KeptBatches(uint64_t most_bytes) : most_bytes_(most_bytes) {}
+
+  void forget();  // before a new epoch is read
+  void add(const pipeline::Item& batch);
+  void end_epoch() { complete_ = fits_; }
+
+  bool complete() const { return complete_; }
+  const std::vector<pipeline::Item>& batches() const { return batches_; }
+
+ private:
+  const uint64_t most_bytes_;
+  std::vector<pipeline::Item> batches_;
+  uint64_t bytes_ = 0;
+  bool fits_ = true, complete_ = false;
+};
+
 // The batches of one whole epoch of a pipeline. `progress` (may be empty) and `stop` (may be
 // nullptr) are those of Learner::evaluate(); each call throws Error(cancelled) if they end the
 // evaluation.
@@ -22,11 +43,16 @@ class EvaluationInput {
  public:
   // Skips the rest of an epoch that has begun, whose first batches others have read.
   // Error(invalid_argument) if there is no further epoch.
+  // `keep` (may be nullptr) receives the epoch.
   EvaluationInput(pipeline::Pipeline& pipeline, const EvalProgress& progress,
+                  const std::atomic<bool>* stop, KeptBatches* keep = nullptr);
+  // Of an epoch that was kept as a whole.
+  EvaluationInput(const KeptBatches& kept, const EvalProgress& progress,
                   const std::atomic<bool>* stop);
 
   bool next(pipeline::Item& batch);  // false at the end of the epoch
   void done();                       // the batch from next() is done: calls `progress`
+  std::string why_empty() const { return pipeline_ ? pipeline_->why_empty() : ""; }
 
  private:
   void go_to_next_epoch();
@@ -34,7 +60,9 @@ class EvaluationInput {
   void wait();
   [[noreturn]] void fail_stopped() const;
 
-  pipeline::Pipeline& pipeline_;
+  pipeline::Pipeline* const pipeline_ = nullptr;  // nullptr: the batches are kept_
+  KeptBatches* const keep_ = nullptr;
+  const KeptBatches* const kept_ = nullptr;
   const EvalProgress& progress_;
   const std::atomic<bool>* const stop_;
   int64_t done_ = 0, batches_ = -1;

@@ -187,9 +187,13 @@ void Learner::forget_residuals() {
 }
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
-                              const std::atomic<bool>* stop, bool is_part) {
+                              const std::atomic<bool>* stop) {
+  auto input = in_evaluation([&] { return EvaluationInput(pipeline, progress, stop); });
+  return evaluate(input);
+}
+
+EvalMetrics Learner::evaluate(EvaluationInput& input, bool is_part) {
   return in_evaluation([&] {
-    EvaluationInput input(pipeline, progress, stop);
     ops::StepValues values;
     steps_.put_hyperparameters(values);
     Scoring scoring(model_, values);
@@ -200,7 +204,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
     }
     const EvalMetrics metrics = scoring.finish();
     if (metrics.samples == 0 && !is_part)
-      fail(Code::invalid_argument, "the pipeline gave no samples: ", pipeline.why_empty());
+      fail(Code::invalid_argument, "the pipeline gave no samples: ", input.why_empty());
     // The last stage has the metrics for all ranks with the same batches.
     return stage_ && !stage_->is_last() ? EvalMetrics{} : metrics;
   });

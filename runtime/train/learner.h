@@ -112,7 +112,8 @@ class Learner {
   // Error(cancelled). Other errors begin with "evaluation: ". Error(invalid_argument) if there is
   // no further epoch, or if the epoch is empty, unless it `is_part` of one.
   EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {},
-                       const std::atomic<bool>* stop = nullptr, bool is_part = false);
+                       const std::atomic<bool>* stop = nullptr);
+  EvalMetrics evaluate(EvaluationInput& input, bool is_part = false);
 
   // Runs `steps` training steps on `batch`, which do train, with each kernel on its own, and
   // returns where their time went: see profile_commands(). First waits for the steps in flight.

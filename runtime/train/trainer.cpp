@@ -24,6 +24,12 @@ bool is_trial(Start start) { return start == Start::trial || start == Start::stu
 
 bool only_looks(Start start) { return start == Start::evaluate || is_trial(start); }
 
+// A budget is for all memory that a pipeline's samples take.
+uint64_t keepable_bytes(const Job& job) {
+  if (!job.evaluation() || job.evaluation_pipeline().value("budget_bytes", Json(0)) != 0) return 0;
+  return static_cast<uint64_t>(job.evaluation()->number("keep_mb") * 1e6);
+}
+
 }  // namespace
 
 LearnerSpec learner_spec(const Job& job) {
@@ -44,7 +50,8 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
       membership_(membership                    ? std::move(membership)
                   : only_looks(start) || ranks_ ? nullptr
                                                 : join_servers(job)),
-      start_(start) {
+      start_(start),
+      kept_evaluation_(keepable_bytes(job)) {
   try {
     begin(std::move(kernels));
   } catch (const std::exception& error) {
@@ -334,13 +341,15 @@ Event Trainer::make_event(EventKind kind) {
 
 EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
-  const Json& spec = job_.evaluation_pipeline();
-  auto pipeline = in_evaluation([&] {
-    // The samples that the budget measures are read at the first wait, which a stop can end.
-    Json part = membership_ ? spec : pipeline_spec(spec);
-    if (ranks_) part["drop_rest"] = false;
-    return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
-  });
+  std::optional<pipeline::Pipeline> pipeline;
+  if (!kept_evaluation_.complete())
+    in_evaluation([&] {
+      const Json& spec = job_.evaluation_pipeline();
+      Json part = membership_ ? spec : pipeline_spec(spec);
+      if (ranks_) part["drop_rest"] = false;
+      // The samples that the budget measures are read at the first wait, which a stop can end.
+      pipeline.emplace(part, std::nullopt, false, pipeline::Pipeline::Budget::at_start);
+    });
   EvalProgress progress = on_evaluation_;  // a copy, since the function may replace itself
   // Ranks that share the model's tensors compute each batch together, so none of them may stop
   // midway.
@@ -350,22 +359,28 @@ EvalMetrics Trainer::evaluate() {
       told(done, batches);
       return true;
     };
+  const auto evaluate_own = [&](const std::atomic<bool>* stop) {
+    auto input = in_evaluation([&] {
+      return pipeline ? EvaluationInput(*pipeline, progress, stop, &kept_evaluation_)
+                      : EvaluationInput(kept_evaluation_, progress, stop);
+    });
+    return learner_->evaluate(input, /*is_part=*/ranks_ != nullptr);
+  };
   if (!ranks_) {
     learner_->average_states();
-    return learner_->evaluate(pipeline, progress, &stop_);
+    return evaluate_own(&stop_);
   }
   // Making learners is collective. A rank without a sample to evaluate uses one to train on.
   if (start_ != Start::evaluate) shaped_learner();
   learner_->average_states();
   const EvalMetrics all = ranks_->evaluate([&] {
-    const EvalMetrics own =
-        learner_->evaluate(pipeline, progress, together ? nullptr : &stop_, /*is_part=*/true);
+    const EvalMetrics own = evaluate_own(together ? nullptr : &stop_);
     if (own.samples == 0) shaped_learner();
     return own;
   });
   if (all.samples == 0)
-    fail(Code::invalid_argument,
-         "evaluation: the pipeline gave no samples to any rank: ", pipeline.why_empty());
+    fail(Code::invalid_argument, "evaluation: the pipeline gave no samples to any rank: ",
+         pipeline ? pipeline->why_empty() : "");
   return all;
 }
 

@@ -149,6 +149,7 @@ class Trainer {
   const Start start_;
   std::unique_ptr<RunFolder> folder_;  // null: nothing is written
   EvalProgress on_evaluation_;
+  KeptBatches kept_evaluation_;
   struct Change {
     uint64_t step;
     std::string hyperparameter;

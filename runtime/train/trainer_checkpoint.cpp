@@ -134,6 +134,7 @@ void Trainer::begin_again() {
   open(kernels_);
   open_folder();
   warm_ = false;
+  kept_evaluation_.forget();  // a new group divides the data anew
   length_epoch_.reset();
   agreed_ = {};
   begin_as_others();

@@ -453,6 +453,22 @@ class SilentPipe {
   std::thread writer_;
 };
 
+TEST(Trainer, EvaluationsAfterTheFirstReadNothing) {
+  TempDir dir;
+  for (const double keep_mb : {64.0, 0.01, 0.0}) {
+    Json job = job_json(dir);  // writes the data, too
+    job["evaluation"]["keep_mb"] = keep_mb;
+    Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), /*resume=*/false);
+    const train::EvalMetrics first = trainer.evaluate();
+    EXPECT_EQ(first.samples, 100);
+    std::filesystem::remove(dir.path("test.tar"));
+    if (keep_mb == 64)
+      EXPECT_EQ(trainer.evaluate().loss, first.loss);
+    else
+      EXPECT_THROW(trainer.evaluate(), Error) << keep_mb;
+  }
+}
+
 TEST(Trainer, StopEndsAnEvaluationThatWaitsForData) {
   TempDir dir;
   Json spec = job_json(dir, dir.path("out"));
