@@ -348,7 +348,7 @@ EvalMetrics Trainer::evaluate() {
       Json part = membership_ ? spec : pipeline_spec(spec);
       if (ranks_) part["drop_rest"] = false;
       // The samples that the budget measures are read at the first wait, which a stop can end.
-      pipeline.emplace(part, std::nullopt, false, pipeline::Pipeline::Budget::at_start);
+      pipeline.emplace(part, pipeline::MapFunctions{}, false, pipeline::Pipeline::Budget::at_start);
     });
   EvalProgress progress = on_evaluation_;  // a copy, since the function may replace itself
   // Ranks that share the model's tensors compute each batch together, so none of them may stop
