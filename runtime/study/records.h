@@ -66,6 +66,7 @@ struct Record {
   std::vector<double> unit;
   Status status = Status::failed;
   std::string error;               // of a failed trial; otherwise ""
+  bool refused = false;            // the job is not valid with what was drawn; not in the file
   std::optional<Clock> to_target;  // if the target was reached
   double best_metric = kNone;
   Clock best_at;

@@ -17,8 +17,7 @@ namespace {
 // How often a waiting caller checks for stop(), which cannot wake it, since it must work in signal
 // handlers.
 constexpr double kPollSeconds = 0.05;
-// If this many first trials fail with the same error, the study ends with it: the study is at
-// fault, not the trials.
+// If this many trials fail one after another with the same error, it is the study that is at fault.
 constexpr uint64_t kFailures = 3;
 constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one for its pipelines or the device
 constexpr uint64_t kMostOnGpu = 4;      // more would only take turns
@@ -227,7 +226,7 @@ void Runner::run_one(const Place& place, Devices& devices) {
     spec = trial_spec(study_, place, base);
   } catch (const Error& error) {  // there is no base, or the job rejects a value
     const std::lock_guard lock(mutex_);
-    finish(place, failed_record(study_, place, error.what()), /*is_new=*/true);
+    finish(place, failed_record(study_, place, error), /*is_new=*/true);
     return;
   }
   const Record* earlier = folder_.earlier(place);
@@ -263,13 +262,16 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   const Workload& workload = study_.workloads()[place.workload];
   if (is_new) folder_.write(record);
   standings(place)[place.search].add(workload, record);
-  if (record.status != Status::failed) durations_.add(place, record.spent.seconds);
+  if (record.status != Status::failed) {
+    durations_.add(place, record.spent.seconds);
+    trained_.insert(condition_of(place));
+  }
   ++done_;
   ++(is_new ? run_here_ : resumed_);
   const bool ends_condition = --left_.at(condition_of(place)) == 0;
   if (is_new) {
     latest_ = place;
-    look_for_failure(record);
+    look_for_failure(place, record);
     Event event = event_of(EventKind::trial, place);
     event.record = record;
     events_.push_back(std::move(event));
@@ -282,18 +284,26 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   changed_.notify_all();
 }
 
-// Does not apply to a resumed study, since some of its trials did train.
-void Runner::look_for_failure(const Record& record) {
+// Ends the study where it is at fault, and not what the trials try: all fail from the first on, or
+// one after another although some of the same condition have trained.
+void Runner::look_for_failure(const Place& place, const Record& record) {
   const std::string error = train::without_device(record.error);
-  if (resumed_ > 0 || failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;
-  if (failed_in_a_row_ > 0 && error != first_error_) return;
-  first_error_ = error;
-  if (++failed_in_a_row_ < std::min(kFailures, study_.trials()) || failure_) return;
-  failure_ = std::make_exception_ptr(Error(
-      Code::state, cat(failed_in_a_row_ == 1 ? "the first trial has failed: "
-                                             : cat("the first ", failed_in_a_row_,
-                                                   " trials have all failed with one error: "),
-                       first_error_)));
+  failed_in_a_row_ = record.status != Status::failed ? 0
+                     : error == last_error_          ? failed_in_a_row_ + 1
+                                                     : 1;
+  last_error_ = error;
+  if (failure_ || failed_in_a_row_ < std::min(kFailures, study_.trials())) return;
+  std::string what;
+  if (trained_.empty() && failed_in_a_row_ == run_here_)
+    what = failed_in_a_row_ == 1
+               ? "the first trial has failed: "
+               : cat("the first ", failed_in_a_row_, " trials have all failed with one error: ");
+  else if (failed_in_a_row_ >= kFailures && trained_.contains(condition_of(place)) &&
+           !record.refused)
+    what = cat(failed_in_a_row_,
+               " trials, one after another, have failed with one error, although "
+               "others of that condition have trained: ");
+  if (!what.empty()) failure_ = std::make_exception_ptr(Error(Code::state, cat(what, error)));
 }
 
 void Runner::stop_trials() {

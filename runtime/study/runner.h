@@ -96,7 +96,7 @@ class Runner {
   void make_use_of_room(const TrialRun& ended);
   void run_one(const Place& place, Devices& devices);
   void finish(const Place& place, const Record& record, bool is_new);
-  void look_for_failure(const Record& record);
+  void look_for_failure(const Place& place, const Record& record);
   Json base_of(const Place& place) const;
   std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run, Devices& devices);
   void stop_trials();
@@ -124,8 +124,9 @@ class Runner {
   std::set<std::shared_ptr<TrialRun>> running_;
   std::deque<Event> events_;
   std::exception_ptr failure_;
-  std::string first_error_;       // with which all trials so far have ended
-  uint64_t failed_in_a_row_ = 0;  // from the first trial on
+  std::string last_error_;
+  uint64_t failed_in_a_row_ = 0;                 // with that error
+  std::set<std::pair<size_t, size_t>> trained_;  // conditions, of which a trial did not fail
   uint64_t done_ = 0, resumed_ = 0, run_here_ = 0;
   Place latest_;
   int64_t began_ns_ = 0;

@@ -74,10 +74,11 @@ std::string names_of(const std::vector<std::string>& opened, size_t ranks,
 
 }  // namespace
 
-Record failed_record(const Study& study, const Place& place, const std::string& error) {
+Record failed_record(const Study& study, const Place& place, const Error& error) {
   Record record = blank(study, {.place = place});
   record.status = Status::failed;
-  record.error = error;
+  record.error = error.what();
+  record.refused = error.code() == Code::invalid_argument;
   record.time = time_now();
   return record;
 }
@@ -139,6 +140,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
   } catch (const Error& error) {
     record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
     if (record.status == Status::failed) record.error = error.what();
+    record.refused = error.code() == Code::invalid_argument;
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.error = error.what();

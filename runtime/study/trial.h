@@ -14,7 +14,7 @@
 namespace etr::study {
 
 // Returns the record of a trial that could not begin.
-Record failed_record(const Study& study, const Place& place, const std::string& error);
+Record failed_record(const Study& study, const Place& place, const Error& error);
 
 class TrialRun {
  public:

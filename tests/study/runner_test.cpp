@@ -212,6 +212,25 @@ TEST_F(Studies, GoOnAfterATrialWhoseValueTheJobRefuses) {
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 16 - failed);
 }
 
+// Not trial by trial to the end, each of them counted as failed.
+TEST_F(Studies, EndWhereTrialsFailOfWhichOthersHaveTrained) {
+  json_["search"]["trials"] = 2;
+  run_study(json_, folder());
+  json_["search"]["trials"] = 8;
+  const std::filesystem::path data =
+      json_["job"]["pipeline"]["stages"][0]["pattern"].get<std::string>();
+  std::filesystem::rename(data, data.string() + ".away");
+  const std::string text = error_text([&] { run_study(json_, folder(), 1); });
+  EXPECT_NE(text.find("3 trials, one after another, have failed with one error, although others of "
+                      "that condition have trained: "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(data.filename().string()), std::string::npos) << text;
+  std::filesystem::rename(data.string() + ".away", data);
+  EXPECT_EQ(run_study(json_, folder()).back().resumed, 4u);
+  for (const Record& record : records_in(folder())) EXPECT_NE(record.status, Status::failed);
+}
+
 TEST_F(Studies, GoOnWhereTheDataWasMoved) {
   json_["search"]["trials"] = 2;
   run_study(json_, folder());
