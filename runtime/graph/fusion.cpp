@@ -7,6 +7,7 @@
 #include "gpu/glsl.h"
 #include "ops/gemm_kernels.h"
 #include "ops/pointwise.h"
+#include "ops/pooling.h"
 
 namespace etr::graph {
 namespace {
@@ -47,7 +48,7 @@ void for_each_touch(const gpu::Command& command, F&& f) {
 
 class Fusion {
  public:
-  Fusion(gpu::CommandList& commands, const MemoryPlan& memory, gpu::Kernels& kernels)
+  Fusion(gpu::CommandList& commands, MemoryPlan& memory, gpu::Kernels& kernels)
       : commands_(commands),
         memory_(memory),
         kernels_(kernels),
@@ -56,6 +57,7 @@ class Fusion {
   }
 
   void run() {
+    for (size_t i = 1; i < commands_.size(); ++i) before_max_pool(i);
     if (gpu::can_compile_glsl())
       for (size_t i = 0; i < commands_.size(); ++i) into_readers(i);
     for (size_t i = 0; i < commands_.size();)
@@ -173,6 +175,50 @@ class Fusion {
     drop(i);
   }
 
+  // Applies the gradient after a ReLU before that of the max_pool that read the ReLU's result: there
+  // are fewer numbers, and there may be a product to take it in. An element to which a gradient goes
+  // is the maximum of its windows, so that both masks are the same.
+  void before_max_pool(size_t i) {
+    const Pointwise* note = pointwise(i);
+    const Dispatch* behind = dispatch(i - 1);
+    if (!note || !behind || note->form != Pointwise::Form::relu_grad) return;
+    const auto* of = dynamic_cast<const ops::MaxPoolGrad*>(behind->fusible.get());
+    if (!of) return;
+    Dispatch mask = *dispatch(i), pool = *behind;
+    const Buffer y = mask.bindings[note->operands[0].binding].buffer,
+                 dy = mask.bindings[note->operands[1].binding].buffer,
+                 result = mask.bindings.back().buffer, winner = pool.bindings[0].buffer,
+                 narrow = pool.bindings[1].buffer, wide = pool.bindings.back().buffer;
+    const auto wanted = readers(i - 1, wide);
+    const auto forward = writer_before(i - 1, winner);
+    if (y != of->x || dy != wide || !is_own(wide) || !wanted || wanted->size() > 1 || !forward ||
+        !unchanged(y, *forward, i) || !unchanged(of->y, *forward, i) || overlap(result, winner) ||
+        overlap(result, narrow))
+      return;
+    auto* zeros = i < 2 ? nullptr : std::get_if<gpu::Fill>(&commands_[i - 2]);
+    if (zeros && zeros->to == wide) zeros->to = result;  // pixels under no window
+
+    gpu::CommandList masked;
+    ops::Emitter emit(kernels_, memory_, masked);
+    emit.set_label(mask.label);
+    const Shape shape{static_cast<int64_t>(narrow.size_bytes / sizeof(float))};
+    const ops::DeviceTensor kept = emit.scratch(shape);
+    ops::emit_relu_grad(emit, {of->y, shape}, {narrow, shape}, kept);
+    pool.bindings[1] = {kept.buffer, Access::read};
+    pool.bindings.back() = {result, Access::write};
+    commands_[i - 1] = std::move(masked.front());
+    commands_[i] = std::move(pool);
+    look();
+  }
+
+  std::optional<size_t> writer_before(size_t i, const Buffer& buffer) {
+    std::optional<size_t> out;
+    for (const Touch& touch : touches(buffer))
+      if (touch.command < i && touch.access != Access::read && overlap(touch.buffer, buffer))
+        out = touch.command;
+    return out;
+  }
+
   static bool element_by_element(const Dispatch& d, const Buffer& buffer) {
     const auto& operands = ops::pointwise_of(d)->operands;
     return std::all_of(operands.begin(), operands.end(), [&](const Pointwise::Operand& operand) {
@@ -275,7 +321,7 @@ class Fusion {
   }
 
   gpu::CommandList& commands_;
-  const MemoryPlan& memory_;
+  MemoryPlan& memory_;
   gpu::Kernels& kernels_;
   uint32_t most_bindings_;
   std::map<Block, std::vector<Touch>> touches_;
@@ -283,7 +329,7 @@ class Fusion {
 
 }  // namespace
 
-void fuse(gpu::CommandList& commands, const MemoryPlan& memory, gpu::Kernels& kernels) {
+void fuse(gpu::CommandList& commands, MemoryPlan& memory, gpu::Kernels& kernels) {
   Fusion(commands, memory, kernels).run();
 }
 

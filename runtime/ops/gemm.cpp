@@ -164,10 +164,7 @@ void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& fi
 DeviceTensor emit_linear_grad(Emitter& emit, const OpCall& call) {
   if (!call.options.boolean("relu")) return call.output_grad;
   DeviceTensor masked = emit.scratch(call.output.shape);
-  emit.for_each("relu_grad", {reads(call.output), reads(call.output_grad), writes(masked)},
-                masked.count(), masked.count());
-  emit.tell(pointwise("relu_grad", masked.count(), 2, "$r = relu_grad($0, $1);",
-                      Pointwise::Form::relu_grad));
+  emit_relu_grad(emit, call.output, call.output_grad, masked);
   return masked;
 }
 

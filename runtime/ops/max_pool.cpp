@@ -27,8 +27,10 @@ void backward(const OpCall& call, Emitter& emit) {
   const auto batch = static_cast<uint32_t>(call.output.shape[0]);
   const std::vector<gpu::Binding> bindings{reads(call.saved[0]), reads(call.output_grad),
                                            writes(call.input_grads[0])};
+  const auto note = std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer);
   if (push.window > push.stride) {
     emit.for_channels("max_pool_grad", bindings, push, push.c, push.h, batch);
+    emit.tell(note);
     return;
   }
   const auto covers = [&](uint32_t size, uint32_t outputs) {
@@ -37,6 +39,7 @@ void backward(const OpCall& call, Emitter& emit) {
   if (!covers(push.h, push.oh) || !covers(push.w, push.ow))
     emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
   emit.for_channels("max_pool_grad_apart", bindings, push, push.c, push.oh, batch);
+  emit.tell(note);
 }
 
 }  // namespace

@@ -179,6 +179,13 @@ PointwisePtr pointwise(std::string name, uint32_t count, uint32_t operands, std:
   return note;
 }
 
+void emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy,
+                    const DeviceTensor& dx) {
+  emit.for_each("relu_grad", {reads(y), reads(dy), writes(dx)}, dx.count(), dx.count());
+  emit.tell(
+      pointwise("relu_grad", dx.count(), 2, "$r = relu_grad($0, $1);", Pointwise::Form::relu_grad));
+}
+
 std::string glsl(float value) {
   return cat("uintBitsToFloat(", std::bit_cast<uint32_t>(value), "u)");
 }

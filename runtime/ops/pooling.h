@@ -21,4 +21,11 @@ Shape pooled_shape(const char* op, const Options& options, const Shape& x);
 
 PoolGeometry pool_geometry(const OpCall& call);
 
+// The gradient of a max_pool: {winner, dy, dx}. Each dy goes to elements of x that equal y.
+struct MaxPoolGrad final : gpu::Fusible {
+  MaxPoolGrad(gpu::Buffer of_x, gpu::Buffer of_y) : x(std::move(of_x)), y(std::move(of_y)) {}
+
+  gpu::Buffer x, y;
+};
+
 }  // namespace etr::ops

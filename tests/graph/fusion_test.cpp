@@ -93,7 +93,8 @@ Results run(const Net& net, gpu::KernelFamily family, const PlanOptions& options
   const gpu::DevicePtr& d = device(family);
   ParameterStore store(d, net.g, 1);
   const Plan plan(kernels(family), net.g, store, options);
-  Tensor x(DType::f32, net.shape()), t(DType::f32, net.g.shape(net.t)), step(DType::i32, {sizeof(ops::StepValues) / 4});
+  Tensor x(DType::f32, net.shape()), t(DType::f32, net.g.shape(net.t)),
+      step(DType::i32, {sizeof(ops::StepValues) / 4});
   for (size_t i = 0; i < x.view<float>().size(); ++i) {
     x.mutable_view<float>()[i] = static_cast<float>((i * 37) % 19) * 0.11f - 1;
     t.mutable_view<float>()[i] = static_cast<float>((i * 13) % 5) * 0.2f;
@@ -229,6 +230,29 @@ TEST(Fusion, AProductTakesInTheSumBehindIt) {
       options.training = true, options.loss = net.loss, options.outputs = {net.loss};
       ParameterStore store(device(family), net.g, 1);
       EXPECT_FALSE(has(Plan(kernels(family), net.g, store, options), "binary_same"));
+    }
+}
+
+// A ReLU before a max_pool: its gradient is masked where it is small, which is in the product of the layer behind. Windows
+// that overlap and that leave pixels out, and negative numbers whose maximum the ReLU makes 0.
+TEST(Fusion, TheGradientAfterAReluIsMaskedBehindTheMaxPool) {
+  for (const gpu::KernelFamily family : families())
+    for (const auto& [window, stride] : {std::pair{2, 2}, {3, 2}, {3, 3}, {2, 3}}) {
+      Net net(16);
+      const ValueId y = net.conv(net.x, true);
+      const ValueId pooled =
+          net.g.add("max_pool", {{"window", window}, {"stride", stride}}, {y}, "pool");
+      const ValueId last = net.conv(pooled, true);
+      const ValueId flat = net.g.add("flatten", Json::object(), {last}, "flat");
+      net.loss = net.g.add(
+          "mean_rows", Json::object(),
+          {net.g.add("reduce", {{"function", "sum"}, {"axes", {1}}}, {flat}, "rows")}, "loss");
+      expect_fusing_changes_nothing(net, {net.loss}, family);
+      PlanOptions options;
+      options.training = true, options.loss = net.loss, options.outputs = {net.loss};
+      ParameterStore store(device(family), net.g, 1);
+      const auto all = kernels_of(Plan(kernels(family), net.g, store, options));
+      EXPECT_EQ(std::count(all.begin(), all.end(), "relu_grad"), 1) << "after the loss alone";
     }
 }
 
