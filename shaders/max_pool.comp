@@ -5,82 +5,77 @@
 // run. If windows do not overlap, each output writes its own window instead (`apart`); pixels under
 // no window are zeroed before.
 // Bindings: forward 0 x, 1 y, 2 winner; gradients 0 winner, 1 dy, 2 dx.
-// Dispatch: x = ceil(c / lanes), y = rows of y (forward, apart) or of x (gradient), z = batch.
+// Dispatch: x = ceil(row / lanes) of a row [ow, c] of y (forward, apart) or [w, c] of x (gradient),
+// y = slices of the batch, z = rows.
 //! variant max_pool
 //! variant max_pool_grad -DGRAD
 //! variant max_pool_grad_apart -DAPART
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint WINDOW = 2;  // constants, so that loops over a window unroll
+layout(constant_id = 2) const uint STRIDE = 2;
+layout(constant_id = 3) const uint PAD = 0;  // if 0, windows are inside
 
-#ifdef APART
+#if defined(GRAD) || defined(APART)
 #define BUFFERS(B) B(0, Uints, winner) B(1, Floats, dy) B(2, Floats, dx)
-#define PARAMS uint h, w, c, oh, ow, window, stride, pad;
+#else
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Uints, winner)
+#endif
+#define PARAMS uint batch, slices, h, w, c, oh, ow;
 #include "interface.glsl"
 
-void main() {
-  const uint ch = gl_GlobalInvocationID.x, oy = gl_WorkGroupID.y, n = gl_WorkGroupID.z;
-  if (ch >= c) return;
-  for (uint ox = 0; ox < ow; ++ox) {
-    const uint o = ((n * oh + oy) * ow + ox) * c + ch, won = winner.v[o];
-    const float g = dy.v[o];
-    for (uint ky = 0; ky < window; ++ky)
-      for (uint kx = 0; kx < window; ++kx) {
-        const uint py = oy * stride + ky - pad, px = ox * stride + kx - pad;
-        if (py < h && px < w)  // above and left wrap: large
-          dx.v[((n * h + py) * w + px) * c + ch] = won == ky * window + kx ? g : 0.0;
-      }
-  }
-}
-#elif defined(GRAD)
-#define BUFFERS(B) B(0, Uints, winner) B(1, Floats, dy) B(2, Floats, dx)
-#define PARAMS uint h, w, c, oh, ow, window, stride, pad;
-#include "interface.glsl"
-
-// Output positions whose window holds p: o * stride <= p + pad < o * stride + window.
-uvec2 windows_over(uint p, uint extent) {
-  const uint at = p + pad;
-  return uvec2(at < window ? 0 : (at - window) / stride + 1, min(at / stride + 1, extent));
-}
+#ifdef GRAD
+const uint MOST = (WINDOW + STRIDE - 1) / STRIDE;  // windows over a pixel, along an axis
 
 void main() {
-  const uint ch = gl_GlobalInvocationID.x, y = gl_WorkGroupID.y, n = gl_WorkGroupID.z;
-  if (ch >= c) return;
-  const uvec2 rows = windows_over(y, oh);
-  for (uint x = 0; x < w; ++x) {
-    const uvec2 columns = windows_over(x, ow);
+  const uint k = CHANNEL, py = gl_WorkGroupID.z + PAD;
+  if (k >= w * c) return;
+  const uint px = k / c + PAD, ch = k % c;
+  FOR_ROWS(n, batch, slices) {
     float sum = 0.0;
-    for (uint oy = rows.x; oy < rows.y; ++oy)
-      for (uint ox = columns.x; ox < columns.y; ++ox) {
-        const uint o = ((n * oh + oy) * ow + ox) * c + ch;
-        const uint tap = (y + pad - oy * stride) * window + (x + pad - ox * stride);
-        sum += winner.v[o] == tap ? dy.v[o] : 0.0;
+    for (uint i = 0; i < MOST; ++i)
+      for (uint j = 0; j < MOST; ++j) {
+        const uint oy = py / STRIDE + 1 + i - MOST, ox = px / STRIDE + 1 + j - MOST;  // may wrap: large
+        const uint ky = py - oy * STRIDE, kx = px - ox * STRIDE;
+        const bool over = oy < oh && ox < ow && ky < WINDOW && kx < WINDOW;
+        const uint o = over ? ((n * oh + oy) * ow + ox) * c + ch : 0;
+        sum += over && winner.v[o] == ky * WINDOW + kx ? dy.v[o] : 0.0;
       }
-    dx.v[((n * h + y) * w + x) * c + ch] = sum;
+    dx.v[(n * h + gl_WorkGroupID.z) * w * c + k] = sum;
   }
 }
 #else
-#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Uints, winner)
-#define PARAMS uint h, w, c, oh, ow, window, stride, pad;
-#include "interface.glsl"
-
 void main() {
-  const uint ch = gl_GlobalInvocationID.x, oy = gl_WorkGroupID.y, n = gl_WorkGroupID.z;
-  if (ch >= c) return;
-  for (uint ox = 0; ox < ow; ++ox) {
+  const uint k = CHANNEL, oy = gl_WorkGroupID.z;
+  if (k >= ow * c) return;
+  const uint top = oy * STRIDE - PAD, left = k / c * STRIDE - PAD, ch = k % c;
+  FOR_ROWS(n, batch, slices) {
+    const uint o = (n * oh + oy) * ow * c + k;
+#ifdef APART
+    const uint won = winner.v[o];
+    const float g = dy.v[o];
+#else
     float best = 0.0;
     uint best_tap = ~0u;
-    for (uint ky = 0; ky < window; ++ky)
-      for (uint kx = 0; kx < window; ++kx) {
-        const uint py = oy * stride + ky - pad, px = ox * stride + kx - pad;
-        if (py >= h || px >= w) continue;  // above and left wrap: large
-        const float value = x.v[((n * h + py) * w + px) * c + ch];
-        const bool better = best_tap == ~0u || value > best || IS_NAN(value);
+#endif
+    for (uint ky = 0; ky < WINDOW; ++ky)
+      for (uint kx = 0; kx < WINDOW; ++kx) {
+        const uint py = top + ky, px = left + kx, tap = ky * WINDOW + kx;
+        const bool inside = PAD == 0 || (py < h && px < w);  // above and left wrap: large
+        const uint at = inside ? ((n * h + py) * w + px) * c + ch : 0;
+#ifdef APART
+        if (inside) dx.v[at] = won == tap ? g : 0.0;
+#else
+        const float value = x.v[at];
+        const bool better = inside && (best_tap == ~0u || value > best || IS_NAN(value));
         best = better ? value : best;
-        best_tap = better ? ky * window + kx : best_tap;
+        best_tap = better ? tap : best_tap;
+#endif
       }
-    const uint o = ((n * oh + oy) * ow + ox) * c + ch;
+#ifndef APART
     y.v[o] = best;
     winner.v[o] = best_tap;
+#endif
   }
 }
 #endif

@@ -1,4 +1,6 @@
 // Maximum over windows of [N, H, W, C].
+#include <algorithm>
+
 #include "ops/pooling.h"
 
 namespace etr::ops {
@@ -16,30 +18,43 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   return {y, {y}};  // the winning tap of each output
 }
 
+// Emits a kernel over rows [pixels, c], of which each of the batch's images has `rows`.
+void emit_over_rows(Emitter& emit, const char* shader, std::vector<gpu::Binding> bindings,
+                    const OpCall& call, uint32_t rows, uint32_t pixels) {
+  const PoolGeometry g = pool_geometry(call);
+  const auto batch = static_cast<uint32_t>(call.output.shape[0]);
+  // An invocation's first image costs it a division, which is dear on CPU devices.
+  const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
+  const uint32_t slices = is_cpu ? std::clamp(64 / rows, 1u, batch) : std::min(batch, kMostGroups);
+  const struct {
+    uint32_t batch, slices, h, w, c, oh, ow;
+  } push{batch, slices, g.h, g.w, g.c, g.oh, g.ow};
+  emit.for_channels(shader, std::move(bindings), push, pixels * g.c, slices, rows,
+                    {g.window, g.stride, g.pad});
+}
+
 void forward(const OpCall& call, Emitter& emit) {
-  const PoolGeometry push = pool_geometry(call);
-  emit.for_channels("max_pool", {reads(call.inputs[0]), writes(call.output), writes(call.saved[0])},
-                    push, push.c, push.oh, static_cast<uint32_t>(call.output.shape[0]));
+  const PoolGeometry g = pool_geometry(call);
+  emit_over_rows(emit, "max_pool",
+                 {reads(call.inputs[0]), writes(call.output), writes(call.saved[0])}, call, g.oh,
+                 g.ow);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  const PoolGeometry push = pool_geometry(call);
-  const auto batch = static_cast<uint32_t>(call.output.shape[0]);
+  const PoolGeometry g = pool_geometry(call);
   const std::vector<gpu::Binding> bindings{reads(call.saved[0]), reads(call.output_grad),
                                            writes(call.input_grads[0])};
-  const auto note = std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer);
-  if (push.window > push.stride) {
-    emit.for_channels("max_pool_grad", bindings, push, push.c, push.h, batch);
-    emit.tell(note);
-    return;
-  }
   const auto covers = [&](uint32_t size, uint32_t outputs) {
-    return push.window == push.stride && outputs * push.stride >= size + push.pad;
+    return g.window == g.stride && outputs * g.stride >= size + g.pad;
   };
-  if (!covers(push.h, push.oh) || !covers(push.w, push.ow))
-    emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
-  emit.for_channels("max_pool_grad_apart", bindings, push, push.c, push.oh, batch);
-  emit.tell(note);
+  if (g.window > g.stride) {
+    emit_over_rows(emit, "max_pool_grad", bindings, call, g.h, g.w);
+  } else {
+    if (!covers(g.h, g.oh) || !covers(g.w, g.ow))
+      emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
+    emit_over_rows(emit, "max_pool_grad_apart", bindings, call, g.oh, g.ow);
+  }
+  emit.tell(std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer));
 }
 
 }  // namespace
