@@ -328,11 +328,13 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
       std::any_of(scene.records.begin(), scene.records.end(), [&](const Record& record) {
         return record.workload == scene.objective().workload && searched(record, "momentum");
       });
+  const bool over_batch = scene.spec.x == "batch";  // what the scaling rules are about
   StudyFigure out;
   out.name = "rate";
-  out.caption = cat("The learning rate of each search's best trial",
-                    momentum ? ", and the effective rate: learning rate / (1 − momentum)" : "",
-                    ". ", kWhiskers, " The slopes begin at the first series' first point.");
+  out.caption =
+      cat("The learning rate of each search's best trial",
+          momentum ? ", and the effective rate: learning rate / (1 − momentum)" : "", ". ",
+          kWhiskers, over_batch ? " The slopes begin at the first series' first point." : "");
   out.figure.title = "Best learning rate";
   for (const bool effective : {false, true}) {
     if (effective && !momentum) continue;
@@ -342,7 +344,7 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
     std::vector<plot::Panel> panels =
         panels_of(layout, y, [&](size_t i) { return best_rate(scene, i, effective); });
     for (plot::Panel& panel : panels) {
-      add_slopes(panel);
+      if (over_batch) add_slopes(panel);
       const std::string title = effective ? "effective rate" : "learning rate";
       panel.title += (panel.title.empty() ? "" : ", ") + title;
       out.figure.panels.push_back(std::move(panel));

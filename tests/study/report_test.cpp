@@ -74,6 +74,8 @@ TEST(StudyReport, WritesFilesAndFiguresThatSuitTheLabels) {
             (std::set<std::string>{"best_metric", "curves", "rate", "spread", "to_target_fresh",
                                    "to_target_seconds", "to_target_steps", "trials"}));
   EXPECT_EQ(parse_json(echo.file("results.json"), "results")["conditions"].size(), 22u);
+  EXPECT_EQ(echo.file("figures/rate.svg").find("linear rule"), std::string::npos)
+      << "no batch sizes";
   EXPECT_FALSE(echo.file("conditions.csv").empty());
   EXPECT_FALSE(echo.file("trials.csv").empty());
   EXPECT_NE(echo.page.find("Echo variants on CIFAR-10"), std::string::npos);
@@ -82,6 +84,7 @@ TEST(StudyReport, WritesFilesAndFiguresThatSuitTheLabels) {
   const Written batch(test::batch_study(), test::batch_study_records());
   batch.expect_well_formed();
   EXPECT_TRUE(batch.figures.contains("scaling"));
+  EXPECT_NE(batch.file("figures/rate.svg").find("linear rule"), std::string::npos);
   EXPECT_NE(batch.page.find("Perfect scaling up to"), std::string::npos);
 }
 
