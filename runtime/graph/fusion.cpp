@@ -193,10 +193,13 @@ class Fusion {
     const auto forward = writer_before(i - 1, winner);
     if (y != of->x || dy != wide || !is_own(wide) || !wanted || wanted->size() > 1 || !forward ||
         !unchanged(y, *forward, i) || !unchanged(of->y, *forward, i) || overlap(result, winner) ||
-        overlap(result, narrow))
+        overlap(result, narrow) || overlap(result, of->y) || narrow.size_bytes >= wide.size_bytes)
       return;
-    auto* zeros = i < 2 ? nullptr : std::get_if<gpu::Fill>(&commands_[i - 2]);
-    if (zeros && zeros->to == wide) zeros->to = result;  // pixels under no window
+    if (of->after_fill) {  // of pixels under no window
+      auto* fill = i < 2 ? nullptr : std::get_if<gpu::Fill>(&commands_[i - 2]);
+      if (!fill || fill->to != wide) return;
+      fill->to = result;
+    }
 
     gpu::CommandList masked;
     ops::Emitter emit(kernels_, memory_, masked);

@@ -12,7 +12,7 @@ namespace etr::graph {
 // with or without ReLU, or the gradient after a ReLU becomes part of the product that it follows.
 // The gradient after a ReLU and a max_pool is masked before it is spread over the windows.
 // Results stay the same except for how a driver rounds within a kernel. Without a GLSL compiler
-// only products are fused.
+// chains are not fused.
 void fuse(gpu::CommandList& commands, MemoryPlan& memory, gpu::Kernels& kernels);
 
 }  // namespace etr::graph

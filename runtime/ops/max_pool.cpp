@@ -47,14 +47,14 @@ void backward(const OpCall& call, Emitter& emit) {
   const auto covers = [&](uint32_t size, uint32_t outputs) {
     return g.window == g.stride && outputs * g.stride >= size + g.pad;
   };
-  if (g.window > g.stride) {
+  const bool overlap = g.window > g.stride;
+  const bool fill = !overlap && (!covers(g.h, g.oh) || !covers(g.w, g.ow));
+  if (fill) emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
+  if (overlap)
     emit_over_rows(emit, "max_pool_grad", bindings, call, g.h, g.w);
-  } else {
-    if (!covers(g.h, g.oh) || !covers(g.w, g.ow))
-      emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
+  else
     emit_over_rows(emit, "max_pool_grad_apart", bindings, call, g.oh, g.ow);
-  }
-  emit.tell(std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer));
+  emit.tell(std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer, fill));
 }
 
 }  // namespace

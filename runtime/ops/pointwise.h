@@ -46,7 +46,7 @@ using PointwisePtr = std::shared_ptr<const Pointwise>;
 PointwisePtr pointwise(std::string name, uint32_t count, uint32_t operands, std::string body,
                        Pointwise::Form form = Pointwise::Form::other);
 
-// Emits dx = dy, 0 where y = 0: the gradient after a ReLU whose result is y.
+// Emits dx = dy, 0 where y <= 0: the gradient after a ReLU whose result is y.
 void emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy,
                     const DeviceTensor& dx);
 

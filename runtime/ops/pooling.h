@@ -10,7 +10,7 @@ inline constexpr OptionSpec kWindow{
 inline constexpr OptionSpec kWindowStride{
     "stride", OptionType::integer, "2", "step of the window in both directions", 1, 64, "pixels"};
 
-// The head of the push constants of both shaders.
+// The head of avg_pool's push constants.
 struct PoolGeometry {
   uint32_t h, w, c, oh, ow, window, stride, pad;
 };
@@ -21,11 +21,13 @@ Shape pooled_shape(const char* op, const Options& options, const Shape& x);
 
 PoolGeometry pool_geometry(const OpCall& call);
 
-// The gradient of a max_pool: {winner, dy, dx}. Each dy goes to elements of x that equal y.
+// The gradient of a max_pool: {winner, dy, dx}. Each dy goes to one element of x, which equals y.
 struct MaxPoolGrad final : gpu::Fusible {
-  MaxPoolGrad(gpu::Buffer of_x, gpu::Buffer of_y) : x(std::move(of_x)), y(std::move(of_y)) {}
+  MaxPoolGrad(gpu::Buffer of_x, gpu::Buffer of_y, bool filled)
+      : x(std::move(of_x)), y(std::move(of_y)), after_fill(filled) {}
 
   gpu::Buffer x, y;
+  bool after_fill;  // the command before fills dx with 0
 };
 
 }  // namespace etr::ops

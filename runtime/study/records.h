@@ -66,7 +66,7 @@ struct Record {
   std::vector<double> unit;
   Status status = Status::failed;
   std::string error;               // of a failed trial; otherwise ""
-  bool refused = false;            // the job is not valid with what was drawn; not in the file
+  bool by_surroundings = false;    // the error is one of files; not stored
   std::optional<Clock> to_target;  // if the target was reached
   double best_metric = kNone;
   Clock best_at;

@@ -17,8 +17,9 @@ namespace {
 // How often a waiting caller checks for stop(), which cannot wake it, since it must work in signal
 // handlers.
 constexpr double kPollSeconds = 0.05;
-// If this many trials fail one after another with the same error, it is the study that is at fault.
-constexpr uint64_t kFailures = 3;
+// If this many trials fail one after another with the same error, from the first on or later, it is
+// the study that is at fault. Later more, since a value that always fails may be drawn repeatedly.
+constexpr uint64_t kFirstFailures = 3, kLaterFailures = 8;
 constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one for its pipelines or the device
 constexpr uint64_t kMostOnGpu = 4;      // more would only take turns
 
@@ -292,14 +293,14 @@ void Runner::look_for_failure(const Place& place, const Record& record) {
                      : error == last_error_          ? failed_in_a_row_ + 1
                                                      : 1;
   last_error_ = error;
-  if (failure_ || failed_in_a_row_ < std::min(kFailures, study_.trials())) return;
+  if (failure_ || failed_in_a_row_ < std::min(kFirstFailures, study_.trials())) return;
   std::string what;
   if (trained_.empty() && failed_in_a_row_ == run_here_)
     what = failed_in_a_row_ == 1
                ? "the first trial has failed: "
                : cat("the first ", failed_in_a_row_, " trials have all failed with one error: ");
-  else if (failed_in_a_row_ >= kFailures && trained_.contains(condition_of(place)) &&
-           !record.refused)
+  else if (failed_in_a_row_ >= kLaterFailures && trained_.contains(condition_of(place)) &&
+           record.by_surroundings)
     what = cat(failed_in_a_row_,
                " trials, one after another, have failed with one error, although "
                "others of that condition have trained: ");

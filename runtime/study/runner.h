@@ -126,7 +126,7 @@ class Runner {
   std::exception_ptr failure_;
   std::string last_error_;
   uint64_t failed_in_a_row_ = 0;                 // with that error
-  std::set<std::pair<size_t, size_t>> trained_;  // conditions, of which a trial did not fail
+  std::set<std::pair<size_t, size_t>> trained_;  // conditions with a trial that did not fail
   uint64_t done_ = 0, resumed_ = 0, run_here_ = 0;
   Place latest_;
   int64_t began_ns_ = 0;

@@ -72,13 +72,20 @@ std::string names_of(const std::vector<std::string>& opened, size_t ranks,
   return out;
 }
 
+// Errors that come from what lies around the study, unlike those of a job or a device that cannot
+// do with what was drawn.
+bool is_of_surroundings(Code code) {
+  return code == Code::io || code == Code::not_found || code == Code::corrupt_data ||
+         code == Code::state;
+}
+
 }  // namespace
 
 Record failed_record(const Study& study, const Place& place, const Error& error) {
   Record record = blank(study, {.place = place});
   record.status = Status::failed;
   record.error = error.what();
-  record.refused = error.code() == Code::invalid_argument;
+  record.by_surroundings = is_of_surroundings(error.code());
   record.time = time_now();
   return record;
 }
@@ -140,7 +147,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
   } catch (const Error& error) {
     record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
     if (record.status == Status::failed) record.error = error.what();
-    record.refused = error.code() == Code::invalid_argument;
+    record.by_surroundings = is_of_surroundings(error.code());
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.error = error.what();

@@ -7,14 +7,19 @@
 
 namespace etr::train {
 
-void KeptBatches::forget() {
+void KeptBatches::begin_epoch() {
   batches_.clear();
   bytes_ = 0;
-  fits_ = true;
   complete_ = false;
 }
 
+void KeptBatches::forget() {
+  begin_epoch();
+  fits_ = true;
+}
+
 void KeptBatches::add(const pipeline::Item& batch) {
+  if (!fits_) return;
   bytes_ += batch.size_bytes();
   fits_ = bytes_ <= most_bytes_;
   if (fits_)
@@ -27,7 +32,7 @@ EvaluationInput::EvaluationInput(pipeline::Pipeline& pipeline, const EvalProgres
                                  const std::atomic<bool>* stop, KeptBatches* keep)
     : pipeline_(&pipeline), keep_(keep), progress_(progress), stop_(stop) {
   go_to_next_epoch();
-  if (keep_) keep_->forget();
+  if (keep_) keep_->begin_epoch();
 }
 
 EvaluationInput::EvaluationInput(const KeptBatches& kept, const EvalProgress& progress,
@@ -68,7 +73,7 @@ bool EvaluationInput::next(pipeline::Item& batch) {
   wait();
   const bool is_batch = pipeline_->next(batch) == pipeline::Pipeline::Next::item;
   if (keep_ && is_batch) keep_->add(batch);
-  if (keep_ && !is_batch) keep_->end_epoch();
+  if (keep_ && !is_batch) keep_->end_epoch(pipeline_->bad_record_list().empty());
   return is_batch;
 }
 

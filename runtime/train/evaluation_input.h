@@ -16,15 +16,17 @@ namespace etr::train {
 // evaluation.
 using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
 
-// The batches of a job's evaluation, which are the same each time: kept, they need not be read and
+// The batches of a job's evaluation, if they are the same each time: kept, they need not be read and
 // decoded again. Keeps none if all of them would take more than `most_bytes`.
 class KeptBatches {
  public:
   explicit KeptBatches(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  void forget();  // before a new epoch is read
+  void begin_epoch();
   void add(const pipeline::Item& batch);
-  void end_epoch() { complete_ = fits_; }
+  // `whole`: no record of it was dropped, which might be there the next time.
+  void end_epoch(bool whole) { complete_ = whole && fits_ && !batches_.empty(); }
+  void forget();  // the next epoch has other batches
 
   bool complete() const { return complete_; }
   const std::vector<pipeline::Item>& batches() const { return batches_; }
@@ -33,7 +35,8 @@ class KeptBatches {
   const uint64_t most_bytes_;
   std::vector<pipeline::Item> batches_;
   uint64_t bytes_ = 0;
-  bool fits_ = true, complete_ = false;
+  bool fits_ = true;  // false: no epoch does
+  bool complete_ = false;
 };
 
 // The batches of one whole epoch of a pipeline. `progress` (may be empty) and `stop` (may be
@@ -52,7 +55,7 @@ class EvaluationInput {
 
   bool next(pipeline::Item& batch);  // false at the end of the epoch
   void done();                       // the batch from next() is done: calls `progress`
-  std::string why_empty() const { return pipeline_ ? pipeline_->why_empty() : ""; }
+  std::string why_empty() const { return pipeline_->why_empty(); }  // never one that was kept
 
  private:
   void go_to_next_epoch();

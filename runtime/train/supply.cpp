@@ -18,20 +18,25 @@ std::string position_file(size_t rank) {
 // Ranks that share a model must read the same samples, but each has its own clock.
 void check_not_by_clock(const Json& pipeline) {
   for (const Json& stage : pipeline["stages"]) {
-    if (stage["stage"] == "overtake" && stage.value("replay", std::string()).empty())
+    if (!is_by_clock(stage)) continue;
+    if (stage["stage"] == "overtake")
       fail(Code::unsupported,
            "the stage 'overtake' orders samples by the time, and ranks that share a model "
            "(parallel.mesh) have to read the same samples: leave it out");
-    const std::string mode =
-        stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
-    if (mode != "fixed" && mode != "together" && stage.value("replay", std::string()).empty())
-      fail(Code::unsupported, "the stage 'echo' in the mode '", mode,
-           "' decides by the time, and ranks that share a model (parallel.mesh) have to "
-           "read the same samples: use the mode 'fixed' or 'together'");
+    fail(Code::unsupported, "the stage 'echo' in the mode '", stage.value("mode", std::string()),
+         "' decides by the time, and ranks that share a model (parallel.mesh) have to "
+         "read the same samples: use the mode 'fixed' or 'together'");
   }
 }
 
 }  // namespace
+
+bool is_by_clock(const Json& stage) {
+  if (!stage.value("replay", std::string()).empty()) return false;
+  const std::string mode =
+      stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
+  return stage["stage"] == "overtake" || (mode != "fixed" && mode != "together");
+}
 
 Json without_side_files(Json pipeline) {
   pipeline.erase("bad_records_file");

@@ -16,6 +16,9 @@ namespace etr::train {
 // Removes side files for a pipeline that only looks: decision log, list of bad records, quarantine.
 Json without_side_files(Json pipeline);
 
+// Returns whether what the stage gives depends on the time that others take.
+bool is_by_clock(const Json& stage);
+
 // Limits the pipeline to this rank's part of the data; `ranks` may be nullptr.
 Json part_of_ranks(Json pipeline, const Ranks* ranks);
 

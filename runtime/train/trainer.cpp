@@ -26,7 +26,12 @@ bool only_looks(Start start) { return start == Start::evaluate || is_trial(start
 
 // A budget is for all memory that a pipeline's samples take.
 uint64_t keepable_bytes(const Job& job) {
-  if (!job.evaluation() || job.evaluation_pipeline().value("budget_bytes", Json(0)) != 0) return 0;
+  if (!job.evaluation()) return 0;
+  const Json& pipeline = job.evaluation_pipeline();
+  const auto& stages = pipeline["stages"];
+  if (pipeline.value("budget_bytes", Json(0)) != 0 ||
+      std::any_of(stages.begin(), stages.end(), is_by_clock))
+    return 0;
   return static_cast<uint64_t>(job.evaluation()->number("keep_mb") * 1e6);
 }
 
@@ -379,8 +384,8 @@ EvalMetrics Trainer::evaluate() {
     return own;
   });
   if (all.samples == 0)
-    fail(Code::invalid_argument, "evaluation: the pipeline gave no samples to any rank: ",
-         pipeline ? pipeline->why_empty() : "");
+    fail(Code::invalid_argument,
+         "evaluation: the pipeline gave no samples to any rank: ", pipeline->why_empty());
   return all;
 }
 

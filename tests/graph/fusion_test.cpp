@@ -237,11 +237,12 @@ TEST(Fusion, AProductTakesInTheSumBehindIt) {
 // that overlap and that leave pixels out, and negative numbers whose maximum the ReLU makes 0.
 TEST(Fusion, TheGradientAfterAReluIsMaskedBehindTheMaxPool) {
   for (const gpu::KernelFamily family : families())
-    for (const auto& [window, stride] : {std::pair{2, 2}, {3, 2}, {3, 3}, {2, 3}}) {
+    for (const auto& [window, stride, pad] :
+         {std::tuple{2, 2, 0}, {3, 2, 0}, {3, 2, 1}, {3, 3, 0}, {2, 3, 0}, {2, 2, 1}}) {
       Net net(16);
       const ValueId y = net.conv(net.x, true);
-      const ValueId pooled =
-          net.g.add("max_pool", {{"window", window}, {"stride", stride}}, {y}, "pool");
+      const ValueId pooled = net.g.add(
+          "max_pool", {{"window", window}, {"stride", stride}, {"pad", pad}}, {y}, "pool");
       const ValueId last = net.conv(pooled, true);
       const ValueId flat = net.g.add("flatten", Json::object(), {last}, "flat");
       net.loss = net.g.add(
@@ -253,6 +254,16 @@ TEST(Fusion, TheGradientAfterAReluIsMaskedBehindTheMaxPool) {
       ParameterStore store(device(family), net.g, 1);
       const auto all = kernels_of(Plan(kernels(family), net.g, store, options));
       EXPECT_EQ(std::count(all.begin(), all.end(), "relu_grad"), 1) << "after the loss alone";
+      // Not where the ReLU's result goes elsewhere, too; and where the caller reads what is between.
+      expect_fusing_changes_nothing(net, {net.loss, y, pooled}, family);
+      Net forked(16);
+      const ValueId from = forked.conv(forked.x, true);
+      const ValueId branch = forked.g.add(
+          "max_pool", {{"window", window}, {"stride", 1}, {"pad", window / 2}}, {from}, "pool");
+      if (window % 2 == 1) {
+        forked.finish(forked.binary("add", branch, from));
+        expect_fusing_changes_nothing(forked, {forked.loss}, family);
+      }
     }
 }
 

@@ -41,10 +41,13 @@ TEST_P(MaxPool, MatchesTheReference) {
             .reference = [p](const auto& in) { return p.reference(in[0]); }});
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
-                         testing::Values(Pool{2, 7, 5, 3, 2, 2, 0}, Pool{3, 6, 4, 5, 2, 2, 0},
-                                         Pool{1, 7, 9, 2, 3, 2, 1}, Pool{2, 5, 5, 3, 3, 1, 1},
-                                         Pool{2, 7, 7, 1, 3, 3, 0}, Pool{1, 8, 5, 3, 2, 3, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, MaxPool,
+    testing::Values(Pool{2, 7, 5, 3, 2, 2, 0}, Pool{3, 6, 4, 5, 2, 2, 0}, Pool{1, 7, 9, 2, 3, 2, 1},
+                    Pool{2, 5, 5, 3, 3, 1, 1}, Pool{2, 7, 7, 1, 3, 3, 0}, Pool{1, 8, 5, 3, 2, 3, 1},
+                    // many images in a slice, some not full; rows of several workgroups
+                    Pool{70, 2, 2, 3, 2, 2, 0}, Pool{37, 5, 9, 7, 3, 2, 1},
+                    Pool{2, 140, 12, 3, 2, 2, 0}, Pool{2, 6, 40, 3, 2, 2, 1}));
 
 struct Mean {
   int64_t h, w, window, stride, pad, outputs = 0;
@@ -79,7 +82,8 @@ class AvgPool : public testing::TestWithParam<Mean> {};
 
 TEST_P(AvgPool, MatchesTheReference) {
   const Mean p = GetParam();
-  const Json options{{"window", p.window}, {"stride", p.stride}, {"pad", p.pad}, {"outputs", p.outputs}};
+  const Json options{
+      {"window", p.window}, {"stride", p.stride}, {"pad", p.pad}, {"outputs", p.outputs}};
   check_op({.op = "avg_pool",
             .options = options.dump(),
             .inputs = {{2, p.h, p.w, 3}},
@@ -88,9 +92,9 @@ TEST_P(AvgPool, MatchesTheReference) {
 
 // Adaptive windows that overlap, that do not, and more outputs than pixels.
 INSTANTIATE_TEST_SUITE_P(Shapes, AvgPool,
-                         testing::Values(Mean{7, 5, 2, 2, 0}, Mean{7, 9, 3, 2, 1}, Mean{5, 5, 3, 1, 1},
-                                         Mean{7, 11, 1, 1, 0, 3}, Mean{8, 4, 1, 1, 0, 4},
-                                         Mean{5, 3, 1, 1, 0, 7}));
+                         testing::Values(Mean{7, 5, 2, 2, 0}, Mean{7, 9, 3, 2, 1},
+                                         Mean{5, 5, 3, 1, 1}, Mean{7, 11, 1, 1, 0, 3},
+                                         Mean{8, 4, 1, 1, 0, 4}, Mean{5, 3, 1, 1, 0, 7}));
 
 TEST(GlobalAvgPool, MatchesTheReference) {
   check_op({.op = "global_avg_pool", .inputs = {{3, 5, 7, 11}}, .reference = [](const auto& in) {

@@ -469,6 +469,34 @@ TEST(Trainer, EvaluationsAfterTheFirstReadNothing) {
   }
 }
 
+// What was stopped, dropped records or decides by the clock is read again.
+TEST(Trainer, EvaluationsThatMayDifferAreNotKept) {
+  TempDir dir;
+  for (const char* what : {"stopped", "bad record", "clock", "budget"}) {
+    SCOPED_TRACE(what);
+    Json job = job_json(dir);
+    Json& pipeline = job["evaluation"]["pipeline"];
+    if (what == std::string("budget")) pipeline["budget_bytes"] = 64 << 20;
+    if (what == std::string("clock"))
+      pipeline["stages"].insert(pipeline["stages"].begin() + 2, Json{{"stage", "overtake"}});
+    if (what == std::string("bad record")) {
+      pipeline["on_error"] = "skip";
+      std::filesystem::resize_file(dir.path("test.tar"),
+                                   std::filesystem::file_size(dir.path("test.tar")) / 2 + 100);
+    }
+    Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), /*resume=*/false);
+    if (what == std::string("stopped")) {
+      trainer.on_evaluation([](int64_t, int64_t) { return false; });
+      EXPECT_EQ(error_of([&] { trainer.evaluate(); }).code(), Code::cancelled);
+      trainer.on_evaluation({});
+    } else {
+      EXPECT_GT(trainer.evaluate().samples, 0);
+    }
+    std::filesystem::remove(dir.path("test.tar"));
+    EXPECT_THROW(trainer.evaluate(), Error);
+  }
+}
+
 TEST(Trainer, StopEndsAnEvaluationThatWaitsForData) {
   TempDir dir;
   Json spec = job_json(dir, dir.path("out"));
