@@ -328,7 +328,7 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
       std::any_of(scene.records.begin(), scene.records.end(), [&](const Record& record) {
         return record.workload == scene.objective().workload && searched(record, "momentum");
       });
-  const bool over_batch = scene.spec.x == "batch";  // what the scaling rules are about
+  const bool over_batch = scene.spec.x == scene.summary.batch_label;  // as scaling rules are
   StudyFigure out;
   out.name = "rate";
   out.caption =

@@ -58,8 +58,8 @@ constexpr OptionSpec kEvaluation[] = {
     {"target_loss", OptionType::number, "0",
      "training ends when an evaluation's loss is below it; 0: never, because no loss is", 0, 1e30},
     {"keep_mb", OptionType::number, "64",
-     "batches that take no more memory than this together stay there for the evaluations after the "
-     "first; 0: each evaluation reads and decodes the data again",
+     "memory in which the batches of the first evaluation are kept for later ones, if all fit; 0: "
+     "each evaluation reads and decodes the data again",
      0, 1e6, "MB"},
 };
 

@@ -33,9 +33,9 @@ void check_not_by_clock(const Json& pipeline) {
 
 bool is_by_clock(const Json& stage) {
   if (!stage.value("replay", std::string()).empty()) return false;
-  const std::string mode =
-      stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
-  return stage["stage"] == "overtake" || (mode != "fixed" && mode != "together");
+  if (stage["stage"] != "echo") return stage["stage"] == "overtake";
+  const auto mode = stage.value("mode", std::string("fixed"));
+  return mode != "fixed" && mode != "together";
 }
 
 Json without_side_files(Json pipeline) {

@@ -239,31 +239,33 @@ TEST(Fusion, TheGradientAfterAReluIsMaskedBehindTheMaxPool) {
   for (const gpu::KernelFamily family : families())
     for (const auto& [window, stride, pad] :
          {std::tuple{2, 2, 0}, {3, 2, 0}, {3, 2, 1}, {3, 3, 0}, {2, 3, 0}, {2, 2, 1}}) {
-      Net net(16);
-      const ValueId y = net.conv(net.x, true);
-      const ValueId pooled = net.g.add(
-          "max_pool", {{"window", window}, {"stride", stride}, {"pad", pad}}, {y}, "pool");
-      const ValueId last = net.conv(pooled, true);
-      const ValueId flat = net.g.add("flatten", Json::object(), {last}, "flat");
-      net.loss = net.g.add(
-          "mean_rows", Json::object(),
-          {net.g.add("reduce", {{"function", "sum"}, {"axes", {1}}}, {flat}, "rows")}, "loss");
-      expect_fusing_changes_nothing(net, {net.loss}, family);
+      const Json windows{{"window", window}, {"stride", stride}, {"pad", pad}};
       PlanOptions options;
-      options.training = true, options.loss = net.loss, options.outputs = {net.loss};
-      ParameterStore store(device(family), net.g, 1);
-      const auto all = kernels_of(Plan(kernels(family), net.g, store, options));
-      EXPECT_EQ(std::count(all.begin(), all.end(), "relu_grad"), 1) << "after the loss alone";
-      // Not where the ReLU's result goes elsewhere, too; and where the caller reads what is between.
-      expect_fusing_changes_nothing(net, {net.loss, y, pooled}, family);
-      Net forked(16);
+      options.training = true;
+      const auto masks_of = [&](Net& net, ValueId last, const std::vector<ValueId>& also) {
+        const ValueId flat = net.g.add("flatten", Json::object(), {last}, "flat");
+        const Json sum{{"function", "sum"}, {"axes", {1}}};
+        net.loss = net.g.add("mean_rows", Json::object(),
+                             {net.g.add("reduce", sum, {flat}, "rows")}, "loss");
+        expect_fusing_changes_nothing(net, {net.loss}, family);
+        std::vector<ValueId> outputs{net.loss};
+        outputs.insert(outputs.end(), also.begin(), also.end());
+        expect_fusing_changes_nothing(net, outputs, family);
+        options.loss = net.loss, options.outputs = {net.loss};
+        ParameterStore store(device(family), net.g, 1);
+        const auto all = kernels_of(Plan(kernels(family), net.g, store, options));
+        return std::count_if(all.begin(), all.end(), [](const std::string& kernel) {
+          return kernel.find("relu_grad") != std::string::npos;
+        });
+      };
+      Net net(16);
+      const ValueId y = net.conv(net.x, true), pooled = net.g.add("max_pool", windows, {y}, "pool");
+      EXPECT_EQ(masks_of(net, net.conv(pooled, true), {y, pooled}), 1) << "after the loss alone";
+      Net forked(16);  // the ReLU's result goes elsewhere, too: the mask follows the sum
       const ValueId from = forked.conv(forked.x, true);
-      const ValueId branch = forked.g.add(
-          "max_pool", {{"window", window}, {"stride", 1}, {"pad", window / 2}}, {from}, "pool");
-      if (window % 2 == 1) {
-        forked.finish(forked.binary("add", branch, from));
-        expect_fusing_changes_nothing(forked, {forked.loss}, family);
-      }
+      const ValueId both = forked.binary("add", forked.g.add("max_pool", windows, {from}, "pool"),
+                                         forked.g.add("avg_pool", windows, {from}, "mean"));
+      EXPECT_EQ(masks_of(forked, forked.conv(both, true), {from, both}), 2);
     }
 }
 
