@@ -69,7 +69,7 @@ std::vector<float> take_vector(const checkpoint::Files& files, const char* file,
     fail(
         Code::invalid_argument, origin, " has no '", file,
         "': it was written by a run of another algorithm (parallel.algorithm). Resume it with that "
-        "one, or begin anew in another folder");
+        "one, or start again in another folder");
   const std::string name = cat(origin, ": '", file, "'");
   const auto tensors = checkpoint::read_safetensors(found->second, name);
   const auto tensor = tensors.find(kTensor);

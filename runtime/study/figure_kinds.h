@@ -66,13 +66,21 @@ LaidOut laid_out(const Scene& scene);
 // there are more than `most`, keeps the best, with the baseline first.
 std::vector<size_t> listed(const Scene& scene, size_t most);
 plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditions);
-// Splits conditions into columns of about equal length.
-std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions);
+// Splits conditions into columns: one for each value of the label for panels, or else columns of
+// about equal length.
+struct Column {
+  std::string title;
+  std::vector<size_t> conditions;
+};
+std::vector<Column> in_columns(const Scene& scene, const std::vector<size_t>& conditions);
 
 bool is_baseline(const Scene& scene, size_t condition);
 
 // "fresh examples", "steps", "training time, seconds"
 std::string clock_text(size_t clock);
+// "Echo factor" for the label "factor"
+std::string axis_text(const std::string& label);
+std::string upper_first(std::string text);
 // "loss < 1.55"
 std::string target_text(const Objective& objective);
 

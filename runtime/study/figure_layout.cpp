@@ -45,7 +45,7 @@ plot::Axis numeric_axis(const std::string& name, const std::vector<Json>& values
   for (const Json& value : values)
     if (value.is_number()) numbers.push_back(value.get<double>());
   plot::Axis out;
-  out.label = name;
+  out.label = axis_text(name);
   const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
   if (numbers.empty() || *least <= 0) return out;
   if (are_powers_of_two(numbers))
@@ -58,14 +58,14 @@ plot::Axis numeric_axis(const std::string& name, const std::vector<Json>& values
 
 plot::Axis category_axis(const std::string& name, const std::vector<Json>& values) {
   plot::Axis out;
-  out.label = name;
+  out.label = axis_text(name);
   out.scale = plot::Scale::category;
   for (const Json& value : values)
     out.categories.push_back(value.is_null() ? "–" : label_text(value));
   return out;
 }
 
-// Returns the labels that form the series: all but x and panel.
+// Returns the labels that name series and rows: all but x and panel.
 std::vector<std::string> series_labels(const Scene& scene) {
   std::vector<std::string> out;
   for (const std::string& name : varying_labels(scene.summary, scene.spec.workload))
@@ -228,24 +228,45 @@ std::vector<size_t> listed(const Scene& scene, size_t most) {
 plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditions) {
   plot::Axis out;
   out.scale = plot::Scale::category;
+  const std::vector<std::string> names = series_labels(scene);
   for (const size_t condition : conditions) {
-    const std::string name = short_name(scene, condition);
+    const std::string name = short_name(scene.at(condition).labels, names);
     out.categories.push_back(name.empty() ? "all" : name);
   }
   return out;
 }
 
-std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions) {
+std::vector<Column> in_columns(const Scene& scene, const std::vector<size_t>& conditions) {
+  std::vector<Column> out;
+  if (!scene.spec.panel.empty()) {
+    for (const Json& panel : values_of(scene, conditions, scene.spec.panel)) {
+      out.push_back({title_of(scene.spec.panel, panel), {}});
+      for (const size_t condition : conditions)
+        if (label_of(scene, condition, scene.spec.panel) == panel)
+          out.back().conditions.push_back(condition);
+    }
+    return out;
+  }
   constexpr size_t kMostInColumn = 16, kMostColumns = 3;
   const size_t columns =
       std::clamp<size_t>((conditions.size() + kMostInColumn - 1) / kMostInColumn, 1, kMostColumns);
   const size_t rows = (conditions.size() + columns - 1) / columns;
-  std::vector<std::vector<size_t>> out;
   for (size_t i = 0; i < conditions.size(); ++i) {
     if (i % rows == 0) out.emplace_back();
-    out.back().push_back(conditions[i]);
+    out.back().conditions.push_back(conditions[i]);
   }
   return out;
+}
+
+std::string upper_first(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
+  return text;
+}
+
+std::string axis_text(const std::string& label) {
+  if (label == "factor") return "Echo factor";
+  if (label == "batch") return "Batch size";
+  return upper_first(label);
 }
 
 std::string clock_text(size_t clock) {

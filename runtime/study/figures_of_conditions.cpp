@@ -97,8 +97,8 @@ std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& val
   if (conditions.size() < all)
     caption += cat(" The best ", conditions.size(), " of ", all, " conditions are shown.");
   std::vector<plot::Panel> out;
-  for (const std::vector<size_t>& column : in_columns(conditions)) {
-    plot::Panel panel{"", values, condition_axis(scene, column)};
+  for (const auto& [title, column] : in_columns(scene, conditions)) {
+    plot::Panel panel{title, values, condition_axis(scene, column)};
     plot::Series series{"", 2, plot::Mark::points, {}, false, false, 0};
     for (size_t i = 0; i < column.size(); ++i)
       if (const Spread spread = value(column[i]); spread.count > 0)
@@ -175,11 +175,6 @@ void add_target(double target, plot::Panel& panel) {
   if (low <= high) panel.references.push_back({"target", {{low, target}, {high, target}}});
 }
 
-std::string upper_first(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
-  return text;
-}
-
 }  // namespace
 
 std::optional<StudyFigure> to_target_figure(const Scene& scene) {
@@ -193,7 +188,7 @@ std::optional<StudyFigure> to_target_figure(const Scene& scene) {
           kWhiskers, " An arrow stands for a target that was not reached.");
   out.figure.title = text;
   plot::Axis y;
-  y.label = text;
+  y.label = cat(upper_first(clock_text(scene.clock())), " to ", target_text(scene.objective()));
   if (const auto layout = set_panels(scene, y, value, out)) {
     // Bars must begin at zero, which a logarithmic axis does not have.
     if (layout->x.scale != plot::Scale::category && is_wide(out.figure.panels))
@@ -269,12 +264,11 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
           number_text(100 * (kUseful - 1)), " % of the fewest.");
   out.figure.title = "Steps to target against batch size";
   plot::Axis y;
-  y.label = "Steps to target";
+  y.label = cat("Steps to ", target_text(scene.objective()));
   y.scale = plot::Scale::log2;
   out.figure.panels = panels_of(layout, y, [&](size_t i) { return scene.at(i).to_target[2]; });
   for (size_t i = 0; i < layout.groups.size(); ++i) {
     plot::Panel& panel = out.figure.panels[i];
-    panel.x.label = scene.spec.x == "batch" ? "Batch size" : scene.spec.x;
     for (const LaidOut::Row& row : layout.groups[i].rows) {
       if (row.places.empty()) continue;
       const LaidOut::Place &first = row.places.front(), &last = row.places.back();

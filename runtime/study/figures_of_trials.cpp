@@ -44,9 +44,9 @@ bool was_stopped(const Record& record) {
 }
 
 // Makes one column of a strip plot, and adds its values to `all`.
-plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, bool score,
-                  std::vector<double>& all) {
-  plot::Panel panel{"", {}, condition_axis(scene, conditions)};
+plot::Panel strip(const Scene& scene, const Column& column, bool score, std::vector<double>& all) {
+  const std::vector<size_t>& conditions = column.conditions;
+  plot::Panel panel{column.title, {}, condition_axis(scene, conditions)};
   plot::Series trials{"trial", 2, plot::Mark::points, {}, false, true, 0};
   plot::Series medians{"median", 1, plot::Mark::ticks};
   for (size_t i = 0; i < conditions.size(); ++i) {
@@ -88,7 +88,7 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
   const bool stopped = std::any_of(scene.records.begin(), scene.records.end(), was_stopped);
   if (score && stopped) out.caption += " Trials that were stopped early are left out.";
   std::vector<double> all;
-  for (const std::vector<size_t>& column : in_columns(conditions))
+  for (const Column& column : in_columns(scene, conditions))
     out.figure.panels.push_back(strip(scene, column, score, all));
   if (all.empty()) return {};
   for (plot::Panel& panel : out.figure.panels) {

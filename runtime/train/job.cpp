@@ -110,7 +110,7 @@ constexpr OptionSpec kParallel[] = {
      "2: the gradients, too; 0: nothing",
      0, 2},
     {"elastic", OptionType::boolean, "false",
-     "when ranks are lost, the others go on from the newest checkpoint, and new ranks can join "
+     "when ranks are lost, the others continue from the newest checkpoint, and new ranks can join "
      "(gloo)"},
     {"min_ranks", OptionType::integer, "1", "elastic: with fewer ranks the run ends", 1, 1e6},
     {"join", OptionType::boolean, "false",

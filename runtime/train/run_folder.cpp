@@ -76,7 +76,7 @@ void RunFolder::check_in_place() const {
   fail(Code::state, "the run's folder '", directory_,
        "' was removed, renamed or replaced while the run wrote into it: '", metrics_path_.string(),
        "' is not the file that holds its rows any more. Put the folder back and resume the run, or "
-       "begin anew");
+       "start again");
 }
 
 void RunFolder::begin() {

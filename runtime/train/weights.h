@@ -109,7 +109,7 @@ void check_origin(const std::string& origin, const char* what, Check&& check) {
     check();
   } catch (const Error& error) {
     fail(error.code(), origin, " is of another ", what, ": ", error.what(), ". Load it with the ",
-         what, " that it was made with, or begin anew in another folder");
+         what, " that it was made with, or start again in another folder");
   }
 }
 

@@ -360,6 +360,32 @@ TEST(StudyReport, FiguresCanBeNamed) {
   EXPECT_EQ(written.figures, (std::set<std::string>{"bars", "spread_steps"}));
 }
 
+TEST(StudyReport, WithoutXThereIsAColumnForEachPanel) {
+  study::Outline study = test::echo_study();
+  study.figures = {{{"kind", "to_target"}, {"x", ""}, {"panel", "batch"}},
+                   {{"kind", "spread"}, {"panel", "batch"}}};
+  const auto records = test::echo_study_records();
+  const auto summary = study::summarize(study, records);
+  for (const auto& made : study::study_figures(study, summary, records)) {
+    const auto& panels = made.figure.panels;
+    ASSERT_EQ(panels.size(), 2u) << made.name;
+    EXPECT_EQ(panels[0].title, "batch 128");
+    EXPECT_EQ(panels[1].title, "batch 1024");
+    EXPECT_EQ(panels[0].y.categories.size() + panels[1].y.categories.size(),
+              summary.conditions.size());
+    for (const std::string& row : panels[0].y.categories)
+      EXPECT_EQ(row.find("128"), std::string::npos) << row;
+  }
+}
+
+TEST(StudyReport, AxesSayWhatTheTargetIs) {
+  const auto records = test::echo_study_records();
+  const auto summary = study::summarize(test::echo_study(), records);
+  const auto figures = study::study_figures(test::echo_study(), summary, records);
+  EXPECT_EQ(figures[0].figure.panels[0].y.label, "Fresh examples to loss < 1.55");
+  EXPECT_EQ(figures[0].figure.panels[0].x.label, "Echo factor");
+}
+
 TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
   const auto records = test::echo_study_records();
   const auto message = [&](const Json& figures) -> std::string {

@@ -308,6 +308,7 @@ TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
           {"layer": "residual", "layers": [
             {"layer": "conv2d", "filters": 16}, {"layer": "batch_norm", "activation": "relu"},
             {"layer": "dropout", "rate": 0.2}]}]},
+        {"layer": "conv2d", "filters": 16, "activation": "relu"}, {"layer": "max_pool"},
         {"layer": "flatten"}, {"layer": "dense", "units": 4}]})",
                             "model");
     model["recompute"] = recompute;

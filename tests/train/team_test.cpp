@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <future>
 
 #include "core/error.h"
@@ -133,7 +134,8 @@ TEST(TeamOfDevices, EvaluatesAndTellsItsWeightsAtAnyTime) {
     ++asks;
   } while (event.kind != EventKind::end);
   EXPECT_GT(asks, 5);
-  EXPECT_EQ(team->evaluate().loss, event.eval_loss);
+  std::filesystem::remove(dir.path("test.tar"));
+  EXPECT_EQ(team->evaluate().loss, event.eval_loss) << "of batches that were kept";
   EXPECT_EQ(losses_of(asked), losses_of(plain)) << "to the bit";
 }
 

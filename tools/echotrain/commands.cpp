@@ -48,8 +48,8 @@ const std::vector<Command> kCommands = {
      "job file's.\n\n"
      "Ctrl-C ends the run in order, with a checkpoint, and the exit status is 130; a second "
      "one ends it at once.",
-     job_options({{"resume", "", "go on from the newest checkpoint, bit for bit"},
-                  {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
+     job_options({{"resume", "", "continue from the newest checkpoint, bit for bit"},
+                  {"overwrite", "", "start again, and replace the run that output.dir holds"},
                   kValidation}),
      command_train},
     {"launch", "JOB.json", "trains a job on several ranks of this machine, a process each",
@@ -61,7 +61,7 @@ const std::vector<Command> kCommands = {
      "The first rank shows the progress and writes output.dir; what others say on standard error "
      "has "
      "'rank N:' in front. When one rank fails, all end; with "
-     "--set parallel.elastic=true the others go on from the newest checkpoint.\n\n"
+     "--set parallel.elastic=true the others continue from the newest checkpoint.\n\n"
      "With a parameter server (--servers, or parallel.algorithm) the ranks are its workers: when "
      "one "
      "fails, the others go on.\n\n"
@@ -78,8 +78,8 @@ const std::vector<Command> kCommands = {
            "of an elastic run (parallel.elastic): start a rank again when it has failed, N times "
            "in all; it joins the others at the end of an epoch. 0 without it"},
           {"servers", "N", "shards of a parameter server to start beside them"},
-          {"resume", "", "go on from the newest checkpoint, bit for bit"},
-          {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
+          {"resume", "", "continue from the newest checkpoint, bit for bit"},
+          {"overwrite", "", "start again, and replace the run that output.dir holds"},
           kValidation}),
      command_launch},
     {"serve",
@@ -188,21 +188,21 @@ const std::vector<Command> kCommands = {
      "A study names a job, conditions (values of its keys that are to be compared), and a space of "
      "hyperparameters, which is searched for each condition by itself. Each trial is a run of the "
      "job that ends "
-     "when an evaluation reaches the target, or with its budget. docs/studies.md says what the "
+     "when an evaluation reaches the target or the budget is spent. docs/studies.md says what the "
      "file holds.\n\n"
-     "Every finished trial is kept in the study's folder. The same command goes on where a study "
-     "was "
-     "interrupted or killed, and with trials, searches or conditions that were added to the file. "
-     "Ctrl-C ends it in "
-     "a moment, and the exit status is 130; trials that were running begin anew.\n\n"
+     "Every finished trial is kept in the study's folder. The same command continues a study that "
+     "was interrupted or killed. It also runs the trials, searches and conditions that you have "
+     "added to the file since. Ctrl-C ends the study within a moment, with exit status 130; trials "
+     "that were running then start again from the beginning.\n\n"
      "  echotrain study study.json --set data=shards --plan\n"
      "  echotrain study study.json --set data=shards\n"
      "  echotrain study study.json --report",
      job_options(
-         {{"out", "FOLDER", "where to write; runs/studies/STEM without it, after the file's name"},
+         {{"out", "FOLDER",
+           "where to write. Default: runs/studies/STEM, where STEM is the file's name"},
           {"overwrite", "", "run all trials again, in place of those that the folder holds"},
           {"parallel", "N",
-           "trials at once; 0: as the device has room. As the study says without it"},
+           "trials at once; 0: as many as the device has room for. Default: what the study says"},
           {"plan", "", "train nothing: print the conditions, their trials, and what each changes"},
           {"report", "",
            "train nothing: print the results of the trials so far, and write the report"},
