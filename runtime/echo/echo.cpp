@@ -28,26 +28,27 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"factor", OptionType::number, nullptr,
-     "times each item is used, a real number: 2.5 is 2 or 3; auto and on_demand: at most, over a "
-     "long stretch of the run; one sample at most twice as often",
+     "how often each item is used; 2.5 means 2 or 3 times. auto and on_demand: at most, on average "
+     "over a long stretch of the run; a single sample at most twice as often",
      1, 1e6},
     {"mode", OptionType::string, "\"fixed\"",
-     "repeat always, mixed or one copy after another; as often as the run needs, evenly; or only "
-     "when the consumer would wait",
+     "fixed: always, in random order; together: always, one copy directly after another; auto: as "
+     "often as the run needs, evenly spread; on_demand: only when the consumer would wait",
      0, 0, "", "fixed|together|auto|on_demand"},
     {"draw", OptionType::string, "\"default\"",
-     "which of the held samples comes next; default: uniform if fixed, else spread", 0, 0, "",
+     "which of the held samples is used next; default: uniform if fixed, else spread", 0, 0, "",
      "default|spread|least_used|uniform|newest"},
     {"buffer", OptionType::integer, "1000",
-     "fixed: copies held for shuffling, 1 keeps the order; auto and on_demand: samples that may be "
+     "fixed: uses held for shuffling, 1 keeps the order; auto and on_demand: samples that may be "
      "repeated",
      1, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
      "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
     {"device", OptionType::boolean, "false",
-     "in training the held samples lie in the device's memory, and the stages after this one run "
-     "there (random_resized_crop, random_crop, flip, brightness_contrast, color_jitter, normalize; "
-     "beside shuffle and batch): an echo then costs no copying, no augmenting and no upload; the "
+     "in training, the held samples lie in device memory, and the stages after this one run there "
+     "(random_resized_crop, random_crop, flip, brightness_contrast, color_jitter, normalize; "
+     "shuffle "
+     "and batch may follow, too): a repeat then needs no copying, no augmenting and no upload; the "
      "batches are the same"},
     {"log", OptionType::string, "\"\"",
      "auto and on_demand: file that receives a line of JSON for each decision", 0, 0, "path"},
@@ -341,7 +342,7 @@ std::unique_ptr<Stage> make(const Options& options, const StageContext& context)
 namespace etr::pipeline {
 
 extern const StageSpec echo_stage;
-const StageSpec echo_stage{"echo", "repeats items, always or as far as the consumer would wait",
+const StageSpec echo_stage{"echo", "repeats items, always or only when the consumer would wait",
                            StageKind::serial, echo::kOptions, echo::make};
 
 }  // namespace etr::pipeline
