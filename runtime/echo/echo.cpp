@@ -144,13 +144,13 @@ class FixedEcho final : public Echo {
     const Item held = received(std::move(item));
     const uint32_t copies = copies_.next();
     const auto bytes = static_cast<int64_t>(held.size_bytes());
-    // To mix copies rather than samples, each copy is held separately; they share the bytes.
-    const uint32_t together = mixes_ ? 1 : copies;
-    for (uint32_t used = 0; used < copies; used += together) {
-      const uint32_t end = used + together;
-      buffer_.add(held, {end, end, used}, bytes * together / copies, rng_);
-      while (buffer_.copies() >= capacity_) give_one(out);
+    if (!mixes_) {
+      hold(held, {copies, copies}, bytes, out);
+      return;
     }
+    // To mix uses rather than samples, each use is held separately; they share the bytes.
+    const auto given = std::make_shared<uint32_t>(0);
+    for (uint32_t i = 0; i < copies; ++i) hold(held, {1, 1, 0, given}, bytes / copies, out);
   }
 
   void finish_pass(Emitter& out) override {
@@ -163,6 +163,11 @@ class FixedEcho final : public Echo {
   }
 
  private:
+  void hold(const Item& item, EchoBuffer::Uses uses, int64_t bytes, Emitter& out) {
+    buffer_.add(item, std::move(uses), bytes, rng_);
+    while (buffer_.copies() >= capacity_) give_one(out);
+  }
+
   bool give_one(Emitter& out) {
     Item item;
     if (!buffer_.draw(item, rng_)) return false;

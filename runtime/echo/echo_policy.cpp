@@ -43,7 +43,7 @@ void EchoBuffer::add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng) {
 // Places the sample where draw() finds it.
 void EchoBuffer::put(Samples::iterator held, Rng& rng) {
   const uint64_t number = numbers_++;
-  const auto [planned, most, used] = held->uses;
+  const auto [planned, used] = std::pair(held->uses.planned, held->uses.used);
   if (used >= planned) {
     held->place = order_.emplace(Key(true, used, number), held).first;
     return;
@@ -71,7 +71,8 @@ void EchoBuffer::take(const Held& held) {
 }
 
 void EchoBuffer::use(Held& held, pipeline::Item& out) {
-  const uint32_t replica = replica_of(held.item.replica, held.uses.used);
+  const uint32_t number = held.uses.given ? (*held.uses.given)++ : held.uses.used;
+  const uint32_t replica = replica_of(held.item.replica, number);
   if (held.uses.used++ < held.uses.planned) --copies_;
   if (held.uses.used == held.uses.most)
     out = std::move(held.item);
@@ -119,8 +120,7 @@ EchoBuffer::Samples::iterator EchoBuffer::least_worth(Rng& rng) {
 uint32_t EchoBuffer::evict(Rng& rng) {
   if (size() == 0) return 0;
   const auto held = least_worth(rng);
-  const auto [planned, most, used] = held->uses;
-  const uint32_t left = planned - std::min(used, planned);
+  const uint32_t left = held->uses.planned - std::min(held->uses.used, held->uses.planned);
   take(*held);
   copies_ -= left;
   bytes_ -= held->bytes;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -47,9 +48,12 @@ class EchoBuffer {
  public:
   EchoBuffer(Draw draw, int64_t limit_bytes) : draw_(draw), limit_bytes_(limit_bytes) {}
 
-  // The number of planned uses of a sample, the maximum, and how many were consumed.
+  // The number of planned uses of a sample, the maximum, and how many were consumed. If the uses of
+  // a sample are held separately, they share `given`, which numbers them in the order in which they
+  // are drawn: the first one is the fresh one.
   struct Uses {
     uint32_t planned = 1, most = 1, used = 0;
+    std::shared_ptr<uint32_t> given = nullptr;
   };
 
   // `bytes`: the item's size. Throws Error(out_of_memory) beyond the byte limit: if samples were

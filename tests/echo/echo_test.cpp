@@ -64,6 +64,21 @@ TEST(Echo, EveryReplicaIsAugmentedAnew) {
   for (const auto& [ordinal, set] : replicas) EXPECT_EQ(set.size(), 4u);
 }
 
+// Whatever the order in which a buffer gives them out: `fresh` counts the samples that have been used.
+TEST(Echo, TheFirstUseOfASampleIsTheFreshOne) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 1, 60);
+  for (const char* echo : {R"({"stage": "echo", "factor": 4, "buffer": 100})",
+                           R"({"stage": "echo", "factor": 2.5, "buffer": 20, "draw": "newest"})",
+                           R"({"stage": "echo", "mode": "together", "factor": 3})"}) {
+    Pipeline p(spec_of(shards, echo));
+    std::map<uint64_t, uint32_t> uses;
+    for (Item item; p.next(item) == Pipeline::Next::item;)
+      EXPECT_EQ(item.replica == 0, uses[item.ordinal]++ == 0) << item.ordinal << " of " << echo;
+    EXPECT_EQ(uses.size(), 60u);
+  }
+}
+
 TEST(Echo, PayloadsAreSharedNotCopied) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 10, 16),
