@@ -114,7 +114,9 @@ TEST(Trainer, LearnsAndReports) {
   EXPECT_EQ(event.epoch, 6u);
   EXPECT_EQ(event.step, 6u * 18);  // 600 samples an epoch with echo, 32 in a batch
   EXPECT_EQ(event.examples, event.fresh + event.echoed);
-  EXPECT_NEAR(static_cast<double>(event.echoed) / static_cast<double>(event.fresh), 0.5, 0.02);
+  // An epoch's last 24 samples fill no batch. Most of them are repeats, of 200 in an epoch.
+  EXPECT_GE(event.fresh, 6u * 390);
+  EXPECT_LE(event.fresh, 6u * 400);
   EXPECT_EQ(losses_of(dir.path("out")).size(), 108u);
   EXPECT_EQ(trainer.next_event().kind, EventKind::end) << "the end stays";
 }
