@@ -47,9 +47,8 @@ constexpr OptionSpec kOptions[] = {
     {"device", OptionType::boolean, "false",
      "in training, the held samples lie in device memory, and the stages after this one run there "
      "(random_resized_crop, random_crop, flip, brightness_contrast, color_jitter, normalize; "
-     "shuffle "
-     "and batch may follow, too): a repeat then needs no copying, no augmenting and no upload; the "
-     "batches are the same"},
+     "shuffle and batch may follow, too): a repeat then needs no copying, no augmenting and no "
+     "upload; the batches are the same"},
     {"log", OptionType::string, "\"\"",
      "auto and on_demand: file that receives a line of JSON for each decision", 0, 0, "path"},
     {"replay", OptionType::string, "\"\"",

@@ -34,7 +34,7 @@ void EchoBuffer::add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng) {
     fail(Code::out_of_memory, "the echo buffer holds ", counted(size(), "sample"), " of ",
          counted(bytes_, "byte"), " and may not exceed ", limit_bytes_,
          "; lower 'buffer' or raise 'buffer_bytes'");
-  copies_ += uses.planned - std::min(uses.used, uses.planned);
+  copies_ += uses.left();
   bytes_ += bytes;
   samples_.push_back({std::move(item), uses, bytes, order_.end(), 0});
   put(std::prev(samples_.end()), rng);
@@ -43,8 +43,8 @@ void EchoBuffer::add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng) {
 // Places the sample where draw() finds it.
 void EchoBuffer::put(Samples::iterator held, Rng& rng) {
   const uint64_t number = numbers_++;
-  const auto [planned, used] = std::pair(held->uses.planned, held->uses.used);
-  if (used >= planned) {
+  const uint32_t used = held->uses.used;
+  if (held->uses.left() == 0) {
     held->place = order_.emplace(Key(true, used, number), held).first;
     return;
   }
@@ -120,7 +120,7 @@ EchoBuffer::Samples::iterator EchoBuffer::least_worth(Rng& rng) {
 uint32_t EchoBuffer::evict(Rng& rng) {
   if (size() == 0) return 0;
   const auto held = least_worth(rng);
-  const uint32_t left = held->uses.planned - std::min(held->uses.used, held->uses.planned);
+  const uint32_t left = held->uses.left();
   take(*held);
   copies_ -= left;
   bytes_ -= held->bytes;

@@ -54,6 +54,8 @@ class EchoBuffer {
   struct Uses {
     uint32_t planned = 1, most = 1, used = 0;
     std::shared_ptr<uint32_t> given = nullptr;
+
+    uint32_t left() const { return planned - std::min(used, planned); }
   };
 
   // `bytes`: the item's size. Throws Error(out_of_memory) beyond the byte limit: if samples were

@@ -81,6 +81,18 @@ std::string title_of(const std::string& label, const Json& value) {
   return value.is_string() ? value.get<std::string>() : cat(label, " ", label_text(value));
 }
 
+// Groups conditions by the label for panels; without one, all are one group.
+std::vector<Column> by_panel(const Scene& scene, const std::vector<size_t>& conditions) {
+  std::vector<Column> out;
+  for (const Json& panel : values_of(scene, conditions, scene.spec.panel)) {
+    out.push_back({title_of(scene.spec.panel, panel), {}});
+    for (const size_t condition : conditions)
+      if (label_of(scene, condition, scene.spec.panel) == panel)
+        out.back().conditions.push_back(condition);
+  }
+  return out;
+}
+
 class Layout {
  public:
   explicit Layout(const Scene& scene)
@@ -92,11 +104,9 @@ class Layout {
     out_.x =
         numeric ? numeric_axis(scene_.spec.x, x_values) : category_axis(scene_.spec.x, x_values);
     names_ = series_labels(scene_);
-    for (const Json& panel : values_of(scene_, conditions_, scene_.spec.panel)) {
-      LaidOut::Group group{title_of(scene_.spec.panel, panel), {}, {}};
-      for (const size_t condition : conditions_)
-        if (label_of(scene_, condition, scene_.spec.panel) == panel)
-          place(condition, x_values, numeric, group);
+    for (const auto& [title, conditions] : by_panel(scene_, conditions_)) {
+      LaidOut::Group group{title, {}, {}};
+      for (const size_t condition : conditions) place(condition, x_values, numeric, group);
       finish(group);
       out_.groups.push_back(std::move(group));
     }
@@ -237,20 +247,12 @@ plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditi
 }
 
 std::vector<Column> in_columns(const Scene& scene, const std::vector<size_t>& conditions) {
-  std::vector<Column> out;
-  if (!scene.spec.panel.empty()) {
-    for (const Json& panel : values_of(scene, conditions, scene.spec.panel)) {
-      out.push_back({title_of(scene.spec.panel, panel), {}});
-      for (const size_t condition : conditions)
-        if (label_of(scene, condition, scene.spec.panel) == panel)
-          out.back().conditions.push_back(condition);
-    }
-    return out;
-  }
+  if (!scene.spec.panel.empty()) return by_panel(scene, conditions);
   constexpr size_t kMostInColumn = 16, kMostColumns = 3;
   const size_t columns =
       std::clamp<size_t>((conditions.size() + kMostInColumn - 1) / kMostInColumn, 1, kMostColumns);
   const size_t rows = (conditions.size() + columns - 1) / columns;
+  std::vector<Column> out;
   for (size_t i = 0; i < conditions.size(); ++i) {
     if (i % rows == 0) out.emplace_back();
     out.back().conditions.push_back(conditions[i]);

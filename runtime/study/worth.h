@@ -16,7 +16,7 @@ struct Worth {
 };
 
 // Measured on one workload, samples/studies/echo_variants.json: CIFAR-10 at 16 x 16, an MLP with 128
-// hidden units, Nesterov momentum, crop and flip, rates tuned for each row, a buffer of 10,000 copies
+// hidden units, Nesterov momentum, crop and flip, rates tuned for each row, a buffer of 10,000 uses
 // (batches: unshuffled). Medians of three or five searches. Other data and models differ, so
 // predictions from it are estimates.
 std::span<const Worth> worth_table();

@@ -114,6 +114,7 @@ TEST(Trainer, LearnsAndReports) {
   EXPECT_EQ(event.epoch, 6u);
   EXPECT_EQ(event.step, 6u * 18);  // 600 samples an epoch with echo, 32 in a batch
   EXPECT_EQ(event.examples, event.fresh + event.echoed);
+  EXPECT_EQ(event.examples, 6u * 18 * 32);
   // An epoch's last 24 samples fill no batch. Most of them are repeats, of 200 in an epoch.
   EXPECT_GE(event.fresh, 6u * 390);
   EXPECT_LE(event.fresh, 6u * 400);
