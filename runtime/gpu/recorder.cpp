@@ -158,7 +158,7 @@ void Recording::Handles::record(const Dispatch& dispatch) {
     if (dispatch.groups[axis] > info.max_groups[axis])
       fail(Code::unsupported, dispatch.label, ": kernel '", dispatch.kernel->name, "' needs ",
            dispatch.groups[axis], " workgroups along an axis, and device '", info.name, "' takes ",
-           info.max_groups[axis], "; use a smaller batch");
+           info.max_groups[axis], "; use a smaller batch, or rows with fewer elements");
   vk.api.CmdBindPipeline(commands_buffer, VK_PIPELINE_BIND_POINT_COMPUTE,
                          dispatch.kernel->pipeline);
   if (!dispatch.kernel->by_address) bind_descriptors(dispatch);

@@ -17,13 +17,17 @@ namespace {
 struct Kind {
   const char* name;
   std::optional<StudyFigure> (*make)(const Scene& scene);
+  std::initializer_list<const char*> keys;  // beside those of every kind
 };
 
-constexpr Kind kKinds[] = {
-    {"to_target", to_target_figure}, {"best_metric", best_metric_figure},
-    {"scaling", scaling_figure},     {"rate", rate_figure},
-    {"spread", spread_figure},       {"curves", curves_figure},
-    {"trials", trials_figure},
+const Kind kKinds[] = {
+    {"to_target", to_target_figure, {"x", "series", "panel", "clock"}},
+    {"best_metric", best_metric_figure, {"x", "series", "panel"}},
+    {"scaling", scaling_figure, {"x", "series", "panel"}},
+    {"rate", rate_figure, {"x", "series", "panel"}},
+    {"spread", spread_figure, {"panel", "clock"}},
+    {"curves", curves_figure, {}},
+    {"trials", trials_figure, {}},
 };
 
 const Kind& kind_of(const FigureSpec& spec) {
@@ -111,14 +115,18 @@ std::string text_of(const Json& entry, const char* key, const std::string& owner
   return found->get<std::string>();
 }
 
-void check_keys(const Json& entry, const std::string& owner) {
-  static const std::vector<std::string> known = {"kind",  "x",        "series",   "panel",
-                                                 "clock", "baseline", "workload", "name"};
+void check_is_object(const Json& entry, const std::string& owner) {
   if (!entry.is_object())
     fail(Code::invalid_argument, owner, " is ", brief_json(entry), ", not an object with a 'kind'");
+}
+
+void check_keys(const Kind& kind, const Json& entry, const std::string& owner) {
+  std::vector<std::string> known = {"kind", "baseline", "workload", "name"};
+  known.insert(known.end(), kind.keys.begin(), kind.keys.end());
   for (const auto& [key, value] : entry.items())
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(Code::invalid_argument, owner, ": there is no key '", key, "'", suggestion(key, known));
+      fail(Code::invalid_argument, owner, ": a figure of kind '", kind.name, "' has no key '", key,
+           "'", suggestion(key, known));
 }
 
 void check_label(const Summary& summary, size_t workload, const std::string& label,
@@ -136,7 +144,7 @@ void check_label(const Summary& summary, size_t workload, const std::string& lab
 FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
                    const std::string& owner) {
   FigureSpec out = usual_spec(summary, workload, text_of(entry, "kind", owner));
-  kind_of(out);
+  check_keys(kind_of(out), entry, owner);
   if (entry.contains("x")) {
     out.x = text_of(entry, "x", owner);
     out.panel = usual_panel(summary, workload, out.x);
@@ -206,17 +214,13 @@ bool each_given(const Json& given, const Summary& summary, const Take& take) {
   for (size_t workload = 0; workload < summary.objectives.size(); ++workload)
     for (size_t i = 0; i < given.size(); ++i) {
       const std::string owner = cat("figures[", i, "]");
-      check_keys(given[i], owner);
+      check_is_object(given[i], owner);
       const std::string only = text_of(given[i], "workload", owner);
       if (only.empty() || only == summary.objectives[workload].workload)
         take(spec_of(summary, workload, given[i], owner));
     }
   return !given.empty();
 }
-
-}  // namespace
-
-namespace {
 
 std::vector<std::string> without_repeats(std::vector<std::string> texts) {
   std::sort(texts.begin(), texts.end());

@@ -407,7 +407,10 @@ TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
   };
   expect({{"kind", "to_taget"}}, "to_target");
   expect({{"kind", "to_target"}, {"x", "facto"}}, "factor");
-  expect({{"kind", "to_target"}, {"clocks", "fresh"}}, "figures[0]: there is no key 'clocks'");
+  expect({{"kind", "to_target"}, {"clocks", "fresh"}}, "has no key 'clocks'");
+  expect({{"kind", "curves"}, {"panel", "factor"}},
+         "figures[0]: a figure of kind 'curves' has no key 'panel'");
+  expect({{"kind", "rate"}, {"clock", "steps"}}, "has no key 'clock'");
   expect({{"kind", "to_target"}, {"clock", "freh"}}, "fresh");
   expect({{"kind", 3}}, "'kind' is 3");
   expect(7, "figures[0] is 7");
