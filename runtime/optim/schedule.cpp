@@ -58,7 +58,8 @@ double falling(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
 
 const char* run_length(bool of_fresh) {
   return of_fresh ? "or the run's length in fresh examples (train.fresh of a job)"
-                  : "or the run's length in steps (train.steps or train.planned_steps of a job)";
+                  : "or the run's length in steps (train.steps or train.planned_steps of a job); "
+                    "or set schedule.clock to fresh if the run's length is in fresh examples";
 }
 
 }  // namespace

@@ -501,6 +501,8 @@ TEST(Schedule, ContradictionsAreErrors) {
       "decay_steps (200) must exceed warmup_steps (200)");
   has(error_of(R"({"schedule": "cosine", "learning_rate": 1})", 0),
       "decay_steps, or the run's length");
+  has(error_of(R"({"schedule": "one_cycle", "learning_rate": 1})", 0),
+      "set schedule.clock to fresh if the run's length is in fresh examples");
   has(error_of(R"({"schedule": "cosine", "learning_rate": 1, "clock": "fresh"})", 0),
       "fresh examples (train.fresh of a job)");
   has(error_of(R"({"schedule": "constant", "learning_rate": 1, "warmup_share": 0.1})", 0),
