@@ -175,6 +175,13 @@ const Edge* best_of(const std::vector<Edge>& edges) {
   return best;
 }
 
+// A number that follows from a time is no more exact than that.
+double two_digits(double n) {
+  if (!(n >= 10)) return n;
+  const double unit = std::pow(10, std::floor(std::log10(n)) - 1);
+  return std::round(n / unit) * unit;
+}
+
 // Counted in what the node receives, samples or batches. A fixed node counts copies, which share
 // their bytes.
 double buffer_for(const Measured& m, const Edge& edge) {
@@ -184,7 +191,8 @@ double buffer_for(const Measured& m, const Edge& edge) {
   const double least = std::min(kLeastBuffer, buffer);
   if (m.samples > 0) buffer = std::min(buffer, m.samples / samples * copies);
   const double upstream_s = samples * sides_of(m, edge.stage->stage).upstream_s;
-  buffer = std::min(buffer, std::max(kFillSeconds * copies / std::max(upstream_s, 1e-9), least));
+  const double filled = two_digits(kFillSeconds * copies / std::max(upstream_s, 1e-9));
+  buffer = std::min(buffer, std::max(filled, least));
   if (edge.stage->bytes > 0)
     buffer =
         std::min(buffer, kBufferShare * m.memory_bytes / (samples * edge.stage->bytes) * copies);
@@ -342,7 +350,8 @@ Json edges_json(const Measured& m, const std::vector<Edge>& edges) {
   return rows;
 }
 
-std::string why_of(const Measured& m, double r, bool helps, const Edge* best) {
+std::string why_of(const Measured& m, double r, bool helps, bool keeps, const Edge* best) {
+  if (r <= 1 && keeps) return "upstream keeps up with the device";
   if (r <= 1)
     return "upstream keeps up with the device: an echo node would repeat examples for nothing";
   if (helps)
@@ -371,11 +380,16 @@ Json assumptions_of(const Measured& m) {
   return out;
 }
 
-// Nodes that adapt already, and do nearly as well, need not be replaced for another cap.
-bool keeps_own(const Measured& m, const Edge& best) {
-  return !m.echoes.empty() &&
-         std::all_of(m.echoes.begin(), m.echoes.end(), [](const EchoAt& e) { return e.adapts; }) &&
-         predict(m, m.echoes).equivalent_s <= kWorthwhile * best.then.equivalent_s;
+// Nodes that adapt already, and do nearly as well, need not be replaced for another cap. Where
+// upstream keeps up, they cover stalls. Nodes with a factor of 1 change nothing.
+bool keeps_own(const Measured& m, const Prediction& without, const Edge* best) {
+  const auto any = [&](auto is) { return std::any_of(m.echoes.begin(), m.echoes.end(), is); };
+  if (!any([](const EchoAt& e) { return e.adapts; }) ||
+      any([](const EchoAt& e) { return !e.adapts && e.factor != 1; }))
+    return false;
+  const double least =
+      best ? std::min(without.equivalent_s, best->then.equivalent_s) : without.equivalent_s;
+  return predict(m, m.echoes).equivalent_s <= kWorthwhile * least;
 }
 
 void check(const Measured& m) {
@@ -418,13 +432,14 @@ Json advise(const Measured& m) {
   const Prediction without = predict(m, {});
   const bool helps = r > 1 && best && best->echo.factor > 1 &&
                      without.equivalent_s >= kWorthwhile * best->then.equivalent_s;
+  const bool keeps = keeps_own(m, without, best);
   Json as_it_is = row_of(m, predict(m, m.echoes));
   as_it_is["echoes"] = m.echoes.size();
   Json plain = row_of(m, without);
   return {{"r", r},
           {"helps", helps},
-          {"keeps", helps && keeps_own(m, *best)},
-          {"why", why_of(m, r, helps, best)},
+          {"keeps", keeps},
+          {"why", why_of(m, r, helps, keeps, best)},
           {"as_it_is", std::move(as_it_is)},
           {"without_echo", std::move(plain)},
           {"echo", helps ? echo_of(m, *best) : Json()},

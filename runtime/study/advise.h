@@ -10,12 +10,8 @@
 
 namespace etr::study {
 
-enum class Runs {
-  own_thread,
-  serial,
-  parallel
-};  // on a thread of its own, one item at a time, on
-    // all threads
+// On a thread of its own; one item at a time; on all threads.
+enum class Runs { own_thread, serial, parallel };
 
 // A stage, or the part of a source that runs on all threads.
 struct StageCost {
@@ -78,16 +74,16 @@ struct Prediction {
 //
 // A node that adapts has the factor min(cap, max(1, R)). R is the time for a fresh example to reach
 // the node divided by the time for a copy after it; other nodes count with their factors.
-// a copy takes behind it, where other nodes count with their factors.
 Prediction predict(const Measured& measured, const std::vector<EchoAt>& echoes);
 
 // Returns {"r", "helps", "keeps", "why", "as_it_is": {...}, "without_echo": {...}, "echo": {...} or
 // null, "edges": [...], "others": [...], "batch": {...}, "measured": {...}, "assumptions": [...]}.
 // The rows of "edges" and "others" are sorted by predicted gain, best first. "echo" is the
 // recommendation: {"after", "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and
-// its prediction. "keeps": the job's own nodes adapt and are as good, so they stay. "factor" is the
-// stage's option, for on_demand a cap; "uses" is the predicted number of uses of each example, and
-// "cap_binds" says whether that is the cap. "buffer_bytes" is present if the stage needs it.
+// its prediction. "keeps": the job's own nodes adapt, and do as well as the recommendation, or as
+// none where none helps, so they stay. "factor" is the stage's option, for on_demand a cap; "uses"
+// is the predicted number of uses of each example, and "cap_binds" says whether that is the cap.
+// "buffer_bytes" is present if the stage needs it.
 Json advise(const Measured& measured);
 
 // Returns the advice as text.

@@ -1,5 +1,6 @@
 // Compares a job with the changed one, in turns.
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -40,8 +41,9 @@ Stretch train_for(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job
     const train::Event event = trainer.next_event(0.05);
     options.tell("");
     if (event.seconds > options.longest())
-      fail(Code::state,
-           "advise: the job made fewer than 2 steps in a minute: there is nothing to compare");
+      fail(Code::state, "advise: the job made too few steps to compare in ",
+           std::lround(options.longest()),
+           " s: give a smaller batch (--set), or measure for longer (--seconds)");
     if (event.step == 0) continue;
     if (warm_at < 0) warm_at = event.seconds;
     if (event.seconds < warm_at + options.seconds / 2) {

@@ -15,9 +15,10 @@ namespace etr::study {
 struct AdviseOptions {
   double seconds = 3;  // of each measurement, from its first result on
   // Upper bound on one measurement, including start-up.
-  double longest() const { return 20 * seconds + 60; }
+  double longest() const { return 20 * seconds + start_up; }
   // Is told what is being done. If it returns false, throws Error(cancelled). May be empty.
   std::function<bool(const std::string& what)> progress;
+  double start_up = 60;  // seconds that the bound allows for it
 
   void tell(const std::string& what) const;
 };

@@ -82,14 +82,60 @@ bool stores_bytes(const Json& source) {
   return !any_in(name, {"csv", "json", "text"}) && !any_in(text, {".zst", ".gz"});
 }
 
-// Returns the number of records from the source, or an estimate from bytes; 0: unknown.
-double samples_of(const Json& spec, double bytes_each) {
-  const Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
-  const Json data = pipeline.save()["data"];
+struct Counted {
+  double samples = 0;              // until the time was over
+  bool all = false;                // the source came to its end
+  double files = 0, in_files = 0;  // those that were read to their end, and their samples
+};
+
+// Reads the source alone for a moment, which is enough for all of a small data set. What fails is
+// left to the job's own run.
+Counted count_for_a_moment(const Json& spec, const AdviseOptions& options) {
+  constexpr int64_t kMomentNs = 500'000'000;
+  constexpr int64_t kAtOnce = 1000;
+  Json source = spec;
+  source["stages"] = Json::array({spec["stages"][0]});
+  Counted out;
+  try {
+    Pipeline pipeline(source, {}, /*defers=*/false, Pipeline::Budget::at_start);
+    const int64_t end = now_ns() + kMomentNs;
+    std::shared_ptr<const std::string> file;
+    Item item;
+    for (int64_t left = kMomentNs; left > 0; left = end - now_ns()) {
+      if (!pipeline.wait(1e-9 * static_cast<double>(left))) break;
+      if (pipeline.next(item) != Pipeline::Next::item) {
+        out.all = out.samples > 0;
+        break;
+      }
+      const auto from = item.origin ? item.origin->shard : nullptr;
+      if (file && from && *file != *from) {
+        ++out.files;
+        out.in_files = out.samples;
+      }
+      if (from) file = from;
+      if (static_cast<int64_t>(++out.samples) % kAtOnce == 0) options.tell("");
+    }
+  } catch (const Error& error) {
+    if (error.code() == Code::cancelled) throw;
+  }
+  return out;
+}
+
+// Returns the number of records from the source, counted if it is not known, or an estimate from
+// bytes or files; 0: unknown.
+double samples_of(const Json& spec, double bytes_each, const AdviseOptions& options) {
+  Json data;
+  {
+    const Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
+    data = pipeline.save()["data"];
+  }
   if (data.is_object() && data.contains("records") && data["records"].is_number())
     return data["records"].get<double>();
-  if (bytes_each <= 0 || !stores_bytes(spec["stages"][0])) return 0;
-  return data_bytes(data) / bytes_each;
+  const Counted counted = count_for_a_moment(spec, options);
+  if (counted.all) return counted.samples;
+  if (bytes_each > 0 && stores_bytes(spec["stages"][0])) return data_bytes(data) / bytes_each;
+  if (counted.files == 0 || !data.is_object() || !data.contains("count")) return 0;
+  return data["count"].get<double>() * counted.in_files / counted.files;
 }
 
 }  // namespace
@@ -174,7 +220,8 @@ void look_at_places(Measured& m, const PlainPipeline& plain, const AdviseOptions
     options.tell("");
   }
   bool random = false;
-  const bool has_cache = spec["stages"].dump().find("\"cache\"") != std::string::npos;
+  const bool has_cache = std::any_of(spec["stages"].begin(), spec["stages"].end(),
+                                     [](const Json& stage) { return name_of(stage) == "cache"; });
   for (StageCost& s : m.stages) {
     if (s.stage >= plain.batch_stage) break;
     s.bytes = bytes[s.stage];
@@ -185,7 +232,7 @@ void look_at_places(Measured& m, const PlainPipeline& plain, const AdviseOptions
         can_be_made(with_stage(spec, s.stage, {{"stage", "cache"}}), false))
       m.cacheable = s.stage;
   }
-  m.samples = samples_of(spec, bytes.empty() ? 0 : bytes[0]);
+  m.samples = samples_of(spec, bytes.empty() ? 0 : bytes[0], options);
 }
 
 }  // namespace etr::study

@@ -90,14 +90,19 @@ std::string edges_text(const Json& a) {
 }  // namespace
 
 std::string advice_text(const Json& a) {
+  const bool helps = a["helps"].get<bool>();
   std::string out = measured_text(a);
-  out += cat("\nEcho: ", a["helps"].get<bool>() ? "yes" : "no", "; ", a["why"].get<std::string>(),
-             ".\n");
-  if (a["keeps"].get<bool>())
+  out += cat("\nEcho: ", helps ? "yes" : "no", "; ", a["why"].get<std::string>(), ".\n");
+  if (a["keeps"].get<bool>() && !helps)
+    out += text_of(
+        "  the job's own echo repeats only where the device would wait, so it stays as it is: it "
+        "uses each example %.1f times\n",
+        number(a["as_it_is"], "uses"));
+  else if (a["keeps"].get<bool>())
     out += text_of(
         "  the job does so already: it uses each example %.1f times, and its echo stays as it is\n",
         number(a["as_it_is"], "uses"));
-  else if (a["helps"].get<bool>()) {
+  else if (helps) {
     const Json& e = a["echo"];
     out += cat("  after '", e["stage"].get<std::string>(), "' (", e["place"].get<std::string>(),
                "): ", echo_line(e), "\n");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "study/small_study.h"
 
@@ -35,6 +36,39 @@ TEST(AdviseJob, AddsTheEcho) {
   EXPECT_EQ(stages_of(out)[1]["mode"], "on_demand");
   ASSERT_FALSE(changes.empty());
   EXPECT_EQ(changes[0].rfind("added ", 0), 0U) << changes[0];
+}
+
+TEST(AdviseJob, AHealthyJobKeepsAnEchoThatTheAdviceKeeps) {
+  const TempDir dir;
+  Json written = job_of(dir, 32);
+  Json& stages = written["pipeline"]["stages"];
+  const Json echo{{"stage", "echo"}, {"factor", 4}, {"buffer", 64}, {"mode", "on_demand"}};
+  stages.insert(stages.begin() + 3, echo);
+  const train::Job job = train::Job::parse(written.dump(), "the job");
+  std::vector<std::string> changes;
+  const Json advice{
+      {"helps", false}, {"keeps", true}, {"echo", nullptr}, {"others", Json::array()}};
+  EXPECT_EQ(stages_of(study::advised_job(job, advice, changes)), stages);
+  EXPECT_TRUE(changes.empty()) << changes[0];
+}
+
+TEST(AdviseJob, AJobTooSlowToCompareSaysHowLongItHad) {
+  const TempDir dir;
+  Json written = job_of(dir, 32);
+  Json& stages = written["pipeline"]["stages"];
+  const Json delay{{"stage", "delay"}, {"milliseconds", 1000}};
+  stages.insert(stages.begin() + 1, delay);
+  const train::Job job = train::Job::parse(written.dump(), "the job");
+  study::AdviseOptions options;
+  options.seconds = 0.03;
+  options.start_up = 0.5;
+  try {
+    study::compare(study_kernels(), job, nullptr, options);
+    FAIL() << "of one step in 32 seconds";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("too few steps to compare in 1 s"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(AdviseJob, AJobWithoutAnOutputSectionKeepsItsPipeline) {

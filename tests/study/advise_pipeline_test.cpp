@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "support/data.h"
 #include "support/temp_dir.h"
 
 namespace etr::test {
@@ -19,8 +20,9 @@ double samples_of(const Json& source) {
   return m.samples;
 }
 
-// Two letters and a comma for four bytes of a tensor: the file's size says little about how many samples it has.
-TEST(AdvisePipeline, CountsNoSamplesByTheSizeOfTextFiles) {
+// Two letters and a comma for four bytes of a tensor: the file's size says little about how many
+// samples it has, so they are counted.
+TEST(AdvisePipeline, CountsSamplesOfTextFiles) {
   TempDir dir;
   std::ofstream csv(dir.path("train.csv"));
   csv << "a,b,y\n";
@@ -29,7 +31,27 @@ TEST(AdvisePipeline, CountsNoSamplesByTheSizeOfTextFiles) {
   EXPECT_EQ(samples_of({{"stage", "csv"},
                         {"pattern", dir.path("train.csv")},
                         {"columns", "image:f32=a+b,label:i32=y"}}),
-            0);
+            100);
+}
+
+TEST(AdvisePipeline, CountsSamplesOfCompressedShards) {
+  TempDir dir;
+  EXPECT_EQ(samples_of({{"stage", "webdataset"}, {"pattern", make_shards(dir, 3, 40)}}), 120);
+}
+
+TEST(AdvisePipeline, AStageAndNotAnotherWordIsTakenForACache) {
+  TempDir dir;
+  for (int i = 0; i < 8; ++i) std::ofstream(dir.path(cat(i, ".cache"))) << "a field of that name";
+  const Json source{{"stage", "files"}, {"pattern", dir.path("*.cache")}};
+  const auto cacheable = [&](const Json& second) {
+    const Json spec{{"stages", {source, second, {{"stage", "batch"}, {"size", 4}}}}};
+    study::Measured m;
+    m.stages.push_back({.name = "files", .stage = 0});
+    study::look_at_places(m, study::plain_pipeline(spec, 1), {});
+    return m.cacheable;
+  };
+  EXPECT_FALSE(cacheable({{"stage", "cache"}}));
+  EXPECT_EQ(cacheable({{"stage", "keep"}, {"fields", "cache"}}), 0u);
 }
 
 TEST(AdvisePipeline, EstimatesSamplesOfFiles) {

@@ -222,6 +222,42 @@ TEST(Advise, ANodeThatAdaptsFollowsRUpToItsCap) {
   EXPECT_EQ(predict(m, {{kDecode, 12, true}}).uses, 1) << "upstream keeps up";
 }
 
+// It repeats nothing while upstream keeps up, and covers a stall.
+TEST(Advise, ANodeThatAdaptsStaysInAHealthyJob) {
+  Measured m = job_of(20, 100, 40, 4, 500);
+  for (const std::vector<EchoAt>& own : {std::vector<EchoAt>{{kDecode, 4, true}},
+                                         {{kDecode, 4, true}, {kLight, 2, true}},
+                                         {{kRead, 1}, {kDecode, 4, true}}}) {
+    m.echoes = own;
+    const Json a = advise(m);
+    EXPECT_FALSE(a["helps"].get<bool>());
+    EXPECT_TRUE(a["keeps"].get<bool>());
+    EXPECT_TRUE(a["echo"].is_null());
+    EXPECT_EQ(a["as_it_is"]["uses"], 1);
+    const std::string text = study::advice_text(a);
+    EXPECT_NE(text.find("Echo: no; upstream keeps up with the device.\n"), std::string::npos);
+    EXPECT_NE(text.find("stays as it is"), std::string::npos) << text;
+    EXPECT_EQ(text.find("for nothing"), std::string::npos) << text;
+  }
+  for (const std::vector<EchoAt>& own :
+       {std::vector<EchoAt>{}, {{kDecode, 4}}, {{kDecode, 4, true}, {kLight, 2}}, {{kRead, 1}}}) {
+    m.echoes = own;
+    EXPECT_FALSE(advise(m)["keeps"].get<bool>());
+  }
+}
+
+// 60 s / 6.004 ms are 9,993 samples, which a measurement of seconds does not tell so exactly.
+TEST(Advise, ABufferThatFollowsFromATimeHasTwoDigits) {
+  Measured m = job_of(6004, 100, 40, 4, 500);
+  for (study::StageCost& s : m.stages) s.bytes = 1e3;
+  EXPECT_EQ(advise(m)["echo"]["buffer"], 10000);
+  m = job_of(17000, 100, 40, 4, 500);
+  for (study::StageCost& s : m.stages) s.bytes = 1e3;
+  EXPECT_EQ(advise(m)["echo"]["buffer"], 3500) << "of 3,529";
+  m.samples = 1892;
+  EXPECT_EQ(advise(m)["echo"]["buffer"], 1892) << "all samples, which are counted";
+}
+
 // A fixed node takes its part, and one that adapts what is left.
 TEST(Advise, NodesThatAdaptSeeTheOthers) {
   const Measured m = job_of(4000, 100, 40, 4, 500);  // R is 8
