@@ -111,6 +111,38 @@ class Folders(unittest.TestCase):
             self.assertIn("looked at 1000 of 1080 images; the others are counted and not decoded", told)
             self.assertIn("120 images to evaluate on", told)
 
+    def shards(self, name, *prefixes):
+        folder = self.root / name
+        for prefix in prefixes:
+            packed = run("pack", self.root / "png", folder / prefix)
+            self.assertEqual(packed.returncode, 0, packed.stderr)
+        return folder
+
+    def sets_of(self, name, *prefixes):
+        """The shards that the job trains and evaluates on."""
+        job = json.loads(self.init(self.shards(name, *prefixes))[0].read_text())
+        held_out = job.get("evaluation")
+        return [pipeline and pipeline["stages"][0]["pattern"].removeprefix("${data}/").removesuffix(".tar.zst")
+                for pipeline in (job["pipeline"], held_out and held_out["pipeline"])]
+
+    def test_shards_are_named_by_their_use_and_may_have_a_common_name(self):
+        for prefixes, expected in ((("train", "test"), ["train-*", "test-*"]),
+                                   (("digits",), ["digits-*", None]),
+                                   (("digits-train", "digits-test"), ["digits-train-*", "digits-test-*"]),
+                                   (("digits-train", "other-test"), ["digits-train-*", None]),
+                                   (("a-train", "a-val", "test", "b"), ["a-train-*", "a-val-*"]),
+                                   (("a-train", "validation", "a-test"), ["a-train-*", "validation-*"]),
+                                   (("train", "train-small", "test"), ["train-[0-9]*", "test-*"])):
+            self.assertEqual(self.sets_of("-".join(prefixes), *prefixes), expected)
+        for prefixes, expected in ((("a-train", "b-train", "c"), r"holds 2 sets \(a-train, b-train\) of shards"),
+                                   (("a", "b"), r"holds 2 sets \(a, b\) of shards"),
+                                   (("test",), "holds no set of shards to train on")):
+            result = run("init", self.shards("wrong_" + "-".join(prefixes), *prefixes), self.root / "wrong.json")
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, expected)
+            self.assertIn("train-* or NAME-train-*", result.stderr)
+            self.assertIn("validation-*, valid-*, val-* or test-*", result.stderr)
+
     def test_of_many_bad_records_the_first_are_shown(self):
         folder = self.copy("bad")
         for i in range(50):

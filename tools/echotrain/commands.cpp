@@ -35,7 +35,8 @@ const std::vector<Command> kCommands = {
      "up to 1000 images of each set decoded; the job gets a model of that size, augmentation, and "
      "an evaluation. What is no image, or damaged, is named, and the job leaves it out. "
      "Without a validation set, every tenth image of each class is held back as one; shards "
-     "need one of their own ('pack --validation 0.1').\n\n"
+     "need one of their own ('pack --validation 0.1', or shards named validation-*, valid-*, val-* "
+     "or test-* beside train-*; NAME-test-* goes with NAME-train-*).\n\n"
      "The job is JSON (job.json unless named) and meant to be edited.",
      {{"epochs", "N", "epochs to train; 20 without it"},
       {"overwrite", "", "replace a job file that exists"}},

@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kValidationNames = {"validation", "valid", "val", "test"};
+const std::string kTraining = "train", kTrainingSuffix = "-train";
 
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> out;
@@ -50,9 +51,16 @@ std::optional<std::pair<std::string, std::string>> shard_parts(const std::string
   return std::nullopt;
 }
 
-Json shard_source(const std::string& prefix, const std::string& ending) {
+using ShardSets = std::map<std::string, std::string>;  // endings by prefix
+
+// Where another set's names go on from this prefix, the pattern must not match them too.
+Json shard_source(const std::string& prefix, const ShardSets& sets) {
+  const std::string& ending = sets.at(prefix);
+  const bool is_common = std::any_of(sets.begin(), sets.end(), [&](const auto& set) {
+    return set.first.starts_with(prefix + "-");
+  });
   return {{"stage", ending == ".ets" ? "fast_shard" : "webdataset"},
-          {"pattern", kDataVariable + "/" + prefix + "-*" + ending}};
+          {"pattern", kDataVariable + "/" + prefix + (is_common ? "-[0-9]*" : "-*") + ending}};
 }
 
 Json folder_source(const std::string& root) { return {{"stage", "folder"}, {"root", root}}; }
@@ -88,34 +96,53 @@ bool has_pair(const fs::path& folder, const std::vector<std::string>& classes) {
   });
 }
 
-using ShardSets = std::map<std::string, std::string>;  // endings by prefix
+// The set to train on: 'train', or else the only NAME-train, or else the only set that is not named
+// as a validation set.
+std::string training_set(const fs::path& folder, const ShardSets& sets) {
+  if (sets.count(kTraining)) return kTraining;
+  std::vector<std::string> named, others;
+  for (const auto& [prefix, ending] : sets) {
+    if (prefix.ends_with(kTrainingSuffix)) named.push_back(prefix);
+    if (std::find(kValidationNames.begin(), kValidationNames.end(), prefix) ==
+        kValidationNames.end())
+      others.push_back(prefix);
+  }
+  if (named.empty()) named = others;
+  if (named.size() == 1) return named[0];
+  throw Failure("'" + folder.string() + "' holds " +
+                (named.empty() ? "no set of shards to train on"
+                               : listed(named, "set") + " of shards, each of which could be the "
+                                                        "one to train on") +
+                "; shards to train on are named train-* or NAME-train-*, and those to evaluate on "
+                "validation-*, valid-*, val-* or test-*, also with that NAME- in front");
+}
+
+// The set to evaluate on: of the kind that comes first among the names; "" if there is none.
+std::string validation_set(const std::string& training, const ShardSets& sets) {
+  const std::string common = training.ends_with(kTrainingSuffix)
+                                 ? training.substr(0, training.size() - kTraining.size())
+                                 : "";
+  for (const std::string& name : kValidationNames)
+    for (const std::string& prefix : {common + name, name})
+      if (sets.count(prefix)) return prefix;
+  return "";
+}
 
 // The shards of a folder.
 DataSet shards(const fs::path& folder, const ShardSets& sets) {
   DataSet out;
-  std::string validation;
-  for (const std::string& name : kValidationNames)
-    if (validation.empty() && sets.count(name)) validation = name;
-  if (!validation.empty()) out.validation = shard_source(validation, sets.at(validation));
-  std::vector<std::string> others;
-  for (const auto& [prefix, ending] : sets)
-    if (std::find(kValidationNames.begin(), kValidationNames.end(), prefix) ==
-        kValidationNames.end())
-      others.push_back(prefix);
-  if (sets.count("train")) others = {"train"};
-  if (others.size() != 1)
-    throw Failure("'" + folder.string() + "' holds " +
-                  counted(static_cast<int64_t>(others.size()), "set") +
-                  " of shards to train on; name the one that is meant train-*");
-  out.train = shard_source(others[0], sets.at(others[0]));
-  out.in_order = sets.at(others[0]) != ".ets";
+  const std::string training = training_set(folder, sets);
+  const std::string validation = validation_set(training, sets);
+  if (!validation.empty()) out.validation = shard_source(validation, sets);
+  out.train = shard_source(training, sets);
+  out.in_order = sets.at(training) != ".ets";
   if (fs::exists(folder / "classes.txt")) out.classes = read_lines(folder / "classes.txt");
   std::vector<std::string> unused;
   for (const auto& [prefix, ending] : sets)
-    if (prefix != others[0] && prefix != validation) unused.push_back(prefix + "-*" + ending);
+    if (prefix != training && prefix != validation) unused.push_back(prefix + "-*" + ending);
   if (!unused.empty()) out.notes.push_back("not used: shards of " + listed(unused, "other set"));
   if (const auto folders = folder_names(folder); !folders.empty())
-    out.notes.push_back("the shards " + others[0] + "-* are used, not the " +
+    out.notes.push_back("the shards " + training + "-* are used, not the " +
                         listed(folders, "folder") + " beside them");
   return out;
 }
