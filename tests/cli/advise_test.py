@@ -48,6 +48,23 @@ class Advise(unittest.TestCase):
             self.assertIn(expected, result.stderr)
         self.assertFalse((self.root / "nowhere").exists())
 
+    def test_a_file_that_exists_is_replaced_only_if_asked_to(self):
+        mine = self.root / "mine.json"
+        mine.write_text("{}")
+        refused = self.advise("--apply", mine, "--seconds", 1e6, status=1)
+        self.assertIn(f"'{mine}' exists; name another file, or replace it with --overwrite", refused.stderr)
+        self.assertEqual(mine.read_text(), "{}")
+        self.assertIn("give --apply FILE too", self.advise("--overwrite", status=2).stderr)
+
+    def test_an_echo_that_adapts_stays_in_a_healthy_job(self):
+        changed = self.root / "kept.json"
+        node = {"stage": "echo", "mode": "on_demand", "factor": 4, "buffer": 100}
+        result = self.advise("--apply", changed, "--set", f"pipeline.stages.5={json.dumps(node)}")
+        self.assertIn("Echo: no; upstream keeps up with the device.", result.stdout)
+        self.assertIn("so it stays as it is", result.stdout)
+        self.assertNotIn("for nothing", result.stdout)
+        self.assertEqual(self.document(changed)["pipeline"]["stages"][5], node)
+
     def test_slow_reading_is_echoed_before_augmentation(self):
         changed = self.root / "changed.json"
         advice = json.loads(self.advise("--json", "--apply", changed, delay=12).stdout)
@@ -60,6 +77,7 @@ class Advise(unittest.TestCase):
         self.assertAlmostEqual(echo["r"] / advice["r"], 1, delta=0.3)
         self.assertGreater(echo["gain"], 1.05)
         self.assertEqual(advice["others"][0]["change"], "cache")
+        self.assertIn("for 400 samples", advice["others"][0]["what"])
         self.assertTrue(changed.read_text().startswith("// Changed by"))
         written = self.document(changed)
         self.assertEqual(written["vars"]["data"], f"{self.root}/data")
@@ -88,7 +106,7 @@ class Advise(unittest.TestCase):
     def test_a_healthy_job_is_left_alone_and_checked(self):
         changed = self.root / "unchanged.json"
         changed.write_text('{"name": "older"}')
-        result = self.advise("--apply", changed, "--check")
+        result = self.advise("--apply", changed, "--overwrite", "--check")
         self.assertIn("Echo: no", result.stdout)
         self.assertRegex(result.stdout, r"as it is +\d+ +\d+ .*prediction / outcome")
         self.assertIn("nothing to change", result.stderr)

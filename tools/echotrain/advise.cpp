@@ -40,7 +40,7 @@ std::string changed_job(const Json& advice) {
 }
 
 // Called before the measurements, which take a while. Leaves no new file behind.
-void check_can_be_written(const std::string& path) {
+void check_can_be_written(const std::string& path, bool overwrites) {
   namespace fs = std::filesystem;
   if (path.empty())
     throw Failure("--apply is empty: give it the name of the file for the changed job");
@@ -51,6 +51,10 @@ void check_can_be_written(const std::string& path) {
                   "'; make the folder first");
   if (fs::is_directory(path, none))
     throw Failure("--apply " + path + ": that is a folder; name a file in it");
+  // Others, such as /dev/stdout, hold nothing that would be lost.
+  if (fs::is_regular_file(path, none) && !overwrites)
+    throw Failure("--apply: '" + path +
+                  "' exists; name another file, or replace it with --overwrite");
   const bool is_new = !fs::exists(path, none);
   errno = 0;
   if (!std::ofstream(path, std::ios::app))
@@ -64,9 +68,11 @@ void check_can_be_written(const std::string& path) {
 int command_advise(const Arguments& arguments) {
   const bool applies = !arguments.values("apply").empty();
   const std::string path = arguments.value("apply");
+  if (arguments.flag("overwrite") && !applies)
+    throw UsageError("--overwrite replaces the file of --apply; give --apply FILE too");
   Job job;
   load_job(arguments, job);
-  if (applies) check_can_be_written(path);
+  if (applies) check_can_be_written(path, arguments.flag("overwrite"));
   Runtime runtime;
   open_runtime(arguments, job, runtime);
   const Json advice = Json::parse(advised(arguments, job, runtime));
@@ -76,7 +82,7 @@ int command_advise(const Arguments& arguments) {
     std::printf("\n%s", advice["text"].get<std::string>().c_str());
   if (!applies) return 0;
   if (advice["changes"].empty())
-    std::fprintf(stderr, "there is nothing to change: %s is the job as it is\n", path.c_str());
+    std::fprintf(stderr, "there is nothing to change: %s is the same job\n", path.c_str());
   write_file(path, changed_job(advice), arguments.flag("json") ? stderr : stdout);
   Job changed;  // checks what a run would read
   check(etr_job_load(path.c_str(), nullptr, 0, changed.out()));

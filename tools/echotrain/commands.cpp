@@ -150,6 +150,7 @@ const std::vector<Command> kCommands = {
      job_options(
          {{"seconds", "S", "how long each measurement takes; 3 without it"},
           {"apply", "FILE", "write the job with the recommended echo node and threads"},
+          {"overwrite", "", "replace the file of --apply if it exists"},
           {"check", "", "run the job and the changed one in turns: predictions beside outcomes"},
           kJson}),
      command_advise},
