@@ -103,4 +103,13 @@ int32_t etr_study_write_report(const etr_study* study, const char* directory) {
   });
 }
 
-void etr_study_destroy(etr_study* study) { destroy(study); }
+void etr_study_destroy(etr_study* study) {
+  if (!study) return;
+  guarded([&] {
+    // The last call to leave frees the study: this one, or an etr_study_next_event of another
+    // thread, which stopping ends.
+    etr_study& s = any_thread(study, "study");
+    s.occupancy.destroy();
+    if (study::Runner* const running = s.running.load()) running->stop();
+  });
+}

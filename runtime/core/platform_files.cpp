@@ -303,14 +303,20 @@ std::string file_behind(const std::string& path) {
   return path;
 }
 
+constexpr const char *kUnfinished = ".echotrain-", *kUnfinishedEnding = ".tmp";
+
 }  // namespace
+
+bool is_unfinished_file(const std::string& name) {
+  return name.starts_with(kUnfinished) && name.ends_with(kUnfinishedEnding);
+}
 
 void write_file_atomic(const std::string& asked, std::span<const std::byte> bytes) {
   const std::string path = file_behind(asked);
   static std::atomic<uint64_t> number = 0;  // threads may write the same file concurrently
   const auto parent = std::filesystem::path(path).parent_path();
   const std::string temporary =  // short: the requested name may be of maximum length
-      (parent / cat(".echotrain-", process_id(), "-", ++number, ".tmp")).string();
+      (parent / cat(kUnfinished, process_id(), "-", ++number, kUnfinishedEnding)).string();
   std::error_code error;
   try {
     write_synced(temporary, asked, bytes);

@@ -110,6 +110,9 @@ class OutputFile {
 // Readers see either the old or the new file.
 void write_file_atomic(const std::string& path, std::span<const std::byte> bytes);
 
+// Returns whether this is the name of such a temporary file, which a killed process leaves.
+bool is_unfinished_file(const std::string& name);
+
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
 void sync_directory(const std::string& path);
 

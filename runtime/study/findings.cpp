@@ -47,11 +47,14 @@ struct AtBorder {
   std::vector<std::string> values;  // their values
 };
 
-void look_at_borders(const Space& space, const Record& best, std::vector<AtBorder>& found) {
+// Returns whether there is a border at which the point might lie.
+bool look_at_borders(const Space& space, const Record& best, std::vector<AtBorder>& found) {
   const std::vector<Dimension>& dimensions = space.dimensions();
-  if (best.unit.size() != dimensions.size()) return;  // from another version of the study
+  if (best.unit.size() != dimensions.size()) return false;  // from another version of the study
+  bool any = false;
   for (size_t i = 0; i < dimensions.size(); ++i) {
     if (!dimensions[i].values.empty()) continue;  // a list has no border
+    any = true;
     if (best.unit[i] > kBorder && best.unit[i] < 1 - kBorder) continue;
     const std::string& key = dimensions[i].key;
     const bool lower = best.unit[i] < 0.5;
@@ -61,6 +64,7 @@ void look_at_borders(const Space& space, const Record& best, std::vector<AtBorde
     if (at == found.end()) at = found.insert(found.end(), {key, lower, {}});
     at->values.push_back(label_text(best.point.value(key, Json())));
   }
+  return any;
 }
 
 void warn_of_borders(const Objective& objective, const std::vector<Record>& records,
@@ -72,7 +76,8 @@ void warn_of_borders(const Objective& objective, const std::vector<Record>& reco
   for (const SearchResult& search : condition.searches) {
     if (!search.best || search.trials < kSearchedFrom) continue;
     ++searched;
-    look_at_borders(space->second, records[*search.best], found);
+    if (look_at_borders(space->second, records[*search.best], found))
+      condition.borders_checked = true;
   }
   for (const AtBorder& border : found) {
     std::string values;
@@ -88,23 +93,48 @@ void warn_of_borders(const Objective& objective, const std::vector<Record>& reco
 
 void warn(const Objective& objective, const std::vector<Record>& records,
           ConditionResult& condition) {
-  const size_t trials = condition.records.size();
-  size_t feasible = 0, reached = 0;
+  const size_t trials = condition.records.size(), searches = condition.searches.size();
+  size_t feasible = 0, reached = 0, without_feasible = 0;
   for (const SearchResult& search : condition.searches) {
     feasible += search.feasible;
+    without_feasible += search.feasible == 0;
     reached += std::isfinite(search.to_target[objective.clock]) ? 1 : 0;
+  }
+  if (!condition.is_complete()) {  // what it says of searches and borders may still change
+    condition.warnings.push_back(
+        cat("only ", trials, " of ", *condition.planned, " trials have ended so far"));
+    return;
   }
   if (feasible == 0)
     condition.warnings.push_back("no trial was feasible: all diverged or failed");
   else if (static_cast<double>(feasible) < kFewFeasible * static_cast<double>(trials))
     condition.warnings.push_back(cat("only ", feasible, " of ", trials,
                                      " trials were feasible; the others diverged or failed"));
+  if (feasible > 0 && without_feasible > 0)
+    condition.warnings.push_back(cat("the best ", objective.metric(), " leaves out ",
+                                     without_feasible, " of ", searches,
+                                     " searches, in which no trial was feasible"));
   if (objective.target && reached == 0)
     condition.warnings.push_back("no trial reached the target");
-  else if (objective.target && reached < condition.searches.size())
+  else if (objective.target && reached < searches)
     condition.warnings.push_back(
-        cat("only ", reached, " of ", condition.searches.size(), " searches reached the target"));
+        cat("only ", reached, " of ", searches, " searches reached the target"));
   warn_of_borders(objective, records, condition);
+}
+
+// Returns the trials of the largest search.
+size_t trials_of_search(const ConditionResult& condition) {
+  size_t out = 0;
+  for (const SearchResult& search : condition.searches) out = std::max(out, search.trials);
+  return out;
+}
+
+// The best of more trials is better, whatever is compared.
+void warn_of_baseline(const ConditionResult& baseline, ConditionResult& condition) {
+  const size_t here = trials_of_search(condition), there = trials_of_search(baseline);
+  if (here == there || !condition.is_complete() || !baseline.is_complete()) return;
+  condition.warnings.push_back(cat("a search has ", here, " trials, and one of the baseline ",
+                                   there, ", so the speed-up is also one of searching"));
 }
 
 // Times of different devices cannot be compared.
@@ -154,6 +184,8 @@ void find_scaling(Summary& summary) {
 void find_warnings(Summary& summary, const std::vector<Record>& records) {
   for (ConditionResult& condition : summary.conditions)
     warn(summary.objectives[condition.workload], records, condition);
+  for (ConditionResult& condition : summary.conditions)
+    if (condition.baseline) warn_of_baseline(summary.conditions[*condition.baseline], condition);
   for (size_t i = 0; i < summary.workloads.size(); ++i)
     warn_of_devices(summary.objectives[i], records, summary.workloads[i].warnings);
 }

@@ -16,9 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files that a study writes.
-constexpr const char* kFiles[] = {kStudyFile,       kRecordsFile, kResultsFile,
-                                  "conditions.csv", "trials.csv", "report.html"};
+// The files that a study writes. Those that say whose the folder is come last.
+constexpr const char* kFiles[] = {kResultsFile,  "conditions.csv", "trials.csv",
+                                  "report.html", kRecordsFile,     kStudyFile};
+constexpr const char* kReplacedFolder = "replaced";  // by --overwrite
 
 using Name = std::tuple<std::string, std::string, uint64_t, uint64_t>;
 
@@ -52,14 +53,20 @@ Json identity_there(const std::string& file, const Name& name) try {
   return {};
 }
 
+// Returns whether a study that was killed may have left only this file.
+bool is_left_over(const std::string& name) {
+  return name == platform::kFolderLock || name == kReplacedFolder ||
+         platform::is_unfinished_file(name);
+}
+
 // Rejects a folder with other files, which a study must neither mix with nor remove.
 void check_holds_study(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path / kStudyFile, error) || fs::exists(path / kRecordsFile, error)) return;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-    if (it->path().filename() != platform::kFolderLock)
-      fail(Code::state, "'", path.string(), "' holds no study, but '",
-           it->path().filename().string(), "': give the study a folder of its own (--out FOLDER)");
+    if (const std::string name = it->path().filename().string(); !is_left_over(name))
+      fail(Code::state, "'", path.string(), "' holds no study, but '", name,
+           "': give the study a folder of its own (--out FOLDER)");
 }
 
 bool has_condition(const Outline& study, const std::string& workload, const std::string& labels) {
@@ -80,7 +87,7 @@ Outline outline_in(const std::string& path, const std::string& file) try {
   return outline_of(Study::parse(parse_json(platform::read_document(file), file), file, path));
 } catch (const Error& error) {
   fail(Code::state, "'", path, "' holds a study that cannot be read (", error.what(),
-       "): give the study a folder of its own (--out FOLDER), or have what is there removed "
+       "): give the study a folder of its own (--out FOLDER), or have what is there put aside "
        "(--overwrite)");
 }
 
@@ -147,7 +154,7 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
   claim_.emplace(path, "study", "give the study another folder (--out FOLDER)");
   if (overwrite) {
     check_holds_study(path);
-    remove_earlier();
+    replace_earlier();
   } else {
     check_folder(path, outline_of(study));
   }
@@ -165,12 +172,19 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
 
 std::string StudyFolder::file(const char* name) const { return (fs::path(path_) / name).string(); }
 
-void StudyFolder::remove_earlier() {
+// Moves what earlier parts wrote into a folder below, in place of what is there. Figures are
+// removed, since they can be drawn again.
+void StudyFolder::replace_earlier() {
   remove_figures(path_);
+  const fs::path replaced = fs::path(path_) / kReplacedFolder;
   std::error_code error;
   for (const char* name : kFiles) {
-    fs::remove(file(name), error);
-    if (error) fail(Code::io, "cannot remove '", file(name), "': ", error.message());
+    if (!fs::exists(file(name), error)) continue;
+    fs::create_directory(replaced, error);
+    fs::rename(file(name), replaced / name, error);
+    if (error)
+      fail(Code::io, "cannot move '", file(name), "' to '", replaced.string(),
+           "': ", error.message());
   }
 }
 

@@ -36,8 +36,8 @@ void remove_figures(const std::string& path);
 
 class StudyFolder {
  public:
-  // Claims the folder, and loads this study's earlier results; `overwrite` removes the results of
-  // any study. Error(state) if another process has the folder, if it holds something else or
+  // Claims the folder, and loads this study's earlier results; `overwrite` moves the results of any
+  // study to the folder `replaced` below, in place of those that were moved there before. Error(state) if another process has the folder, if it holds something else or
   // another study, or if a trial was run otherwise than the study says now: the message names the
   // key that differs.
   StudyFolder(const std::string& path, const Study& study, bool overwrite);
@@ -54,7 +54,7 @@ class StudyFolder {
   void write(const Record& record);
 
  private:
-  void remove_earlier();
+  void replace_earlier();
 
   const std::string path_;
   std::optional<train::FolderClaim> claim_;

@@ -14,8 +14,10 @@ Objective objective_of(const Workload& workload) {
   out.target = workload.goal.target;
   out.clock = clock_index(workload.budget.clock);
   out.limit = workload.budget.limit();
-  for (const Condition& condition : workload.conditions)
+  for (const Condition& condition : workload.conditions) {
     out.spaces.emplace(label_key(condition.labels), condition.space);
+    out.planned.emplace(label_key(condition.labels), condition.trials * condition.searches);
+  }
   return out;
 }
 

@@ -21,8 +21,9 @@ struct Objective {
   std::optional<double> target;  // none: the best metric counts
   // The budget's first clock, an index in kClocks: the default for comparisons.
   size_t clock = 0;
-  double limit = 0;                     // of the budget on that clock
-  std::map<std::string, Space> spaces;  // of its conditions, by label_key()
+  double limit = 0;                         // of the budget on that clock
+  std::map<std::string, Space> spaces;      // of its conditions, by label_key()
+  std::map<std::string, uint64_t> planned;  // trials of its conditions, by label_key()
 
   const char* metric() const { return accuracy ? "accuracy" : "loss"; }
 };

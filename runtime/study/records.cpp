@@ -183,6 +183,7 @@ Json to_json(const Record& r) {
           {"best", std::move(best)},
           {"final_metric", r.final_metric},
           {"spent", to_json(r.spent)},
+          {"elapsed", std::round(r.elapsed * 1e3) / 1e3},
           {"device_wait_share", r.device_wait_share},
           {"noise_scale", r.noise_scale ? Json(*r.noise_scale) : Json()},
           {"curve", to_json(r.curve)},
@@ -206,11 +207,15 @@ Record record_of(const Json& line) {
   r.status = status_of(in.text("status"));
   if (!in.at("error").is_null()) r.error = in.text("error");
   if (!in.at("to_target").is_null()) r.to_target = clock_of(in.object("to_target"));
+  if ((r.status == Status::reached) != r.to_target.has_value())
+    fail(Code::corrupt_data, kDamaged, ": its status is '", status_name(r.status), "', and it has ",
+         r.to_target ? "a" : "no", " 'to_target'");
   const Json& best = in.object("best");
   r.best_metric = real(members_of(best), "metric");
   r.best_at = clock_of(best);
   r.final_metric = real(in, "final_metric");
   r.spent = clock_of(in.object("spent"));
+  if (in.has("elapsed")) r.elapsed = in.number("elapsed");
   r.device_wait_share = in.number("device_wait_share");
   if (!in.at("noise_scale").is_null()) r.noise_scale = real(in, "noise_scale");
   r.curve = curve_of(in.object("curve"));

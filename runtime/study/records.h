@@ -66,12 +66,12 @@ struct Record {
   std::vector<double> unit;
   Status status = Status::failed;
   std::string error;               // of a failed trial; otherwise ""
-  bool by_surroundings = false;    // the error is one of files; not stored
   std::optional<Clock> to_target;  // if the target was reached
   double best_metric = kNone;
   Clock best_at;
   double final_metric = kNone;
   Clock spent;
+  double elapsed = 0;  // seconds that the trial took in all; 0: unknown
   double device_wait_share = 0;
   std::optional<double> noise_scale;
   std::vector<CurvePoint> curve;

@@ -73,6 +73,9 @@ std::string facts(const Outline& study, const Summary& summary,
     seconds += record.spent.seconds;
   }
   for (const ConditionResult& condition : summary.conditions) searches += condition.searches.size();
+  uint64_t planned = 0;
+  for (const Objective& objective : study.objectives)
+    for (const auto& [condition, trials] : objective.planned) planned += trials;
   const auto plural = [](size_t count, const char* what, const char* many = "") {
     return counted(static_cast<int64_t>(count), what, many);
   };
@@ -80,7 +83,10 @@ std::string facts(const Outline& study, const Summary& summary,
   out += fact("Extent",
               cat(plural(summary.objectives.size(), "workload"), ", ",
                   plural(summary.conditions.size(), "condition"), ", ",
-                  plural(searches, "search", "searches"), ", ", plural(records.size(), "trial")));
+                  plural(searches, "search", "searches"), ", ",
+                  planned > records.size() ? cat(number_text(static_cast<double>(records.size())),
+                                                 " of ", plural(planned, "trial"), " so far")
+                                           : plural(records.size(), "trial")));
   out += fact("Trials", outcomes(counts));
   out += fact("Seeds", cat(study.seed ? cat("study ", *study.seed, "; ") : "",
                            plural(seeds.size(), "different seed"), " of trials"));
@@ -121,9 +127,10 @@ std::string errors_list(const std::vector<Record>& records) {
 }
 
 // Says what the absence of warnings means.
-std::string all_well(bool objectives, const std::vector<Record>& records) {
-  const bool searched = std::any_of(records.begin(), records.end(),
-                                    [](const Record& record) { return !record.unit.empty(); });
+std::string all_well(bool objectives, const Summary& summary) {
+  const bool searched =
+      std::any_of(summary.conditions.begin(), summary.conditions.end(),
+                  [](const ConditionResult& condition) { return condition.borders_checked; });
   return cat(objectives ? " Every search reached its target. " : " ",
              "Most trials of each condition were feasible",
              searched ? ", and no best trial lies at the border of its space." : ".");
@@ -147,7 +154,7 @@ std::string cautions(const Summary& summary, const std::vector<Record>& records)
              "'><h2>Failures and missed targets</h2><p>Of ",
              number_text(static_cast<double>(records.size())),
              " trials: ", counts.empty() ? "none diverged or failed" : escape_markup(counts), ".",
-             items.empty() ? all_well(objectives, records) : "", "</p>",
+             items.empty() ? all_well(objectives, summary) : "", "</p>",
              items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
 }
 

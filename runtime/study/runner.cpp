@@ -23,6 +23,13 @@ constexpr uint64_t kFirstFailures = 3, kLaterFailures = 8;
 constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one for its pipelines or the device
 constexpr uint64_t kMostOnGpu = 4;      // more would only take turns
 
+// Returns whether an error comes from what lies around the study, unlike those of a job or a device
+// that cannot do with what was drawn.
+bool is_of_surroundings(Code code) {
+  return code == Code::io || code == Code::not_found || code == Code::corrupt_data ||
+         code == Code::state;
+}
+
 std::pair<size_t, size_t> condition_of(const Place& place) {
   return {place.workload, place.condition};
 }
@@ -38,7 +45,7 @@ class Runner::Devices {
 
   const std::shared_ptr<gpu::Kernels>& first() const { return first_; }
 
-  // For the further ranks of one trial, which open their devices at the same time.
+  // For the further ranks of one trial, each with a thread of its own.
   train::Team::Open of_trial() {
     return [this, taken = std::make_shared<std::map<std::string, size_t>>()](
                const std::string& selector) {
@@ -55,6 +62,25 @@ class Runner::Devices {
   const train::Team::Open& open_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::shared_ptr<gpu::Kernels>>> others_;
+};
+
+// Keeps a trial among the running ones, which stop() reaches.
+class Runner::Listed {
+ public:
+  Listed(Runner& runner, std::shared_ptr<TrialRun> run) : runner_(runner), run_(std::move(run)) {
+    const std::lock_guard lock(runner_.mutex_);
+    runner_.running_.insert(run_);
+  }
+  ~Listed() {
+    const std::lock_guard lock(runner_.mutex_);
+    runner_.running_.erase(run_);
+  }
+  Listed(const Listed&) = delete;
+  Listed& operator=(const Listed&) = delete;
+
+ private:
+  Runner& runner_;
+  const std::shared_ptr<TrialRun> run_;
 };
 
 bool is_timed(const Study& study) {
@@ -74,6 +100,7 @@ uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t rank_by
 Runner::Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options)
     : kernels_(std::move(kernels)),
       open_(options.open),
+      cores_(options.cores.value_or(platform::usable_threads())),
       study_(std::move(study)),
       folder_(options.folder, study_, options.overwrite) {
   const uint64_t asked = options.parallel.value_or(study_.parallel());
@@ -116,9 +143,9 @@ void Runner::take_stock() {
   for (const Place& place : places) ++left_[condition_of(place)];
   for (const Place& place : places) {
     const Record* record = folder_.earlier(place);
-    const bool known =
+    const bool scaled_from_best =
         study_.workloads()[place.workload].conditions[place.condition].base.has_value();
-    if (record && !known)
+    if (record && !scaled_from_best)
       finish(place, *record, /*is_new=*/false);
     else
       pending_.push_back(place);
@@ -144,8 +171,8 @@ void Runner::start_threads(uint64_t count) {
 void Runner::make_use_of_room(const TrialRun& ended) {
   if (!as_there_is_room_ || ended.device_bytes() == 0 || stop_.load()) return;
   as_there_is_room_ = false;
-  const uint64_t room = room_on(kernels_->device()->info(), platform::usable_threads(),
-                                ended.device_bytes(), study_.most_ranks());
+  const uint64_t room =
+      room_on(kernels_->device()->info(), cores_, ended.device_bytes(), study_.most_ranks());
   start_threads(std::min<uint64_t>(room, 1 + pending_.size()));
 }
 
@@ -186,14 +213,32 @@ std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
   }
 }
 
+std::shared_ptr<gpu::Kernels> Runner::reopened() const {
+  return open_(kernels_->device()->options().selector);
+}
+
+// A trial begins again on a new device if its device was lost. If that is lost, too, the study ends.
+// The program's own device cannot be opened here.
+void Runner::run_on(std::optional<Devices>& devices, size_t slot, const Place& place) {
+  try {
+    if (!devices) devices.emplace(kernels_of(slot), open_);
+    run_one(place, *devices);
+  } catch (const Error& error) {
+    if (error.code() != Code::device_lost || kernels_->device()->options().host) throw;
+    log_line(LogLevel::warning, cat("a trial begins again on a new device: ", error.what()));
+    devices.reset();
+    devices.emplace(reopened(), open_);
+    run_one(place, *devices);
+  }
+}
+
 void Runner::work(size_t slot) {
   std::optional<Devices> devices;  // opened for the first trial
   std::unique_lock lock(mutex_);
   while (const auto place = take(lock)) {
     lock.unlock();
     try {
-      if (!devices) devices.emplace(kernels_of(slot), open_);
-      run_one(*place, *devices);
+      run_on(devices, slot, *place);
       lock.lock();
     } catch (...) {
       lock.lock();
@@ -227,7 +272,7 @@ void Runner::run_one(const Place& place, Devices& devices) {
     spec = trial_spec(study_, place, base);
   } catch (const Error& error) {  // there is no base, or the job rejects a value
     const std::lock_guard lock(mutex_);
-    finish(place, failed_record(study_, place, error), /*is_new=*/true);
+    finish(place, failed_record(study_, place, error), /*is_new=*/true, error.code());
     return;
   }
   const Record* earlier = folder_.earlier(place);
@@ -238,20 +283,16 @@ void Runner::run_one(const Place& place, Devices& devices) {
   }
   const auto run = std::make_shared<TrialRun>(study_, spec);
   const std::optional<Record> record = run_trial(run, devices);
-  const std::lock_guard lock(mutex_);
-  running_.erase(run);
   if (!record) return;
-  finish(place, *record, /*is_new=*/true);
+  const std::lock_guard lock(mutex_);
+  finish(place, *record, /*is_new=*/true, run->error());
   make_use_of_room(*run);
 }
 
 std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run, Devices& devices) {
   const Place place = run->spec().place;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stop_.load()) return std::nullopt;
-    running_.insert(run);
-  }
+  const Listed listed(*this, run);
+  if (stop_.load()) return std::nullopt;  // after it was listed, so that no stop is missed
   return run->run(devices.first(), devices.of_trial(), [&](const CurvePoint& at, double best) {
     const std::lock_guard lock(mutex_);
     return standings(place)[place.search].verdict(study_.workloads()[place.workload], at, best);
@@ -259,12 +300,13 @@ std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run, De
 }
 
 // The caller holds the mutex, so that the file and the counts agree.
-void Runner::finish(const Place& place, const Record& record, bool is_new) {
+void Runner::finish(const Place& place, const Record& record, bool is_new,
+                    std::optional<Code> error) {
   const Workload& workload = study_.workloads()[place.workload];
   if (is_new) folder_.write(record);
   standings(place)[place.search].add(workload, record);
   if (record.status != Status::failed) {
-    durations_.add(place, record.spent.seconds);
+    durations_.add(place, record.elapsed > 0 ? record.elapsed : record.spent.seconds);
     trained_.insert(condition_of(place));
   }
   ++done_;
@@ -272,7 +314,7 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   const bool ends_condition = --left_.at(condition_of(place)) == 0;
   if (is_new) {
     latest_ = place;
-    look_for_failure(place, record);
+    look_for_failure(place, record, error);
     Event event = event_of(EventKind::trial, place);
     event.record = record;
     events_.push_back(std::move(event));
@@ -287,24 +329,24 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
 
 // Ends the study where it is at fault, and not what the trials try: all fail from the first on, or
 // one after another although some of the same condition have trained.
-void Runner::look_for_failure(const Place& place, const Record& record) {
-  const std::string error = train::without_device(record.error);
+void Runner::look_for_failure(const Place& place, const Record& record, std::optional<Code> error) {
+  const std::string text = train::without_device(record.error);
   failed_in_a_row_ = record.status != Status::failed ? 0
-                     : error == last_error_          ? failed_in_a_row_ + 1
+                     : text == last_error_           ? failed_in_a_row_ + 1
                                                      : 1;
-  last_error_ = error;
+  last_error_ = text;
   if (failure_ || failed_in_a_row_ < std::min(kFirstFailures, study_.trials())) return;
   std::string what;
   if (trained_.empty() && failed_in_a_row_ == run_here_)
     what = failed_in_a_row_ == 1
                ? "the first trial has failed: "
                : cat("the first ", failed_in_a_row_, " trials have all failed with one error: ");
-  else if (failed_in_a_row_ >= kLaterFailures && trained_.contains(condition_of(place)) &&
-           record.by_surroundings)
+  else if (failed_in_a_row_ >= kLaterFailures && trained_.contains(condition_of(place)) && error &&
+           is_of_surroundings(*error))
     what = cat(failed_in_a_row_,
                " trials, one after another, have failed with one error, although "
                "others of that condition have trained: ");
-  if (!what.empty()) failure_ = std::make_exception_ptr(Error(Code::state, cat(what, error)));
+  if (!what.empty()) failure_ = std::make_exception_ptr(Error(Code::state, cat(what, text)));
 }
 
 void Runner::stop_trials() {
@@ -360,12 +402,14 @@ Event Runner::next_event(double seconds) {
   if (!begun_) begin();
   const auto due = deadline_after(seconds);
   std::unique_lock lock(mutex_);
-  while (events_.empty() && working_ > 0 && std::chrono::steady_clock::now() < due) {
+  while (events_.empty() && working_ > 0) {
+    if (stop_.load() || failure_) {
+      lock.unlock();
+      stop_trials();
+      lock.lock();
+    }
+    if (std::chrono::steady_clock::now() >= due) break;
     changed_.wait_until(lock, std::min(due, deadline_after(kPollSeconds)));
-    if (!stop_.load() && !failure_) continue;
-    lock.unlock();
-    stop_trials();
-    lock.lock();
   }
   if (!events_.empty()) {
     Event event = std::move(events_.front());

@@ -26,9 +26,10 @@ namespace etr::study {
 
 struct RunOptions {
   std::string folder;
-  bool overwrite = false;            // removes what an earlier part has left
+  bool overwrite = false;            // puts aside what an earlier part has left
   std::optional<uint64_t> parallel;  // instead of the study's
   train::Team::Open open;            // opens the devices of other threads and ranks
+  std::optional<uint64_t> cores;     // for trials; none: those that this process may use
 };
 
 enum class EventKind { progress, trial, condition, end };
@@ -76,27 +77,27 @@ class Runner {
   // that all its first trials had.
   Event next_event(double seconds = 0.25);
 
-  // Ends the study within moments, without finishing running trials. May be called on any thread,
-  // at any time, and from signal handlers.
+  // Ends the study at the next call of next_event(), without finishing running trials. May be
+  // called on any thread, at any time, and from signal handlers.
   void stop() { stop_.store(true); }
-  bool stopped() const { return stop_.load(); }
-
-  const Study& study() const { return study_; }
-  const std::string& folder() const { return folder_.path(); }
 
  private:
   void begin();
   void take_stock();
   std::shared_ptr<gpu::Kernels> kernels_of(size_t slot) const;
   class Devices;
+  class Listed;
+  std::shared_ptr<gpu::Kernels> reopened() const;
   void work(size_t slot);
+  void run_on(std::optional<Devices>& devices, size_t slot, const Place& place);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);
   bool may_begin(const Place& place) const;
   void start_threads(uint64_t count);
   void make_use_of_room(const TrialRun& ended);
   void run_one(const Place& place, Devices& devices);
-  void finish(const Place& place, const Record& record, bool is_new);
-  void look_for_failure(const Place& place, const Record& record);
+  void finish(const Place& place, const Record& record, bool is_new,
+              std::optional<Code> error = {});
+  void look_for_failure(const Place& place, const Record& record, std::optional<Code> error);
   Json base_of(const Place& place) const;
   std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run, Devices& devices);
   void stop_trials();
@@ -109,6 +110,7 @@ class Runner {
 
   const std::shared_ptr<gpu::Kernels> kernels_;
   const train::Team::Open open_;
+  const uint64_t cores_;
   const Study study_;
   StudyFolder folder_;
   bool as_there_is_room_ = false;  // the first trial decides how many run at once

@@ -16,8 +16,7 @@ inline constexpr OptionSpec kGoal[] = {
      "loss|accuracy"},
     {"target", OptionType::number, "0",
      "a trial has reached it when a loss is below it or an accuracy above it; 0: there is none, "
-     "and "
-     "trials use their whole budget"},
+     "and trials use their whole budget"},
 };
 
 inline constexpr OptionSpec kBudget[] = {
@@ -39,6 +38,15 @@ inline constexpr OptionSpec kSearch[] = {
     {"searches", OptionType::integer, "1", "independent searches of a condition", 1, 1e4},
     {"sequence", OptionType::string, "\"sobol\"", "the points of a search", 0, 0, "",
      "sobol|halton"},
+};
+
+inline constexpr OptionSpec kRange[] = {
+    {"from", OptionType::number, nullptr, "the range's beginning"},
+    {"to", OptionType::number, nullptr, "its end"},
+    {"scale", OptionType::string, "\"linear\"",
+     "what is drawn evenly: the value, its logarithm, or the logarithm of 1 - value", 0, 0, "",
+     "linear|log|log_complement"},
+    {"integer", OptionType::boolean, "false", "whole numbers only, both ends included"},
 };
 
 inline constexpr OptionSpec kScaling[] = {

@@ -6,18 +6,10 @@
 #include "core/error.h"
 #include "core/json_members.h"
 #include "core/options.h"
+#include "study/schema.h"
 
 namespace etr::study {
 namespace {
-
-constexpr OptionSpec kRange[] = {
-    {"from", OptionType::number, nullptr, "the range's beginning"},
-    {"to", OptionType::number, nullptr, "its end"},
-    {"scale", OptionType::string, "\"linear\"",
-     "what is drawn evenly: the value, its logarithm, or the logarithm of 1 - value", 0, 0, "",
-     "linear|log|log_complement"},
-    {"integer", OptionType::boolean, "false", "whole numbers only, both ends included"},
-};
 
 constexpr const char* kScales[] = {"linear", "log", "log_complement"};
 
@@ -78,6 +70,9 @@ Dimension dimension_of(const std::string& key, const Json& given, size_t coordin
     fail(Code::invalid_argument, where, " is ", brief_json(given),
          "; it takes {\"from\", \"to\", \"scale\"} or {\"values\"}");
   if (given.contains("values")) {
+    if (given.contains("from") || given.contains("to"))
+      fail(Code::invalid_argument, where,
+           " has both a range ('from' and 'to') and a list ('values'); it takes one of them");
     const std::string known[] = {"values"};
     check_keys(given, known, where);
     const Json& list = given["values"];
@@ -130,9 +125,11 @@ void Space::change(const Json& given, const std::string& owner) {
     else
       dimensions_.push_back(dimension_of(key, range, coordinates_++, owner));
   }
+  // A removed key keeps its coordinate, so that other conditions draw the same points.
   if (coordinates_ > kMostDimensions)
-    fail(Code::invalid_argument, owner, ": it has ", coordinates_, " keys; at most ",
-         kMostDimensions, " can be searched at once");
+    fail(Code::invalid_argument, owner, ": it has ", coordinates_,
+         " keys, those included that it takes out of the common space; at most ", kMostDimensions,
+         " can be searched at once");
 }
 
 Point Space::point(SequenceKind kind, uint64_t index, uint64_t seed) const {

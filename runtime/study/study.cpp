@@ -1,11 +1,14 @@
 #include "study/study.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "core/error.h"
 #include "core/json_members.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/parse_json.h"
 #include "core/platform_files.h"
@@ -18,12 +21,15 @@
 #include "study/trial_job.h"
 #include "train/launch_checks.h"
 #include "train/membership.h"
+#include "train/milestones.h"
 #include "train/ranks.h"
 
 namespace etr::study {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr uint64_t kMostTrials = 100'000;  // of a study: the places of all are held in memory
 
 // Merges a workload's section into the study's, key by key, and the space of a search likewise.
 Json merged(const Json& below, const Json& above) {
@@ -85,6 +91,8 @@ Goal goal_of(const Json& given, const std::string& owner) {
   Goal out;
   out.accuracy = options.string("metric") == "accuracy";
   const double target = options.number("target");
+  if (!out.accuracy && target < 0)
+    fail(Code::invalid_argument, owner, ": goal: 'target' is ", target, "; no loss is below 0");
   if (target != 0) out.target = target;
   if (out.accuracy && !(target >= 0 && target < 1))
     fail(Code::invalid_argument, owner, ": goal: 'target' is ", target,
@@ -197,7 +205,60 @@ void check_own_keys(const Workload& workload, const std::string& text, const std
     check_own_key(workload, cat(key, ".", name), owner);
 }
 
-// A key that a search draws, or the study sets, cannot also be set for all its trials.
+// Returns the value at a key of the job as it is written; nullptr if there is none.
+const Json* written_at(const Json& job, const std::string& key) {
+  const Json* at = &job;
+  for (const std::string_view name : split(key, '.')) {
+    const std::string text(name);
+    if (at->is_object() && at->contains(text)) {
+      at = &(*at)[text];
+    } else if (at->is_array()) {
+      char* end = nullptr;
+      const size_t index = std::strtoull(text.c_str(), &end, 10);
+      if (*end != 0 || index >= at->size()) return nullptr;
+      at = &(*at)[index];
+    } else {
+      return nullptr;
+    }
+  }
+  return at;
+}
+
+// "vars.batch" and "batch" are the same.
+std::string plain_key(const std::string& key) {
+  return key.starts_with("vars.") ? key.substr(5) : key;
+}
+
+// Returns whether setting `one` changes what setting `other` sets: they are the same key, or the job
+// takes one of them from the other ("${batch}").
+bool overlap(const Json& job, const std::string& one, const std::string& other) {
+  const std::string a = plain_key(one), b = plain_key(other);
+  const auto takes = [&](const std::string& key, const std::string& variable) {
+    const Json* at = written_at(job, key);
+    return at && at->dump().find("${" + variable + "}") != std::string::npos;
+  };
+  return a == b || takes(a, b) || takes(b, a);
+}
+
+// Rejects "${name}" of neither a label, which would have been filled in, nor a variable.
+void check_names(const Workload& workload, const Condition& condition, const std::string& text,
+                 const std::string& where) {
+  const Json variables = workload.job.value("vars", Json::object());
+  for (size_t at = 0; (at = text.find("${", at)) != std::string::npos; at += 2) {
+    const size_t end = text.find('}', at);
+    if (end == std::string::npos) return;  // the job rejects it
+    const std::string name = text.substr(at + 2, end - at - 2);
+    if (variables.contains(name)) continue;
+    std::vector<std::string> known;
+    for (const Json& names : {condition.labels, variables})
+      for (const auto& [one, value] : names.items()) known.push_back(one);
+    fail(Code::invalid_argument, where, ": '", text, "' names '", name,
+         "', which is neither a label of this condition nor a variable of the job",
+         suggestion(name, known));
+  }
+}
+
+// A key that a search draws, a scale derives, or the study sets cannot also be set for all trials.
 void check_set(const Workload& workload, const Condition& condition, const std::string& owner) {
   const std::string where = cat(owner, " (", condition.name, ")");
   for (const Dimension& dimension : condition.space.dimensions())
@@ -206,11 +267,22 @@ void check_set(const Workload& workload, const Condition& condition, const std::
     check_own_key(workload, scaling.key, where + ": a key of 'scale'");
   for (const std::string& text : condition.set)
     check_own_keys(workload, text, where + ": what 'set' or --set changes");
-  for (const std::string& text : condition.set)
-    if (condition.space.has(key_of(text)))
-      fail(Code::invalid_argument, owner, " (", condition.name, "): '", text, "' sets '",
-           key_of(text), "', which the search draws: take it out of the space ({\"", key_of(text),
-           "\": null} in the condition's 'space'), or do not set it");
+  for (size_t i = 0; i < condition.set.size(); ++i) {
+    const std::string& text = condition.set[i];
+    const bool replaced =
+        std::any_of(condition.set.begin() + static_cast<std::ptrdiff_t>(i) + 1, condition.set.end(),
+                    [&](const std::string& later) { return key_of(later) == key_of(text); });
+    if (!replaced) check_names(workload, condition, text, where);
+    for (const Dimension& dimension : condition.space.dimensions())
+      if (overlap(workload.job, key_of(text), dimension.key))
+        fail(Code::invalid_argument, where, ": '", text, "' sets '", dimension.key,
+             "', which the search draws: take it out of the space ({\"", dimension.key,
+             "\": null} in the condition's 'space'), or do not set it");
+    for (const Scaling& scaling : condition.scale)
+      if (overlap(workload.job, key_of(text), scaling.key))
+        fail(Code::invalid_argument, where, ": '", text, "' sets '", scaling.key,
+             "', which 'scale' derives: leave out one of the two");
+  }
 }
 
 // Rejects logs: trials run at the same time, and a log has the decisions of one run.
@@ -247,20 +319,60 @@ void check_ranks(const train::Job& job, const std::string& owner) {
          ": set it to 0 for these trials");
 }
 
-// Tries the job with the values at both ends of every range, so that a key or value that the job
-// rejects is found at once. Returns the number of ranks of its trials.
+// Returns the points at which a condition's job is tried: both ends of every range, and each value
+// of every list.
+std::vector<Json> tried_points(const Condition& condition) {
+  const auto& dimensions = condition.space.dimensions();
+  std::vector<Json> out(2, Json::object());
+  for (size_t end = 0; end < 2; ++end) {
+    for (const Dimension& d : dimensions) out[end][d.key] = d.at(static_cast<double>(end));
+    for (const Scaling& by : condition.scale)  // with base "best" the value is not known yet
+      if (by.base) out[end][by.key] = scaled(by, *by.base, condition.labels);
+  }
+  for (const Dimension& d : dimensions)
+    for (size_t i = 1; i + 1 < d.values.size(); ++i) {
+      out.push_back(out.front());
+      out.back()[d.key] = d.values[i];
+    }
+  return out;
+}
+
+// A schedule that ends needs a length, which a trial has from the budget.
+void check_schedule(const train::Job& job) {
+  const Options schedule(optim::schedule_schema(), "schedule", job.schedule());
+  const int64_t length = optim::counts_fresh(schedule)
+                             ? job.train().integer("fresh")
+                             : static_cast<int64_t>(train::planned_steps(job.train()));
+  if (length == 0) optim::Schedule(schedule, length);
+}
+
+std::string device_of(const Workload& workload, const Condition& condition) {
+  return trial_job(workload, condition, tried_points(condition).front(), 1)
+      .json()
+      .value("device", std::string());
+}
+
+// All trials run on the device that the program has opened.
+void check_device(const train::Job& job, const std::string& device, const std::string& owner) {
+  const std::string named = job.json().value("device", std::string());
+  if (!named.empty() && named != device)
+    fail(Code::invalid_argument, owner, ": the job's device is '", named,
+         "', and that of the first job is '", device,
+         "'; a study runs on one device (--device DEVICE). To compare devices, run one study for "
+         "each");
+}
+
+// Tries the job with some values of the search, so that a key or value that the job rejects is
+// found at once. Returns the number of ranks of its trials.
 uint64_t check_job(const Study& study, size_t workload, size_t condition,
                    const std::string& owner) {
   const Workload& of = study.workloads()[workload];
   const Condition& in = of.conditions[condition];
   uint64_t ranks = 1;
-  for (const double end : {0.0, 1.0}) {
-    Json point = Json::object();
-    for (const Dimension& d : in.space.dimensions()) point[d.key] = d.at(end);
-    for (const Scaling& by : in.scale)  // with base "best" the value is not known yet
-      if (by.base) point[by.key] = scaled(by, *by.base, in.labels);
+  for (const Json& point : tried_points(in)) {
     const train::Job job = trial_job(of, in, point, 1);
-    const Options check_schedule(optim::schedule_schema(), "schedule", job.schedule());
+    check_device(job, study.device(), owner);
+    check_schedule(job);
     if (!job.evaluation())
       fail(Code::invalid_argument, owner, ": the job has no 'evaluation', which a study needs");
     check_no_log(job.pipeline()["stages"], owner);
@@ -273,6 +385,28 @@ uint64_t check_job(const Study& study, size_t workload, size_t condition,
            ": goal: the job's model has no accuracy; set 'metric' to loss");
   }
   return ranks;
+}
+
+// Returns what a condition changes, without its labels.
+std::string changes_of(const Condition& condition) {
+  Json out{{"set", condition.set}, {"space", condition.space.json()}, {"scale", Json::array()}};
+  for (const Scaling& by : condition.scale)  // `with` has another value, if it is a label
+    out["scale"].push_back({by.key, by.rule, by.at, condition.labels.at(by.with)});
+  return out.dump();
+}
+
+// A label that nothing uses makes a condition that is compared with itself.
+void warn_of_equal_conditions(const Workload& workload, const std::string& owner) {
+  std::map<std::string, const Condition*> known;
+  for (const Condition& condition : workload.conditions) {
+    const auto [first, is_new] = known.try_emplace(changes_of(condition), &condition);
+    if (is_new) continue;
+    log_line(LogLevel::warning, cat(owner, ": ", workload.name, ": the conditions '",
+                                    first->second->name, "' and '", condition.name,
+                                    "' differ in nothing but the seeds of their trials: no 'set', "
+                                    "'space' or 'scale' uses the label in which they differ"));
+    return;
+  }
 }
 
 }  // namespace
@@ -288,6 +422,7 @@ Study Study::load(const std::string& path, const std::vector<std::string>& overr
   Study out = parse(parse_json(platform::read_document(path), origin), origin,
                     fs::path(path).parent_path().string(), overrides);
   out.folder_ = (fs::path("runs") / "studies" / fs::path(path).stem()).string();
+  for (const Workload& workload : out.workloads_) warn_of_equal_conditions(workload, origin);
   return out;
 }
 
@@ -313,6 +448,8 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string owner =
         given.contains("workloads") ? cat(origin, ": workload ", i + 1) : origin;
+    if (!entries[i].is_object())
+      fail(Code::invalid_argument, owner, " is ", brief_json(entries[i]), "; it takes an object");
     std::vector<std::string> keys = kSharedKeys;
     keys.emplace_back("name");
     check_keys(entries[i], keys, owner);
@@ -327,8 +464,12 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
            out.workloads_.back().name, "'; give them different ones");
     out.json_["workloads"].push_back(std::move(resolved));
   }
+  if (out.trials() > kMostTrials)
+    fail(Code::invalid_argument, origin, ": there are ", out.trials(), " trials in all; at most ",
+         kMostTrials, " are possible: lower 'trials' or 'searches'");
   out.check_figures();
   out.check_trials();
+  if (!out.device_.empty()) out.json_["workloads"][0]["job"]["device"] = out.device_;
   return out;
 }
 
@@ -353,6 +494,7 @@ void Study::check_trials() {
       const std::string owner = cat(origin_, ": ", workloads_[w].name);
       check_set(workloads_[w], condition, owner);
       try {
+        if (w == 0 && c == 0) device_ = device_of(workloads_[w], condition);
         most_ranks_ = std::max(most_ranks_, check_job(*this, w, c, owner));
       } catch (const Error& error) {
         if (std::string_view(error.what()).starts_with(origin_)) throw;
@@ -362,13 +504,8 @@ void Study::check_trials() {
     }
 }
 
-std::string Study::device() const {
-  const Json device = workloads_.front().job.value("device", Json(""));
-  return device.is_string() ? device.get<std::string>() : "";
-}
-
 uint64_t Study::trials() const {
-  uint64_t out = 0;
+  uint64_t out = 0;  // at most 10^10 for each of 10,000 conditions: no overflow
   for (const Workload& workload : workloads_)
     for (const Condition& condition : workload.conditions)
       out += condition.trials * condition.searches;
@@ -379,7 +516,7 @@ Json study_schema() {
   return {{"study", schema_json(kStudy)},       {"workload", schema_json(kWorkload)},
           {"goal", schema_json(kGoal)},         {"budget", schema_json(kBudget)},
           {"evaluate", schema_json(kEvaluate)}, {"search", schema_json(kSearch)},
-          {"scale", schema_json(kScaling)}};
+          {"range", schema_json(kRange)},       {"scale", schema_json(kScaling)}};
 }
 
 }  // namespace etr::study

@@ -79,7 +79,7 @@ class Study {
   uint64_t parallel() const { return parallel_; }
   const std::vector<Workload>& workloads() const { return workloads_; }
   const std::string& folder() const { return folder_; }  // for a file: "runs/studies/" and its stem
-  std::string device() const;                            // named by the first job
+  const std::string& device() const { return device_; }  // that the jobs name; "": none
   uint64_t trials() const;                               // in all
   uint64_t most_ranks() const { return most_ranks_; }    // of one trial
 
@@ -90,14 +90,14 @@ class Study {
   void check_figures() const;
   void check_trials();
 
-  std::string name_, origin_, folder_;
+  std::string name_, origin_, folder_, device_;
   uint64_t seed_ = 0, parallel_ = 0, most_ranks_ = 1;
   std::vector<Workload> workloads_;
   Json json_;
 };
 
 // Returns the options of each section ("goal", "budget", "evaluate", "search", "range", "scale"),
-// and the study's own ("study").
+// of a workload ("workload"), and the study's own ("study").
 Json study_schema();
 
 }  // namespace etr::study

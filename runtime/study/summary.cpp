@@ -79,6 +79,9 @@ std::vector<ConditionResult> grouped(const std::vector<Objective>& objectives,
 
 void take_results(const Objective& objective, const std::vector<Record>& records,
                   ConditionResult& condition) {
+  if (const auto planned = objective.planned.find(label_key(condition.labels));
+      planned != objective.planned.end())
+    condition.planned = planned->second;
   for (const size_t index : condition.records) {
     ++condition.counts[static_cast<size_t>(records[index].status)];
     add_to_search(objective, records, index, search_of(condition, records[index].search));
@@ -100,14 +103,18 @@ void take_results(const Objective& objective, const std::vector<Record>& records
   }
 }
 
-// If exactly half of the gains are infinite, the median is the largest finite one, since a mean
-// with an infinite one would claim more than is known.
-Spread spread_of_gains(const std::vector<double>& gains) {
+// Gains are ratios, so the median of an even number is the geometric mean of the middle two. If
+// exactly half of the gains are infinite, it is the largest finite one, since a mean with an
+// infinite one would claim more than is known.
+Spread spread_of_gains(std::vector<double> gains) {
   Spread out = spread_of(gains);
-  if (!std::isinf(out.median) || 2 * out.finite < out.count) return out;
-  out.median = 0;
-  for (const double gain : gains)
-    if (std::isfinite(gain)) out.median = std::max(out.median, gain);
+  std::erase_if(gains, [](double gain) { return std::isnan(gain); });
+  std::sort(gains.begin(), gains.end());
+  const size_t half = gains.size() / 2;
+  if (gains.empty() || gains.size() % 2) return out;
+  out.median = std::isinf(gains[half]) && std::isfinite(gains[half - 1])
+                   ? gains[half - 1]
+                   : std::sqrt(gains[half - 1]) * std::sqrt(gains[half]);
   return out;
 }
 
@@ -122,7 +129,7 @@ void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
       condition.gain_reached += std::isfinite(search.to_target[0]) ? 1 : 0;
     }
   for (size_t clock = 0; clock < kClocks.size(); ++clock)
-    condition.gain[clock] = spread_of_gains(gains[clock]);
+    condition.gain[clock] = spread_of_gains(std::move(gains[clock]));
 }
 
 Json baseline_labels(const Outline& study, const std::vector<ConditionResult>& conditions) {

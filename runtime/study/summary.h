@@ -24,7 +24,7 @@ struct Spread {
   double median = kNone, low = kNone, high = kNone;
   size_t finite = 0, count = 0;  // finite values, and all values
 };
-// Ignores NaN. All fields are NaN if there are no values.
+// Ignores NaN, which are neither finite nor counted.
 Spread spread_of(std::vector<double> values);
 
 struct SearchResult {
@@ -40,6 +40,7 @@ struct ConditionResult {
   Json labels;
   std::string name;  // "variant=none, factor=1"
   std::vector<size_t> records;
+  std::optional<uint64_t> planned;  // trials; unknown if the study does not say
   std::vector<SearchResult> searches;
   std::array<size_t, kStatusCount> counts{};  // trials by Status
   std::array<Spread, 4> to_target;
@@ -52,6 +53,9 @@ struct ConditionResult {
   std::array<Spread, 4> gain;
   size_t gain_reached = 0;  // pairs in which this condition reached the target
   std::vector<std::string> warnings;
+  bool borders_checked = false;  // whether a best point would have shown up as lying at one
+
+  bool is_complete() const { return !planned || records.size() >= *planned; }
 };
 
 struct WorkloadResult {

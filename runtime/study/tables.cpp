@@ -133,6 +133,7 @@ Json to_json(const Summary& summary, const ConditionResult& condition,
               {"target", objective.target ? Json(*objective.target) : Json()},
               {"clock", kClocks[objective.clock]},
               {"trials", condition.records.size()},
+              {"planned", condition.planned ? Json(*condition.planned) : Json()},
               {"counts", counts_of(condition)},
               {"to_target", by_clock(condition.to_target)},
               {"best_metric", json_of(condition.best_metric)}};

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/platform.h"
 #include "gpu/device.h"
@@ -72,20 +73,12 @@ std::string names_of(const std::vector<std::string>& opened, size_t ranks,
   return out;
 }
 
-// Errors that come from what lies around the study, unlike those of a job or a device that cannot
-// do with what was drawn.
-bool is_of_surroundings(Code code) {
-  return code == Code::io || code == Code::not_found || code == Code::corrupt_data ||
-         code == Code::state;
-}
-
 }  // namespace
 
 Record failed_record(const Study& study, const Place& place, const Error& error) {
   Record record = blank(study, {.place = place});
   record.status = Status::failed;
   record.error = error.what();
-  record.by_surroundings = is_of_surroundings(error.code());
   record.time = time_now();
   return record;
 }
@@ -125,6 +118,7 @@ bool TrialRun::stopped() {
 
 std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
                                     const train::Team::Open& open, const Verdict& verdict) {
+  const int64_t began = now_ns();
   Record record = blank(study_, spec_);
   record.device = kernels->device()->info().name;
   std::mutex opening;
@@ -145,9 +139,12 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
     train(trainer, verdict, record);
     device_bytes_ = trainer.device_bytes();
   } catch (const Error& error) {
+    if (error.code() == Code::device_lost && !stopped()) throw;
     record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
-    if (record.status == Status::failed) record.error = error.what();
-    record.by_surroundings = is_of_surroundings(error.code());
+    if (record.status == Status::failed) {
+      record.error = error.what();
+      error_ = error.code();
+    }
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.error = error.what();
@@ -155,6 +152,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
   if (stopped()) return std::nullopt;
   record.device = names_of(opened, ranks, record.device);
   record.time = time_now();
+  record.elapsed = seconds_between(began, now_ns());
   return record;
 }
 

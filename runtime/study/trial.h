@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "core/error.h"
 #include "study/records.h"
 #include "study/study.h"
 #include "study/trial_job.h"
@@ -26,8 +27,9 @@ class TrialRun {
   TrialRun(const Study& study, TrialSpec spec);
 
   // Trains until the target, the end of the budget, or until `verdict` ends it. An error goes into
-  // the record with the status failed. Returns none if stopped. The result does not depend on time,
-  // unless the budget or the echo node does. `open` opens the devices of further ranks.
+  // the record with the status failed, except Error(device_lost), which is thrown. Returns none if
+  // stopped. The result does not depend on time, unless the budget or the echo node does. `open`
+  // opens the devices of further ranks.
   std::optional<Record> run(std::shared_ptr<gpu::Kernels> kernels, const train::Team::Open& open,
                             const Verdict& verdict);
 
@@ -35,6 +37,7 @@ class TrialRun {
   const TrialSpec& spec() const { return spec_; }
   // of a trial that has ended, for each of its ranks
   uint64_t device_bytes() const { return device_bytes_; }
+  std::optional<Code> error() const { return error_; }  // of a trial that has failed
 
  private:
   class Attached;
@@ -50,6 +53,7 @@ class TrialRun {
   train::Team* trainer_ = nullptr;  // while it trains
   bool stopped_ = false;
   uint64_t device_bytes_ = 0;
+  std::optional<Code> error_;
 };
 
 }  // namespace etr::study

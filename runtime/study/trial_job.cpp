@@ -43,10 +43,15 @@ struct OwnKey {
   const char *key, *said_by;
 };
 constexpr OwnKey kOwnKeys[] = {
-    {"seed", "'seed' of the study"},      {"train.epochs", "'budget'"},
-    {"train.steps", "'budget'"},          {"train.seconds", "'budget'"},
-    {"train.fresh", "'budget'"},          {"evaluation.target_accuracy", "'goal'"},
-    {"evaluation.target_loss", "'goal'"}, {"output", "the study's own folder (--out FOLDER)"},
+    {"seed", "'seed' of the study"},
+    {"train.epochs", "'budget'"},
+    {"train.steps", "'budget'"},
+    {"train.seconds", "'budget'"},
+    {"train.fresh", "'budget'"},
+    {"evaluation.target_accuracy", "'goal'"},
+    {"evaluation.target_loss", "'goal'"},
+    {"output", "the study's own folder (--out FOLDER)"},
+    {"device", "the device that the study is run on (--device DEVICE)"},
 };
 
 std::vector<std::string> overrides_of(const Workload& workload, const Condition& condition,

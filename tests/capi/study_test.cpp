@@ -116,6 +116,31 @@ TEST_F(CStudy, ResultsAndReportsAreThereWhileAnotherThreadWaits) {
   EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
 }
 
+TEST_F(CStudy, DestroyingItEndsTheWaitOfAnotherThread) {
+  const et::Runtime device = runtime();
+  etr_study* study = nullptr;
+  const std::string path = file(1'000'000'000), out = folder_.path("out");
+  ASSERT_OK(etr_study_load(path.c_str(), nullptr, 0, &study));
+  ASSERT_OK(etr_study_start(study, device.get(), out.c_str(), 1, 0));
+  char* begun = nullptr;
+  ASSERT_OK(etr_study_next_event(study, 0.05, &begun));
+  etr_string_destroy(begun);
+  std::atomic<bool> waits = false;
+  std::string event;
+  std::thread waiting([&] {
+    waits = true;
+    char* text = nullptr;
+    EXPECT_EQ(etr_study_next_event(study, 1e6, &text), ETR_OK);
+    event = text;
+    etr_string_destroy(text);
+  });
+  while (!waits) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it waits by now
+  etr_study_destroy(study);
+  waiting.join();
+  EXPECT_EQ(Json::parse(event)["kind"], "end");
+}
+
 TEST_F(CStudy, WritesNoReportIntoAFolderOfOthers) {
   const et::Study study = et::Study::load(file());
   std::filesystem::create_directory(folder_.path("photos"));

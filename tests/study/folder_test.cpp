@@ -84,7 +84,7 @@ TEST_F(Folders, StudiesAreNotMixed) {
   EXPECT_EQ(problem(), "") << "now it is this one's";
 }
 
-TEST_F(Folders, OverwritingRemovesWhatReportsHaveMade) {
+TEST_F(Folders, OverwritingPutsAsideWhatWasThere) {
   const Study study = parsed(json_);
   { StudyFolder(folder(), study, false).write(record(study, 0)); }
   fs::create_directory(folder() + "/figures");
@@ -96,6 +96,17 @@ TEST_F(Folders, OverwritingRemovesWhatReportsHaveMade) {
   for (const char* name : {"/figures/curves.svg", "/report.html", "/results.json"})
     EXPECT_FALSE(fs::exists(folder() + name)) << name;
   EXPECT_TRUE(fs::exists(folder() + "/figures/mine.svg"));
+  EXPECT_EQ(records_in(folder() + "/replaced").size(), 1u);
+  for (const char* name : {"/study.json", "/report.html"})
+    EXPECT_TRUE(fs::exists(folder() + "/replaced" + name)) << name;
+}
+
+// In the midst of --overwrite, or of writing its first file.
+TEST_F(Folders, AStudyThatWasKilledAsItBeganDoesNotBlockItsFolder) {
+  fs::create_directories(folder() + "/replaced");
+  std::ofstream(folder() + "/.echotrain-123-1.tmp") << "{";
+  for (const bool overwrite : {false, true})
+    EXPECT_EQ(error_text([&] { StudyFolder(folder(), parsed(json_), overwrite); }), "");
 }
 
 }  // namespace

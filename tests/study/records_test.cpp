@@ -32,12 +32,32 @@ Record record() {
   r.best_at = {53760, 107520, 840, 9.25};
   r.final_metric = 1.5125;
   r.spent = {53760, 107520, 840, 9.5};
+  r.elapsed = 10.125;
   r.device_wait_share = 0.125;
   r.curve = {{{1, 2, 3, 0.5}, 2.25, study::kNone, 2.5}, {{4, 5, 6, 1.5}, 1.25, 0.5, 2.0}};
   r.device = "llvmpipe";
   r.time = "2026-11-23T15:40:00Z";
   r.version = "0.1.0";
   return r;
+}
+
+TEST(Records, OfEarlierVersionsHaveNoElapsedTime) {
+  Json line = to_json(record());
+  EXPECT_EQ(study::record_of(line).elapsed, 10.125);
+  line.erase("elapsed");
+  EXPECT_EQ(study::record_of(line).elapsed, 0);
+}
+
+TEST(Records, ThatContradictThemselvesAreDamaged) {
+  Json line = to_json(record());
+  line["status"] = "missed";
+  EXPECT_NE(
+      error_text([&] { study::record_of(line); }).find("is 'missed', and it has a 'to_target'"),
+      std::string::npos);
+  line["status"] = "reached";
+  line["to_target"] = nullptr;
+  EXPECT_NE(error_text([&] { study::record_of(line); }).find("it has no 'to_target'"),
+            std::string::npos);
 }
 
 TEST(Records, AreReadBackAsWritten) {

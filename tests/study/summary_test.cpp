@@ -67,6 +67,45 @@ TEST(Summary, ASearchThatMissedCountsAsInfinite) {
   EXPECT_EQ(json["conditions"][0]["warnings"][0], "only 1 of 3 searches reached the target");
 }
 
+// Against a baseline that needs 100 examples in every search.
+study::Spread gain_of(const std::vector<double>& fresh) {
+  std::vector<Record> records;
+  for (uint64_t search = 0; search < fresh.size(); ++search) {
+    records.push_back(simple_record({{"rule", "none"}}, search, 0, 100, 1.2));
+    const bool reached = std::isfinite(fresh[search]);
+    records.push_back(simple_record({{"rule", "other"}}, search, 0,
+                                    reached ? std::optional(fresh[search]) : std::nullopt,
+                                    reached ? 1.2 : 1.9));
+  }
+  return study::summarize(goal(), records).conditions[1].gain[kFresh];
+}
+
+TEST(Summary, TheMedianOfTwoGainsIsTheirGeometricMean) {
+  EXPECT_DOUBLE_EQ(gain_of({50, 200}).median, 1) << "twice as good and half as good";
+  EXPECT_DOUBLE_EQ(gain_of({50, 25, 100, 200}).median, std::sqrt(2.0));
+  EXPECT_EQ(gain_of({50, INFINITY}).median, 0) << "half of the searches missed the target";
+  EXPECT_DOUBLE_EQ(gain_of({50, 25, INFINITY}).median, 2);
+}
+
+TEST(Summary, SaysWhatIsNotFinishedAndWhatIsLeftOut) {
+  study::Outline study = goal();
+  std::vector<Record> records = {simple_record({{"rule", "none"}}, 0, 0, 100, 1.2),
+                                 simple_record({{"rule", "none"}}, 1, 0, {}, 1.9),
+                                 simple_record({{"rule", "none"}}, 1, 1, {}, 1.9)};
+  const auto warnings = [&] { return study::summarize(study, records).conditions[0].warnings; };
+  study.objectives[0].planned[study::label_key({{"rule", "none"}})] = 4;
+  EXPECT_EQ(warnings(), std::vector<std::string>{"only 3 of 4 trials have ended so far"});
+  records.push_back(simple_record({{"rule", "none"}}, 0, 1, 90, 1.2));
+  EXPECT_EQ(warnings(), std::vector<std::string>{"only 1 of 2 searches reached the target"});
+  records[1].status = records[2].status = Status::diverged;
+  EXPECT_EQ(warnings()[0],
+            "the best loss leaves out 1 of 2 searches, in which no trial was feasible");
+  records.push_back(simple_record({{"rule", "other"}}, 0, 0, 50, 1.2));
+  const auto other = study::summarize(study, records).conditions[1].warnings;
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_EQ(other[0].find("a search has 1 trials, and one of the baseline 2"), 0u) << other[0];
+}
+
 TEST(Summary, AccuracyIsBetterWhereItIsGreater) {
   study::Outline study = goal(0.8);
   study.objectives[0].accuracy = true;

@@ -202,7 +202,8 @@ const std::vector<Command> kCommands = {
      job_options(
          {{"out", "FOLDER",
            "where to write. Default: runs/studies/STEM, where STEM is the file's name"},
-          {"overwrite", "", "run all trials again, in place of those that the folder holds"},
+          {"overwrite", "",
+           "run all trials again; what the folder holds is moved to 'replaced' in it"},
           {"parallel", "N",
            "trials at once; 0: as many as the device has room for. Default: what the study says"},
           {"plan", "", "train nothing: print the conditions, their trials, and what each changes"},

@@ -21,6 +21,12 @@ void load_study(const Arguments& arguments, Study& study) {
                        static_cast<int32_t>(pointers.size()), study.out()));
 }
 
+Json spec_of(const Study& study) {
+  char* text = nullptr;
+  check(etr_study_json(study.get(), &text));
+  return Json::parse(take_string(text));
+}
+
 std::string folder_of(const Arguments& arguments, const Study& study) {
   char* directory = nullptr;
   check(etr_study_output_dir(study.get(), &directory));
@@ -82,10 +88,23 @@ std::vector<std::string> cells(const Json& result) {
   std::vector<std::string> out{title_of(result, /*with_workload=*/false)};
   if (has_target(result)) out.push_back(spread_text(scores_of(result)));
   out.push_back(best_metric_of(result));
-  out.push_back(std::to_string(result.at("trials").get<int64_t>()));
+  const auto trials = result.at("trials").get<int64_t>(), planned = result.value("planned", trials);
+  out.push_back(std::to_string(trials) +
+                (trials < planned ? " of " + std::to_string(planned) : ""));
   if (has_target(result)) out.push_back(std::to_string(count_of(result, "reached")));
   out.push_back(std::to_string(count_of(result, "diverged") + count_of(result, "failed")));
   return out;
+}
+
+// Prints how many trials are still to come.
+void print_missing(const Study& study, const Json& results) {
+  const Json plan = spec_of(study);
+  int64_t trials = 0;
+  for (const Json& result : results) trials += result.at("trials").get<int64_t>();
+  const int64_t planned = planned_trials(plan);
+  if (trials < planned)
+    std::printf("\n%lld of %s have ended so far\n", static_cast<long long>(trials),
+                counted(planned, "trial").c_str());
 }
 
 // Prints a table for each workload.
@@ -98,10 +117,7 @@ void print_table(const Json& results) {
     print_rows(rows);
     rows.clear();
   };
-  if (results.empty()) {
-    std::printf("no trial has ended yet\n");
-    return;
-  }
+  if (results.empty()) return;
   const bool several = results.front().at("workload") != results.back().at("workload");
   for (const Json& result : results) {
     if (result.at("workload") != workload) flush(several);
@@ -131,8 +147,9 @@ void print_warnings(const std::string& folder) {
 // Writes the report, prints the results and returns them.
 Json report(const Study& study, const std::string& folder) {
   Json results = results_of(study, folder);
-  check(etr_study_write_report(study.get(), folder.c_str()));
   print_table(results);
+  print_missing(study, results);
+  check(etr_study_write_report(study.get(), folder.c_str()));
   print_warnings(folder);
   std::printf("\nwrote %s/report.html\n", folder.c_str());
   return results;
@@ -254,9 +271,7 @@ int command_study(const Arguments& arguments) {
     report(study, folder);
     return 0;
   }
-  char* text = nullptr;
-  check(etr_study_json(study.get(), &text));
-  const Json spec = Json::parse(take_string(text));
+  const Json spec = spec_of(study);
   if (arguments.flag("plan")) {
     print_plan(spec);
     return 0;

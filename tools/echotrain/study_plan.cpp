@@ -108,7 +108,7 @@ void print_head(const Json& workload) {
   const Json& goal = object_in(workload, "goal");
   const std::string metric = goal.value("metric", "loss");
   std::string ends;
-  if (goal.value("target", 0.0) > 0)
+  if (goal.value("target", 0.0) != 0)
     ends = "until a validation " + metric + (metric == "accuracy" ? " above " : " below ") +
            text_of("%g", goal["target"].get<double>()) + ", ";
   const Json& budget = workload.at("budget");
@@ -135,19 +135,19 @@ void print_conditions(const Json& workload) {
                 changes_of(workload, condition).c_str());
 }
 
-// Returns the workload's name; the only workload of a study has its job's.
-std::string name_of_workload(const Json& workload) {
-  return workload.contains("name") ? workload["name"] : workload.at("job").at("name");
-}
-
 }  // namespace
 
+int64_t planned_trials(const Json& study) {
+  int64_t out = 0;
+  for (const Json& workload : study.at("workloads")) out += trials_of(workload);
+  return out;
+}
+
 void print_plan(const Json& study) {
-  int64_t trials = 0;
-  for (const Json& workload : study.at("workloads")) trials += trials_of(workload);
-  std::printf("%s: %s\n", study.value("name", "study").c_str(), counted(trials, "trial").c_str());
+  std::printf("%s: %s\n", study.value("name", "study").c_str(),
+              counted(planned_trials(study), "trial").c_str());
   for (const Json& workload : study.at("workloads")) {
-    std::printf("\n%s\n", name_of_workload(workload).c_str());
+    std::printf("\n%s\n", workload.at("name").get<std::string>().c_str());
     print_head(workload);
     print_conditions(workload);
   }

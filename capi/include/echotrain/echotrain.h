@@ -990,8 +990,8 @@ ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
 /* Prepares the study to run on the runtime's device; etr_study_next_event runs it. `directory`
  * (NULL: that of etr_study_output_dir) is created if it is missing. Trials of the study that it
  * already holds are not run again, so a study that was stopped or killed continues, and trials,
- * searches and conditions can be added to one that has ended. `overwrite` 1 removes what the folder
- * holds first; 0 does not.
+ * searches and conditions can be added to one that has ended. `overwrite` 1 runs all trials
+ * again, and moves what the folder holds to `replaced` in it; 0 does not.
  *
  * `parallel` is the number of trials that run at once; 0: as many as the device has room for, -1:
  * as the study says. The number does not change results, except with early stopping, which depends
@@ -1013,26 +1013,28 @@ ETR_API int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const ch
  *  - "end": the study has ended. It comes once; after it the call returns ETR_END.
  *
  * All events have "done", "total" and "resumed" (trials; the last: those found in the folder),
- * "running", "seconds", "seconds_left" (an estimate; null: unknown), and the current "workload" and
- * "condition" with "best_to_target" and "best_metric" of its search so far.
+ * "running" and "parallel" (trials now, and at most), "seconds", "seconds_left" (an estimate; null:
+ * unknown), and the current "workload" and "condition" with its "metric", and "best_metric" and
+ * "best_to_target" (in units of its "clock") of its search so far.
  *
  * Trials train on threads of the library, also between calls. A trial that fails is counted as
  * failed, and the study continues. If the first trials all fail with the same error, or if nothing
  * can be written, the study ends with that error. ETR_STATE if the study was not started. */
 ETR_API int32_t etr_study_next_event(etr_study* study, double seconds, char** json);
 
-/* Ends the study soon, abandoning the trials that are running; when it is started again in the same
- * folder, it begins with them. ETR_INVALID_ARGUMENT, without a message, if it was not started. Any
- * thread; safe in a signal handler, but not while the study is being destroyed. */
+/* Ends the study at the next etr_study_next_event, abandoning the trials that are running; when it
+ * is started again in the same folder, it begins with them. ETR_INVALID_ARGUMENT, without a
+ * message, if it was not started. Any thread; safe in a signal handler, but not while the study is
+ * being destroyed. */
 ETR_API int32_t etr_study_stop(etr_study* study);
 
 /* Returns the results by condition: the array "conditions" of results.json, from the records in
  * `directory` (NULL: that of etr_study_output_dir). It can be called before the study is started
  * and while it runs there, also while another thread waits in etr_study_next_event. Any thread.
  *
- * Each condition has "workload", "labels", "name", "metric", "target", "clock", "trials", their
- * "counts" by status, "best" with the "point" of the best trial, "searches" and "warnings".
- * "to_target" (by clock) and "best_metric" are {"median", "least", "most", "reached", "of"} over
+ * Each condition has "workload", "labels", "name", "metric", "target", "clock", "trials" (and how
+ * many are "planned"), their "counts" by status, "best" with the "point" of the best trial,
+ * "searches" and "warnings". "to_target" (by clock) and "best_metric" are {"median", "least", "most", "reached", "of"} over
  * the searches; null: the target was not reached. "gain" over the baseline (by clock) is {"median",
  * "least", "most", "pairs", "reached"} over pairs of searches; null: infinite, because the baseline
  * did not reach the target. Conditions without a finished trial are left out. */
@@ -1047,7 +1049,8 @@ ETR_API int32_t etr_study_results(const etr_study* study, const char* directory,
  * ETR_NOT_FOUND, with nothing created, if there is no study in it. */
 ETR_API int32_t etr_study_write_report(const etr_study* study, const char* directory);
 
-/* Stops and destroys the study. Any thread. */
+/* Stops and destroys the study. Any thread; an etr_study_next_event that waits on another thread
+ * returns soon. */
 ETR_API void etr_study_destroy(etr_study* study);
 
 #ifdef __cplusplus
