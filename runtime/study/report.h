@@ -9,7 +9,7 @@
 
 namespace etr::study {
 
-// Writes into `folder`, the study's or another one, which is made if missing:
+// Writes into `folder`, the study's, which is made if missing:
 //   report.html       self-contained: what was run, failures and missed targets, tables, figures
 //   figures/NAME.svg  each figure for print, and figures/NAME.csv, its numbers
 //   results.json      results by condition, where scaling ends, and the figures' names

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -124,7 +125,7 @@ TEST_F(CStudy, DestroyingItEndsTheWaitOfAnotherThread) {
   ASSERT_OK(etr_study_start(study, device.get(), out.c_str(), 1, 0));
   char* begun = nullptr;
   ASSERT_OK(etr_study_next_event(study, 0.05, &begun));
-  etr_string_destroy(begun);
+  etr_string_free(begun);
   std::atomic<bool> waits = false;
   std::string event;
   std::thread waiting([&] {
@@ -132,7 +133,7 @@ TEST_F(CStudy, DestroyingItEndsTheWaitOfAnotherThread) {
     char* text = nullptr;
     EXPECT_EQ(etr_study_next_event(study, 1e6, &text), ETR_OK);
     event = text;
-    etr_string_destroy(text);
+    etr_string_free(text);
   });
   while (!waits) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it waits by now

@@ -56,6 +56,14 @@ class Advise(unittest.TestCase):
         self.assertEqual(mine.read_text(), "{}")
         self.assertIn("give --apply FILE too", self.advise("--overwrite", status=2).stderr)
 
+    def test_a_link_to_nothing_stays(self):
+        link = self.root / "link.json"
+        link.symlink_to(self.root / "target.json")
+        refused = self.advise("--apply", link, "--seconds", 1e6, status=1)
+        self.assertIn("is a link to a file that does not exist", refused.stderr)
+        self.assertTrue(link.is_symlink())
+        self.assertFalse((self.root / "target.json").exists())
+
     def test_an_echo_that_adapts_stays_in_a_healthy_job(self):
         changed = self.root / "kept.json"
         node = {"stage": "echo", "mode": "on_demand", "factor": 4, "buffer": 100}

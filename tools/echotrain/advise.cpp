@@ -56,6 +56,10 @@ void check_can_be_written(const std::string& path, bool overwrites) {
     throw Failure("--apply: '" + path +
                   "' exists; name another file, or replace it with --overwrite");
   const bool is_new = !fs::exists(path, none);
+  if (is_new && fs::is_symlink(path, none))
+    throw Failure("--apply: '" + path +
+                  "' is a link to a file that does not exist; name another file");
+  if (fs::is_fifo(path, none)) return;  // opening a pipe waits for its reader
   errno = 0;
   if (!std::ofstream(path, std::ios::app))
     throw Failure("--apply: cannot write '" + path + "'" +

@@ -1034,7 +1034,9 @@ ETR_API int32_t etr_study_stop(etr_study* study);
  *
  * Each condition has "workload", "labels", "name", "metric", "target", "clock", "trials" (and how
  * many are "planned"), their "counts" by status, "best" with the "point" of the best trial,
- * "searches" and "warnings". "to_target" (by clock) and "best_metric" are {"median", "least", "most", "reached", "of"} over
+ * "searches" and "warnings".
+ *
+ * "to_target" (by clock) and "best_metric" are {"median", "least", "most", "reached", "of"} over
  * the searches; null: the target was not reached. "gain" over the baseline (by clock) is {"median",
  * "least", "most", "pairs", "reached"} over pairs of searches; null: infinite, because the baseline
  * did not reach the target. Conditions without a finished trial are left out. */
