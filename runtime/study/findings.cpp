@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -40,6 +41,12 @@ void find_ends(const Summary& summary, ScalingResult& scaling) {
   }
 }
 
+std::string short_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
 // Best trials of searches that lie at the same border of a key's range.
 struct AtBorder {
   std::string key;
@@ -62,7 +69,8 @@ bool look_at_borders(const Space& space, const Record& best, std::vector<AtBorde
       return border.key == key && border.lower == lower;
     });
     if (at == found.end()) at = found.insert(found.end(), {key, lower, {}});
-    at->values.push_back(label_text(best.point.value(key, Json())));
+    const Json value = best.point.value(key, Json());
+    at->values.push_back(value.is_number() ? short_text(value.get<double>()) : label_text(value));
   }
   return any;
 }

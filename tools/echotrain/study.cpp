@@ -144,12 +144,12 @@ void print_warnings(const std::string& folder) {
                   warning.get<std::string>().c_str());
 }
 
-// Writes the report, prints the results and returns them.
+// Prints the results, writes the report and returns the results.
 Json report(const Study& study, const std::string& folder) {
   Json results = results_of(study, folder);
-  print_table(results);
-  print_missing(study, results);
+  print_table(results);  // first, since a report may fail for want of space
   check(etr_study_write_report(study.get(), folder.c_str()));
+  print_missing(study, results);
   print_warnings(folder);
   std::printf("\nwrote %s/report.html\n", folder.c_str());
   return results;
