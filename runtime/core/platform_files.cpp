@@ -214,6 +214,45 @@ std::string read_file(const std::string& path) {
 
 std::string read_document(const std::string& path) { return read_up_to(path, kMostOfDocument); }
 
+bool is_file_or_free(const std::string& path) {
+  std::error_code unknown;  // opening it will say why
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
+         std::filesystem::canonical(path, unknown) == "/dev/null";
+}
+
+void shorten_file(const std::string& path, uint64_t bytes) {
+  std::error_code error;
+  std::filesystem::resize_file(path, bytes, error);
+  if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
+}
+
+namespace {
+
+// The size of the file without what follows its last newline.
+uint64_t end_of_whole_lines(const InputFile& file) {
+  constexpr uint64_t kPiece = 1 << 16;
+  std::string piece;
+  for (uint64_t end = file.size(); end > 0; end -= piece.size()) {
+    piece.resize(static_cast<size_t>(std::min(end, kPiece)));
+    const uint64_t begin = end - piece.size();
+    file.read_at(begin, std::as_writable_bytes(std::span(piece)));
+    if (const size_t newline = piece.rfind('\n'); newline != std::string::npos)
+      return begin + newline + 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void cut_unfinished_line(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return;
+  const InputFile file(path);
+  const uint64_t end = end_of_whole_lines(file);
+  if (end < file.size()) shorten_file(path, end);
+}
+
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string name)
     : path_(path),
       name_(std::move(name)),

@@ -78,6 +78,17 @@ std::string read_file(const std::string& path);
 constexpr uint64_t kMostOfDocument = uint64_t{64} << 20;
 std::string read_document(const std::string& path);
 
+// Whether a regular file is at `path`, or nothing. Opening anything else may block for ever (a
+// pipe), and reading it never end (a device). /dev/null is as good as an empty file.
+bool is_file_or_free(const std::string& path);
+
+// Shortens a file to its first `bytes` bytes. Error(io).
+void shorten_file(const std::string& path, uint64_t bytes);
+
+// Cuts the last line of a text file off if it has no newline, because a killed process or a full
+// disk has left a part of it. Does nothing if there is no regular file. Error(io).
+void cut_unfinished_line(const std::string& path);
+
 // A buffered file, written front to back. Exceeding the process's file size limit (RLIMIT_FSIZE) is
 // an Error(io); by default the system would end the process with a signal.
 class OutputFile {

@@ -76,12 +76,6 @@ class LinesFromEnd {
   std::string piece_;  // of the file, up to end_
 };
 
-void shorten(const std::string& path, uint64_t bytes) {
-  std::error_code error;
-  std::filesystem::resize_file(path, bytes, error);
-  if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
-}
-
 // Returns false if the line is not a row of a run.
 bool is_after(std::string_view line, LastRow last) {
   const auto row = parse_if_json(line, "a row");
@@ -93,13 +87,9 @@ bool is_after(std::string_view line, LastRow last) {
          (step == last.step && !last.evaluated && row->value("kind", Json()) == "evaluation");
 }
 
-// Cuts off an unfinished last line, and returns the path.
+// Returns the path.
 const std::string& with_whole_lines(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::file_size(path, error) == 0 || error) return path;
-  LinesFromEnd lines(path);
-  const std::string_view last = lines.last();
-  if (!last.empty() && last.back() != '\n') shorten(path, lines.end() - last.size());
+  platform::cut_unfinished_line(path);
   return path;
 }
 
@@ -146,7 +136,7 @@ void cut_rows_after(const std::string& path, LastRow last) {
   LinesFromEnd lines(with_whole_lines(path));
   const uint64_t size = lines.end();
   for (auto line = lines.last(); is_after(line, last); line = lines.last()) lines.drop(line);
-  if (lines.end() < size) shorten(path, lines.end());
+  if (lines.end() < size) platform::shorten_file(path, lines.end());
 }
 
 EventFile::EventFile(const std::string& directory) {

@@ -201,6 +201,41 @@ TEST(OutputFile, ALimitOnTheSizeOfFilesIsAnError) {
       << "the program's own handler hears nothing of the library's files";
 }
 
+// What a killed process or a full disk leaves may be longer than any line should be.
+TEST(Files, AnUnfinishedLastLineIsCutOff) {
+  TempDir dir;
+  const std::string path = dir.path("lines");
+  const std::string longer(200'000, 'x');
+  for (const auto& [text, left] :
+       std::vector<std::pair<std::string, std::string>>{{"", ""},
+                                                        {"a\nb\n", "a\nb\n"},
+                                                        {"a\nb\nc", "a\nb\n"},
+                                                        {"c", ""},
+                                                        {"a\n" + longer, "a\n"},
+                                                        {longer + "\n" + longer, longer + "\n"},
+                                                        {longer + "\n", longer + "\n"},
+                                                        {longer, ""}}) {
+    std::ofstream(path) << text;
+    platform::cut_unfinished_line(path);
+    EXPECT_EQ(platform::read_file(path), left);
+  }
+  platform::cut_unfinished_line(dir.path("none"));
+  EXPECT_FALSE(std::filesystem::exists(dir.path("none")));
+  platform::cut_unfinished_line(dir.path());
+}
+
+TEST(Files, PipesDevicesAndFoldersAreNoPlaceForAFile) {
+  TempDir dir;
+  std::ofstream(dir.path("file")) << "x";
+  std::filesystem::create_symlink("/dev/zero", dir.path("link"));
+  ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  for (const char* name : {"file", "none", "none/file"})
+    EXPECT_TRUE(platform::is_file_or_free(dir.path(name))) << name;
+  EXPECT_TRUE(platform::is_file_or_free("/dev/null"));
+  for (const std::string& path : {dir.path("pipe"), dir.path("link"), dir.path()})
+    EXPECT_FALSE(platform::is_file_or_free(path)) << path;
+}
+
 TEST(Utf8, KeepsWhatIsValidAndEscapesTheRest) {
   const std::pair<std::string, std::string> cases[] = {
       {"", ""},
