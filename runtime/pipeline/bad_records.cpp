@@ -66,6 +66,9 @@ std::string file_safe(const std::string& text, size_t most, const std::string& w
 BadRecords::BadRecords(ErrorRules rules) : rules_(std::move(rules)) {
   if (uses(ErrorPolicy::quarantine) && rules_.directory.empty())
     fail(Code::invalid_argument, "pipeline: on_error 'quarantine' needs 'quarantine_dir'");
+  if (!rules_.list.empty() && !platform::is_file_or_free(rules_.list))
+    fail(Code::io, "pipeline: bad_records_file: '", rules_.list,
+         "' is not a regular file: name a file that the run may write");
 }
 
 bool BadRecords::uses(ErrorPolicy policy) const {

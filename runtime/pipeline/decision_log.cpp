@@ -1,7 +1,9 @@
 #include "pipeline/decision_log.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -27,12 +29,32 @@ void check_folder(const std::string& path, const char* stage) {
          "': make the folder");
 }
 
-// Opens the log. A folder is rejected explicitly, because it opens like a file and reads as empty.
+// Whether the file begins like a log, of which a full disk may have left only a few bytes.
+bool begins_like_a_log(const std::string& path) {
+  constexpr std::string_view kBeginning = R"({"epoch":)";
+  const platform::InputFile file(path);
+  std::string beginning(static_cast<size_t>(std::min<uint64_t>(file.size(), 64)), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(beginning)));
+  std::erase(beginning, ' ');
+  return kBeginning.starts_with(beginning) || beginning.starts_with(kBeginning);
+}
+
+// A log is continued, and an unfinished last line of it cut off. Any other file is left alone.
+void check_log(const std::string& path, const char* stage) {
+  check_folder(path, stage);
+  if (!platform::is_file_or_free(path))
+    fail(Code::io, stage, ": 'log': '", path,
+         "' is not a regular file: name a file that the run may write");
+  if (has_lines(path) && !begins_like_a_log(path))
+    fail(Code::invalid_argument, stage, ": 'log': '", path,
+         "' has other content than decisions, and is not written to: name another file, or remove "
+         "this one");
+}
+
 std::ifstream open_log(const std::string& path, const char* stage) {
-  std::error_code none;
-  if (std::filesystem::is_directory(path, none))
-    fail(Code::io, stage, ": 'replay' is the folder '", path,
-         "': name the file in it that a run has written as its 'log'");
+  if (!platform::is_file_or_free(path))
+    fail(Code::io, stage, ": 'replay': '", path,
+         "' is not a regular file: name the file that a run has written as its 'log'");
   std::ifstream in(path);
   if (!in)
     fail(Code::io, stage, ": cannot open the decisions to replay, '", path,
@@ -70,7 +92,8 @@ DecisionLog::~DecisionLog() {
 
 void DecisionLog::begin(uint64_t epoch, const std::optional<EpochDecisions>& made) {
   if (path_.empty()) return;
-  check_folder(path_, stage_);
+  check_log(path_, stage_);
+  platform::cut_unfinished_line(path_);
   const bool voids = made || has_lines(path_);
   // An empty log says that nothing was decided.
   file_.emplace(path_, platform::OutputFile::Mode::append);

@@ -24,7 +24,7 @@ using DecisionsByEpoch = std::map<uint64_t, EpochDecisions>;  // by epoch
 // run that finds lines in the file, or starts at a saved position, first writes {"epoch", "after":
 // 0, "restored": true}, which voids all lines from that epoch on. It then repeats the known
 // decisions of the epoch, marked "again": true. The line after such a one may have the same place
-// and then replaces it. Not thread safe.
+// and then replaces it. A line that a full disk has left unfinished is cut off. Not thread safe.
 class DecisionLog {
  public:
   DecisionLog(std::string path, const char* stage, const char* key);  // `path` "": no log
@@ -34,7 +34,8 @@ class DecisionLog {
 
   // Starts the log: the run begins in `epoch`. Before that nothing is written, not even an empty
   // file, because copies of a stage that only replay the way to a position never begin. `made`: if
-  // the run starts at a saved position, the decisions made before it in the epoch.
+  // the run starts at a saved position, the decisions made before it in the epoch. Throws
+  // Error(io / invalid_argument) if the file cannot be written, or holds something else.
   void begin(uint64_t epoch, const std::optional<EpochDecisions>& made);
 
   // Records a decision, replacing a previous one at the same place. It is written when a decision

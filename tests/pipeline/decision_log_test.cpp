@@ -1,6 +1,7 @@
 #include "pipeline/decision_log.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <optional>
@@ -147,13 +148,46 @@ TEST_F(DecisionLog, ErrorsNameFileLineAndKey) {
   EXPECT_NE(text.find("'/no/such'"), std::string::npos) << text;
 }
 
-// A folder opens like a file, and would be read as an empty log.
-TEST_F(DecisionLog, AFolderIsNoLog) {
-  DecisionsByEpoch none;
-  const std::string text = error_text(
-      [&] { pipeline::read_decision_log(dir_.path(""), "overtake", "sample", 0, none); });
-  EXPECT_NE(text.find("overtake: 'replay' is the folder"), std::string::npos) << text;
-  EXPECT_NE(text.find(dir_.path("")), std::string::npos) << text;
+// A folder would be read as an empty log; a pipe or a device would be read or written for ever.
+TEST_F(WrittenLog, IsARegularFile) {
+  ASSERT_EQ(mkfifo(dir_.path("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {dir_.path(""), dir_.path("pipe"), std::string("/dev/zero")}) {
+    DecisionsByEpoch none;
+    EXPECT_EQ(error_text([&] { pipeline::read_decision_log(path, "overtake", "sample", 0, none); }),
+              "overtake: 'replay': '" + path +
+                  "' is not a regular file: name the file that a run has written as its 'log'");
+    pipeline::DecisionLog log(path, "echo", "echoes");
+    EXPECT_EQ(
+        error_text([&] { log.begin(0, std::nullopt); }),
+        "echo: 'log': '" + path + "' is not a regular file: name a file that the run may write");
+  }
+}
+
+TEST_F(WrittenLog, AnUnfinishedLineOfAnEarlierRunIsCutOff) {
+  const std::string line = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n";
+  for (const std::string& left :
+       {line + "{\"epoch\":0,\"afte", line, std::string("{\"epo"), std::string()}) {
+    std::ofstream(path_) << left;
+    {
+      pipeline::DecisionLog log = this->log();
+      log.begin(0, std::nullopt);
+      log.note(0, 9, 8, Json());
+    }
+    EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{9, 8}}}})) << left;
+  }
+}
+
+TEST_F(WrittenLog, AFileOfAnotherKindIsLeftAlone) {
+  for (const std::string content : {"{\n \"seed\": 1}", "{\"epochs\": 3", "some notes"}) {
+    std::ofstream(path_) << content;
+    pipeline::DecisionLog log = this->log();
+    const std::string text = error_text([&] { log.begin(0, std::nullopt); });
+    EXPECT_NE(text.find("echo: 'log': '" + path_ + "' has other content"), std::string::npos)
+        << text;
+    std::string left;
+    std::getline(std::ifstream(path_), left, '\0');
+    EXPECT_EQ(left, content);
+  }
 }
 
 TEST_F(DecisionLog, PlacesRise) {
