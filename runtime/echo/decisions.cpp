@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "core/packed.h"
 
@@ -82,6 +83,10 @@ bool Decisions::replaying(uint64_t after) {
   if (!replay_path_.empty()) return true;
   const auto epoch = replay_.find(epoch_);
   return epoch != replay_.end() && epoch->second.lower_bound(after) != epoch->second.end();
+}
+
+std::string Decisions::source() const {
+  return replay_path_.empty() ? "the saved position" : cat("'replay': '", replay_path_, "'");
 }
 
 void Decisions::note(uint64_t after, uint64_t echoes, const Json& details) {

@@ -36,6 +36,8 @@ class Decisions {
   // Whether decisions are still to be repeated here or later, in which case none may be made.
   bool replaying(uint64_t after);
 
+  std::string source() const;  // of the decisions that are repeated, for errors
+
   // Records a decision. Replaces one at the same place, which can only be the newest. `details` are
   // added to the log.
   void note(uint64_t after, uint64_t echoes, const Json& details);

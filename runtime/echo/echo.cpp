@@ -30,7 +30,7 @@ constexpr OptionSpec kOptions[] = {
     {"factor", OptionType::number, nullptr,
      "how often each item is used; 2.5 means 2 or 3 times. auto and on_demand: at most, on average "
      "over a long stretch of the run; a single sample at most twice as often",
-     1, 1e6},
+     1, kMostUses},
     {"mode", OptionType::string, "\"fixed\"",
      "fixed: always, in random order; together: always, one copy directly after another; auto: as "
      "often as the run needs, evenly spread; on_demand: only when the consumer would wait",
@@ -63,42 +63,36 @@ Draw draw_of(const Options& options, Draw by_default) {
   return name == "newest" ? Draw::newest : by_default;
 }
 
-// Common to all modes: the buffer, its random numbers, and the age of outputs.
+// Common to all modes: numbers of copies, ages, and images that go to the device.
 class Echo : public SerialStage {
  public:
-  Echo(const Options& options, const StageContext& context, Draw by_default)
-      : capacity_(static_cast<uint64_t>(options.integer("buffer"))),
-        buffer_(draw_of(options, by_default), options.integer("buffer_bytes")),
-        decisions_(options.string("log"), options.string("replay")),
-        context_(context),
-        compacts_(has_budget(context)),
-        device_(options.boolean("device")) {}
+  Echo(const Options& options, const StageContext& context)
+      : context_(context), compacts_(has_budget(context)), device_(options.boolean("device")) {}
 
   bool makes_views() const final { return device_; }
   bool repeats_samples() const final { return true; }
-
-  void start_epoch(uint64_t epoch) override {
-    decisions_.start_epoch(epoch);
-    buffer_.clear();
-    rng_ = Rng(context_.seed, epoch, uint64_t{1} << 63, context_.position);
-    fresh_ = 0;
+  uint64_t last_replica(uint64_t replica) const final {
+    return replica * kUseNumbers + most_uses() - 1;
   }
 
-  // Counted in samples, because copies share their bytes.
-  double holds_bytes(double item_bytes) const override {
-    return item_bytes * static_cast<double>(capacity_);
-  }
+  void start_epoch(uint64_t) override { fresh_ = 0; }
 
-  void begin_run() final { decisions_.begin_run(); }
-  void forget_before(uint64_t epoch) final { decisions_.forget_before(epoch); }
+  // What cannot lie on the device is a bad record.
+  void admit(Item& item) final {
+    if (compacts_) item.compact();
+    if (device_ && context_.defers && item.batch.size == 0) to_view(item);
+  }
 
  protected:
+  virtual uint32_t most_uses() const = 0;  // of one item
+
   // Ages count fresh items of this node. While an item is held, its age excludes those that came
   // before it.
   Item received(Item&& item) {
+    if (device_ && context_.defers && item.batch.size > 0)
+      fail(Code::invalid_argument,
+           "echo with 'device' repeats samples, not batches: put it in front of the batch stage");
     ++all_fresh_;
-    if (compacts_) item.compact();
-    if (device_ && context_.defers && !item.ghost) to_view(item);
     item.age -= static_cast<int64_t>(++fresh_);
     return std::move(item);
   }
@@ -108,34 +102,61 @@ class Echo : public SerialStage {
     out.emit(std::move(item));
   }
 
+  const StageContext context_;
+  uint64_t fresh_ = 0;  // received in this epoch
+  uint64_t all_fresh_ = 0, all_given_ = 0;
+
+ private:
   static void to_view(Item& item) {
-    if (item.batch.size > 0)
-      fail(Code::invalid_argument,
-           "echo with 'device' repeats samples, not batches: put it in front of the batch stage");
     Tensor image = require_field(item, "image");
     item.remove("image");
     item.views = std::make_shared<std::vector<ImageView>>(1, ImageView(std::move(image)));
   }
 
-  const uint64_t capacity_;
-  EchoBuffer buffer_;
-  Decisions decisions_;
-  const StageContext context_;
   const bool compacts_, device_;
-  Rng rng_{0};
-  uint64_t fresh_ = 0;  // received in this epoch
-  uint64_t all_fresh_ = 0, all_given_ = 0;
 };
 
-class FixedEcho final : public Echo {
+// Holds items in a buffer, from which they are repeated.
+class BufferedEcho : public Echo {
+ public:
+  BufferedEcho(const Options& options, const StageContext& context, Draw by_default)
+      : Echo(options, context),
+        capacity_(static_cast<uint64_t>(options.integer("buffer"))),
+        buffer_(draw_of(options, by_default), options.integer("buffer_bytes")) {}
+
+  void start_epoch(uint64_t epoch) override {
+    Echo::start_epoch(epoch);
+    buffer_.clear();
+    rng_ = Rng(context_.seed, epoch, uint64_t{1} << 63, context_.position);
+  }
+
+  // Counted in samples, because copies share their bytes.
+  double holds_bytes(double item_bytes) const override {
+    return item_bytes * static_cast<double>(capacity_);
+  }
+
+ protected:
+  bool give_next(Emitter& out) {
+    Item item;
+    if (!buffer_.draw(item, rng_)) return false;
+    give(std::move(item), out);
+    return true;
+  }
+
+  const uint64_t capacity_;
+  EchoBuffer buffer_;
+  Rng rng_{0};
+};
+
+class FixedEcho final : public BufferedEcho {
  public:
   FixedEcho(const Options& options, const StageContext& context)
-      : Echo(options, context, Draw::uniform),
+      : BufferedEcho(options, context, Draw::uniform),
         mixes_(draw_of(options, Draw::uniform) == Draw::uniform),
         copies_(options.number("factor")) {}
 
   void start_epoch(uint64_t epoch) override {
-    Echo::start_epoch(epoch);
+    BufferedEcho::start_epoch(epoch);
     copies_.reset();
   }
 
@@ -153,25 +174,20 @@ class FixedEcho final : public Echo {
   }
 
   void finish_pass(Emitter& out) override {
-    while (give_one(out)) continue;
-    decisions_.end_epoch();
+    while (give_next(out)) continue;
   }
 
   double holds_bytes(double item_bytes) const override {
-    return Echo::holds_bytes(item_bytes) / copies_.factor() + item_bytes;
+    return BufferedEcho::holds_bytes(item_bytes) / copies_.factor() + item_bytes;
   }
+
+ protected:
+  uint32_t most_uses() const override { return copies_.most(); }
 
  private:
   void hold(const Item& item, EchoBuffer::Uses uses, int64_t bytes, Emitter& out) {
     buffer_.add(item, std::move(uses), bytes, rng_);
-    while (buffer_.copies() >= capacity_) give_one(out);
-  }
-
-  bool give_one(Emitter& out) {
-    Item item;
-    if (!buffer_.draw(item, rng_)) return false;
-    give(std::move(item), out);
-    return true;
+    while (buffer_.copies() >= capacity_) give_next(out);
   }
 
   const bool mixes_;
@@ -180,17 +196,19 @@ class FixedEcho final : public Echo {
 
 // The time-dependent modes. A decision is the number of echoes after a fresh item and before the
 // next.
-class AdaptiveEcho final : public Echo {
+class AdaptiveEcho final : public BufferedEcho {
  public:
   AdaptiveEcho(const Options& options, const StageContext& context, bool plans)
-      : Echo(options, context, Draw::spread),
+      : BufferedEcho(options, context, Draw::spread),
         plans_(plans),
+        decisions_(options.string("log"), options.string("replay")),
         uses_(options.number("factor")),
         credit_(band(options)),
         plan_(options.number("factor"), band(options)) {}
 
   void start_epoch(uint64_t epoch) override {
-    Echo::start_epoch(epoch);
+    decisions_.start_epoch(epoch);
+    BufferedEcho::start_epoch(epoch);
     uses_.reset();
     credit_.reset();
     plan_.start_epoch();
@@ -204,7 +222,7 @@ class AdaptiveEcho final : public Echo {
     details_ = nullptr;
     decisions_.reach(fresh_);
     hold(held);
-    held.replica = replica_of(held.replica, 0);
+    make_copy(held, 0);
     give(std::move(held), out);
     if (decisions_.replaying(fresh_))
       repeat_again(out);
@@ -218,7 +236,7 @@ class AdaptiveEcho final : public Echo {
   size_t echo(size_t most, Emitter& out) override {
     if (fresh_ == 0 || decisions_.replaying(fresh_ + 1)) return 0;
     size_t given = 0;
-    while (given < most && (repeat(out) || repeat_on_credit(out))) {
+    while (given < most && (give_next(out) || repeat_on_credit(out))) {
       ++given;
       plan_.gave_extra();
     }
@@ -232,8 +250,13 @@ class AdaptiveEcho final : public Echo {
     plan_.observe(pace, all_fresh_, all_given_);
   }
 
+  void begin_run() override { decisions_.begin_run(); }
+  void forget_before(uint64_t epoch) override { decisions_.forget_before(epoch); }
   Json save_decisions(uint64_t epoch) const override { return decisions_.save(epoch); }
   void load_decisions(uint64_t epoch, const Json& saved) override { decisions_.load(epoch, saved); }
+
+ protected:
+  uint32_t most_uses() const override { return most_uses_of(uses_.most()); }
 
  private:
   static uint64_t band(const Options& options) {
@@ -241,19 +264,15 @@ class AdaptiveEcho final : public Echo {
                                  static_cast<double>(options.integer("buffer")));
   }
 
+  // A sample may be used on credit as often as planned.
+  static uint32_t most_uses_of(uint32_t planned) { return std::min(2 * planned, kMostUses); }
+
   // The fresh copy is the first use.
   void hold(const Item& item) {
     if (buffer_.size() == capacity_) credit_.save(buffer_.evict(rng_));
-    const uint32_t uses = uses_.next(), most = std::max(uses, std::min(2 * uses, kMostReplicas));
-    buffer_.add(item, {credit_.repaid(uses), most, 1}, static_cast<int64_t>(item.size_bytes()),
-                rng_);
-  }
-
-  bool repeat(Emitter& out) {
-    Item item;
-    if (!buffer_.draw(item, rng_)) return false;
-    give(std::move(item), out);
-    return true;
+    const uint32_t uses = uses_.next();
+    buffer_.add(item, {credit_.repaid(uses), most_uses_of(uses), 1},
+                static_cast<int64_t>(item.size_bytes()), rng_);
   }
 
   bool repeat_on_credit(Emitter& out) {
@@ -267,17 +286,18 @@ class AdaptiveEcho final : public Echo {
   void repeat_again(Emitter& out) {
     const uint64_t due = decisions_.due(fresh_).value_or(0);
     for (uint64_t given = 0; given < due; ++given)
-      if (!repeat(out) && !repeat_on_credit(out))
-        fail(Code::corrupt_data, "echo: after ", fresh_, " fresh samples the saved run gave ", due,
-             " echoes, and there are ", given,
-             " to give: the decisions are of another pipeline, or damaged");
+      if (!give_next(out) && !repeat_on_credit(out))
+        fail(Code::corrupt_data, "echo: ", decisions_.source(), ": after ", fresh_,
+             " fresh samples the saved run gave ", due, " echoes, and there are ", given,
+             " to give: the decisions are of a node with another 'factor' or 'buffer', of other "
+             "data, or damaged");
     note(due);
   }
 
   void repeat_as_planned(Emitter& out) {
     const uint32_t due = plan_.echoes_after_fresh();
     size_t given = 0;
-    while (given < due && repeat(out)) ++given;
+    while (given < due && give_next(out)) ++given;
     if (std::abs(plan_.factor() - told_factor_) > 0.01 * told_factor_) {
       told_factor_ = plan_.factor();
       details_ = {{"factor", told_factor_}};
@@ -291,6 +311,7 @@ class AdaptiveEcho final : public Echo {
   }
 
   const bool plans_;
+  Decisions decisions_;
   CopyCounter uses_;
   Credit credit_;
   EchoPlan plan_;
@@ -304,8 +325,7 @@ class AdaptiveEcho final : public Echo {
 class TogetherEcho final : public Echo {
  public:
   TogetherEcho(const Options& options, const StageContext& context)
-      : Echo(options, context, Draw::newest),
-        copies_(static_cast<uint32_t>(options.number("factor"))) {
+      : Echo(options, context), copies_(static_cast<uint32_t>(options.number("factor"))) {
     if (options.number("factor") != copies_)
       fail(Code::invalid_argument, "echo: the mode 'together' takes a whole factor, not ",
            Json(options.number("factor")).dump(),
@@ -316,13 +336,15 @@ class TogetherEcho final : public Echo {
     const Item held = received(std::move(item));
     for (uint32_t used = 0; used < copies_; ++used) {
       Item copy = held;
-      copy.replica = replica_of(held.replica, used);
-      if (copy.replica > 0) copy.batch.echoed += std::exchange(copy.batch.fresh, 0);
+      make_copy(copy, used);
       give(std::move(copy), out);
     }
   }
 
   double holds_bytes(double item_bytes) const override { return item_bytes; }
+
+ protected:
+  uint32_t most_uses() const override { return copies_; }
 
  private:
   const uint32_t copies_;

@@ -20,6 +20,11 @@ uint32_t whole_of(double& owed) {
 
 }  // namespace
 
+void make_copy(pipeline::Item& item, uint32_t use) {
+  item.replica = item.replica * kUseNumbers + use;
+  if (item.replica > 0) item.batch.echoed += std::exchange(item.batch.fresh, 0);
+}
+
 uint32_t CopyCounter::next() {
   owed_ += factor_;
   return whole_of(owed_);
@@ -72,15 +77,12 @@ void EchoBuffer::take(const Held& held) {
 
 void EchoBuffer::use(Held& held, pipeline::Item& out) {
   const uint32_t number = held.uses.given ? (*held.uses.given)++ : held.uses.used;
-  const uint32_t replica = replica_of(held.item.replica, number);
   if (held.uses.used++ < held.uses.planned) --copies_;
   if (held.uses.used == held.uses.most)
     out = std::move(held.item);
   else
     out = held.item;
-  out.replica = replica;
-  // A batch repeated as a whole has no fresh samples, whatever they were before.
-  if (replica > 0) out.batch.echoed += std::exchange(out.batch.fresh, 0);
+  make_copy(out, number);
 }
 
 bool EchoBuffer::use_next(Samples::iterator held, pipeline::Item& out, Rng& rng) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -15,10 +16,13 @@
 
 namespace etr::echo {
 
-// The replica number of the `use`-th copy of an item. Echo nodes may be chained, and replicas of
-// replicas need distinct numbers.
-constexpr uint32_t replica_of(uint32_t replica, uint32_t use) { return replica * 1024 + use; }
-constexpr uint32_t kMostReplicas = 1023;
+// Limit on the uses of an item by one node. Nodes may be chained, and copies of copies need
+// distinct numbers: the `use`-th copy of replica r has the number r * kUseNumbers + use.
+constexpr uint32_t kMostUses = 1023, kUseNumbers = 1024;
+
+// Makes an item its own `use`-th copy, counted from 0. A repeated batch has no fresh samples,
+// whatever they were before.
+void make_copy(pipeline::Item& item, uint32_t use);
 
 // Numbers of copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or
 // ceil(e) each, and after any n items their sum is within 1 of n * e.
@@ -28,6 +32,7 @@ class CopyCounter {
   uint32_t next();
   void reset() { owed_ = 0; }
   double factor() const { return factor_; }
+  uint32_t most() const { return static_cast<uint32_t>(std::ceil(factor_)); }
 
  private:
   const double factor_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "core/clock.h"
@@ -136,6 +137,28 @@ void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stage
   }
 }
 
+// Copies of a sample are told apart by the 32 bits of Item::replica. Batches start from 0 again.
+void Pipeline::check_replicas(const std::vector<std::unique_ptr<Stage>>& stages) const {
+  uint64_t last = 0;
+  std::string before;  // the stages that repeat what this one repeats again
+  for (size_t i = 1; i < stages.size(); ++i) {
+    if (entries_[i].spec->kind != StageKind::serial) continue;
+    const auto& stage = static_cast<SerialStage&>(*stages[i]);
+    if (stage.makes_batches()) {
+      last = 0;
+      before.clear();
+    }
+    if (!stage.repeats_samples()) continue;
+    last = stage.last_replica(last);
+    if (last > std::numeric_limits<uint32_t>::max())
+      fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+           "') repeats what is repeated by ", before,
+           ", and together they may make more copies of a sample than can be numbered: leave one "
+           "of them out, or lower 'factor' in the first ones");
+    before += cat(before.empty() ? "stage " : ", stage ", i + 1, " ('", entries_[i].name, "')");
+  }
+}
+
 // Checked whether or not the consumer takes these steps, so that a spec is valid everywhere or
 // nowhere.
 void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) const {
@@ -181,6 +204,7 @@ void Pipeline::build() {
   check_cache(stages);
   check_views(stages);
   check_overtaking(stages);
+  check_replicas(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)
     if (entries_[i].spec->kind == StageKind::map && entries_[i + 1].spec->kind == StageKind::map)
       static_cast<MapStage&>(*stages[i]).followed_by(static_cast<MapStage&>(*stages[i + 1]));

@@ -93,6 +93,7 @@ class Pipeline final : private SegmentHost {
   void parse(const Json& spec);
   ErrorRules error_rules() const;
   void check_overtaking(const std::vector<std::unique_ptr<Stage>>& stages) const;
+  void check_replicas(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void check_views(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const;
   Json stages_before(size_t position) const;

@@ -73,9 +73,13 @@ void SerialSegment::process_some() {
     Item named;  // for errors, as the stage takes the item
     named.ordinal = item.ordinal;
     named.origin = item.origin;
+    bool of_the_item = true;
     try {
+      if (!item.ghost) stage_->admit(item);
+      of_the_item = stage_->reads_items();
       stage_->process(std::move(item), *this);
     } catch (const Error& error) {
+      if (!of_the_item) throw;
       if (host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_))
         host_.bad_records().note_drop(stats_.position, named.ordinal, epoch_);
     }

@@ -1,9 +1,9 @@
 // The interface of stages.
 //
 // There are three kinds of stages. A stage throws Error for a bad record; the pipeline adds the
-// stage, the shard and the key, and applies the error policy. A new stage needs stages/NAME.cpp or
-// sources/NAME.cpp with `extern const StageSpec NAME_stage`, a test, and a line in
-// pipeline/stage_list.inc.
+// stage, the shard and the key, and applies the error policy. (Not all errors of serial stages are
+// about records, see SerialStage::process().) A new stage needs stages/NAME.cpp or sources/NAME.cpp
+// with `extern const StageSpec NAME_stage`, a test, and a line in pipeline/stage_list.inc.
 #pragma once
 
 #include <functional>
@@ -153,6 +153,12 @@ class SerialStage : public Stage {
   // Called once, in the first epoch of the pipeline's run, after the replay to a restored position,
   // if any. Not called for copies that only replay, or that only measure memory.
   virtual void begin_run() {}
+  // Called for each item with a payload, before process(). An Error is about this item, which then
+  // is a bad record.
+  virtual void admit(Item& /*item*/) {}
+  // An Error is about the item only if the stage reads_items(). Otherwise it is about the options,
+  // a log or the run, and ends the run whatever the error policy: leaving the item out would only
+  // hide that, item after item.
   virtual void process(Item&& item, Emitter& out) = 0;
   virtual void finish_pass(Emitter& /*out*/) {}  // the source's pass has ended: emit what is held
 
@@ -164,9 +170,12 @@ class SerialStage : public Stage {
   // For `take`: pass_id() of the pass of which no more is needed; 0: none. Thread safe.
   virtual uint64_t satisfied_pass() const { return 0; }
   virtual bool repeats_samples() const { return false; }  // with their own replica numbers
-  virtual bool may_block() const { return false; }        // needs its own thread
-  virtual bool makes_batches() const { return false; }    // its output is counted in batches
+  // The largest of these numbers, if `replica` is the largest of the items that come in.
+  virtual uint64_t last_replica(uint64_t replica) const { return replica; }
+  virtual bool may_block() const { return false; }      // needs its own thread
+  virtual bool makes_batches() const { return false; }  // its output is counted in batches
   virtual bool depends_on_content() const { return false; }
+  bool reads_items() const { return makes_batches() || depends_on_content(); }
   // Whether image operations after it are left to a consumer that accepts them: pixels become
   // Item::views.
   virtual bool makes_views() const { return false; }

@@ -134,6 +134,34 @@ TEST(EchoDecisions, ANewRunInTheLogOfAnotherIsReplayed) {
   EXPECT_EQ(trace_of_epoch(replayed), trace);
 }
 
+// A sample whose decision cannot be repeated is not a bad record: without it, the run would only go
+// on as something else than a replay.
+TEST(EchoDecisions, AReplayThatDoesNotFitEndsTheRunUnderEveryPolicy) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 20), log = dir.path("log.jsonl");
+  std::ofstream(log) << "{\"epoch\": 0, \"after\": 3, \"echoes\": 12}\n";
+  for (const char* policy : {"fail", "skip", "quarantine", "substitute"})
+    for (const char* options : {R"("factor": 1)", R"("factor": 2, "buffer": 3)"}) {
+      Json spec = spec_of(pattern, cat(R"({"stage": "echo", "mode": "on_demand", "replay": ")", log,
+                                       "\", ", options, "}"));
+      spec["on_error"] = policy;
+      spec["quarantine_dir"] = dir.path("bad");
+      Pipeline p(spec);
+      std::string message;
+      try {
+        trace_of_epoch(p);
+      } catch (const Error& error) {
+        message = error.what();
+      }
+      for (const std::string& part :
+           {"'replay': '" + log + "'", std::string("after 3 fresh samples the saved run gave 12"),
+            std::string("'factor' or 'buffer'")})
+        EXPECT_NE(message.find(part), std::string::npos) << policy << ": " << message;
+      EXPECT_EQ(message.find("on_error"), std::string::npos) << message;
+      EXPECT_EQ(p.stats()["bad_records"], 0) << policy;
+    }
+}
+
 TEST(EchoDecisions, AWrongLogIsNamed) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);

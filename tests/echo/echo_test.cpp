@@ -416,6 +416,71 @@ TEST(Echo, NodesMayFollowEachOther) {
   }
 }
 
+std::string error_of_stages(const std::string& pattern, const std::string& stages) {
+  try {
+    Pipeline p(spec_of(pattern, stages));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Echo, CopiesHaveNumbersOfTheirOwnUpToTheLargestFactor) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 2);
+  const std::string two = R"({"stage": "echo", "factor": 2, "buffer": 1}, )";
+  for (const std::string& options :
+       {std::string(R"("factor": 1023)"), std::string(R"("factor": 1023, "mode": "together")")}) {
+    Pipeline p(spec_of(pattern, two + R"({"stage": "echo", )" + options + "}"));
+    std::map<uint64_t, std::set<uint32_t>> replicas;
+    for (const auto& [ordinal, replica, age] : trace_of_epoch(p)) replicas[ordinal].insert(replica);
+    ASSERT_EQ(replicas.size(), 2u);
+    for (const auto& [ordinal, numbers] : replicas) EXPECT_EQ(numbers.size(), 2 * 1023u);
+  }
+  const std::string error = error_of_stages(pattern, R"({"stage": "echo", "factor": 1024})");
+  EXPECT_NE(error.find("'factor'"), std::string::npos) << error;
+  EXPECT_NE(error.find("1023"), std::string::npos) << error;
+}
+
+TEST(Echo, MoreNodesInARowThanCopiesCanBeNumberedForAreNamed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 4);
+  const auto node = [](int factor) { return cat(R"({"stage": "echo", "factor": )", factor, "}"); };
+  const std::string three = cat(node(1023), ", ", node(1023), ", ", node(1023));
+  EXPECT_EQ(error_of_stages(pattern, three), "");
+  EXPECT_EQ(error_of_stages(pattern, cat(node(4), ", ", three)), "");
+  const std::string error = error_of_stages(pattern, cat(node(5), ", ", three));
+  EXPECT_NE(error.find("pipeline stage 6 ('echo') repeats what is repeated by stage 3 ('echo'), "
+                       "stage 4 ('echo'), stage 5 ('echo')"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("lower 'factor'"), std::string::npos) << error;
+  // On credit, a sample is used twice as often.
+  EXPECT_NE(error_of_stages(pattern,
+                            cat(R"({"stage": "echo", "mode": "on_demand", "factor": 4}, )", three)),
+            "");
+  EXPECT_EQ(error_of_stages(pattern, cat(three, R"(, {"stage": "batch", "size": 2}, )", three)), "")
+      << "batches are counted from 0";
+}
+
+// An image that cannot lie on the device is a bad record like any other.
+TEST(Echo, WithDeviceAnImageThatDoesNotFitIsABadRecord) {
+  TempDir dir;
+  Json spec = spec_of(make_shards(dir, 1, 20, 8),
+                      R"({"stage": "decode"}, {"stage": "map", "function": "lose"},
+                         {"stage": "echo", "factor": 2, "device": true})");
+  const pipeline::MapFunctions lose{{"lose", [](Item& item, uint64_t) {
+                                       if (item.ordinal == 7) item.remove("image");
+                                     }}};
+  spec["on_error"] = "skip";
+  Pipeline p(spec, lose, /*defers=*/true);
+  EXPECT_EQ(trace_of_epoch(p).size(), 2 * 19u);
+  const Json bad = p.bad_record_list();
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0]["stage"], "echo");
+  EXPECT_NE(bad[0]["reason"].get<std::string>().find("'image'"), std::string::npos);
+}
+
 TEST(Echo, EveryDrawUsesAllCopies) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 200);

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -416,6 +417,39 @@ TEST(BadRecords, ARecordIsListedOnceWhoeverMeetsItFirst) {
     const std::string lines = platform::read_file(out.path(list));
     EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << list;
   }
+}
+
+// A pipe that nobody reads would block the run at its first bad record.
+TEST(BadRecords, TheListIsARegularFile) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 4, 1, -1);
+  ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  Json spec = spec_of(dir.path("a.tar"), "skip");
+  spec["bad_records_file"] = dir.path("pipe");
+  try {
+    Pipeline p(spec);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    expect_names(error.what(), {"bad_records_file", dir.path("pipe"), "is not a regular file"});
+  }
+}
+
+// It would only leave out one sample after another: no sample is at fault.
+TEST(BadRecords, ABufferThatIsTooSmallEndsTheRunUnderEveryPolicy) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  for (const char* policy : {"fail", "skip", "substitute"})
+    for (const std::string& stage :
+         {std::string(R"({"stage": "shuffle", "buffer": 9, "buffer_bytes": 1000})"),
+          std::string(R"({"stage": "echo", "factor": 3, "buffer": 30, "buffer_bytes": 1000})"),
+          std::string(R"({"stage": "echo", "factor": 3, "buffer": 30, "buffer_bytes": 1})")}) {
+      Json spec = spec_of(dir.path("a.tar"), policy);
+      spec["stages"].push_back(parse_json(stage, "stage"));
+      const std::string message = error_of(spec);
+      expect_names(message, {"raise 'buffer_bytes'"});
+      for (const char* part : {"on_error", "key '", "max_bad_records"})
+        EXPECT_EQ(message.find(part), std::string::npos) << message;
+    }
 }
 
 }  // namespace
