@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/bytes_text.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -13,6 +14,7 @@ constexpr int kProbes = 8;
 constexpr int kMostFed = 100'000;    // copies of a sample, to fill one batch
 constexpr double kPlanned = 0.85;    // share of the budget
 constexpr double kKeptShare = 0.05;  // share of the budget, for batch memory kept for reuse
+constexpr double kShare = kPlanned - kKeptShare;  // for buffers and queues
 
 class Collector final : public Emitter {
  public:
@@ -27,7 +29,7 @@ std::vector<Item> through(BudgetStage& at, Item item) {
     return item.dropped ? std::vector<Item>() : std::vector<Item>{std::move(item)};
   }
   auto& serial = static_cast<SerialStage&>(*at.stage);
-  if (!serial.makes_batches() && !serial.depends_on_content()) return {std::move(item)};
+  if (!serial.reads_items()) return {std::move(item)};
   serial.start_epoch(0);
   Collector out;
   for (int fed = 0; out.items.empty() && fed < kMostFed; ++fed) serial.process(Item(item), out);
@@ -62,10 +64,15 @@ std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* 
   return sizes;
 }
 
-std::string megabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", bytes * 1e-6);
-  return text;
+[[noreturn]] void refuse(double budget, double held, const std::string& holders, double least) {
+  // A byte more, as the share is rounded.
+  const double enough = std::ceil(((held + least) / kShare + 1) / 1e3) * 1e3;
+  fail(Code::invalid_argument, "pipeline: budget_bytes is ", bytes_text(budget),
+       ", too little: ", holders.empty() ? "" : holders + ", and ", "the queues need at least ",
+       bytes_text(least), holders.empty() ? "" : ", together " + bytes_text(held + least),
+       "; they may take ", std::lround(100 * kShare),
+       " % of the budget: set budget_bytes to at least ", static_cast<int64_t>(enough), " (",
+       bytes_text(enough), ")", holders.empty() ? "" : ", or make the buffers smaller");
 }
 
 }  // namespace
@@ -90,7 +97,7 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
       holds = static_cast<MapStage&>(*stage.stage).holds_bytes();
     if (holds <= 0) continue;
     held += holds;
-    holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", megabytes(holds));
+    holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", bytes_text(holds));
   }
   // The minimum: one message of one item in the maps and one in the queue per segment, plus the
   // consumer's items.
@@ -102,13 +109,8 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
   }
   least += leaving.back() * 2;
   const double budget = static_cast<double>(request.bytes);
-  const double usable = kPlanned * budget - kKeptShare * budget - held;
-  if (usable < least)
-    fail(Code::invalid_argument, "the budget of ", megabytes(budget),
-         " is too small: ", holders.empty() ? "" : holders + ", ", "queues need at least ",
-         megabytes(least), "; give at least ",
-         megabytes(std::ceil((held + least) / (kPlanned - kKeptShare) / 1e5) * 1e5),
-         holders.empty() ? "" : ", or make the buffers smaller");
+  const double usable = kShare * budget - held;
+  if (usable < least) refuse(budget, held, holders, least);
   limit_kept_memory(static_cast<size_t>(kKeptShare * budget),
                     static_cast<size_t>(kPlanned * budget / 2));
 

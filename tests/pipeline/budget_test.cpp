@@ -61,13 +61,34 @@ TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
   const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 KB an image
   const std::string message = error_of(spec_of(pattern, 1'000'000, 1000));
   EXPECT_THROW(Pipeline(spec_of(pattern, 1'000'000, 1000)), Error) << "when it is made";
-  for (const char* part :
-       {"1.0 MB is too small", "'shuffle' holds 3.1 MB", "'echo' holds", "give at least"})
+  for (const char* part : {"pipeline: budget_bytes is 1.0 MB, too little", "'shuffle' holds 3.1 MB",
+                           "'echo' holds", "may take 80 % of the budget"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
-  // What it says is enough.
-  const size_t at = message.find("give at least ") + 14;
-  const auto enough = static_cast<int64_t>(std::stod(message.substr(at)) * 1e6);
+  // What it says is enough, and no more.
+  const std::string before = "set budget_bytes to at least ";
+  const int64_t enough = std::stoll(message.substr(message.find(before) + before.size()));
   EXPECT_EQ(error_of(spec_of(pattern, enough, 1000)), "");
+  EXPECT_NE(error_of(spec_of(pattern, enough - 1100, 1000)), "");
+}
+
+// Also where the parts are far smaller than a megabyte.
+TEST(Budget, ThePartsThatNeedItAddUp) {
+  TempDir dir;
+  const std::string message = error_of(spec_of(make_shards(dir, 1, 30, 8), 20'000, 10));
+  const auto bytes_behind = [&](const std::string& text) {
+    const size_t at = message.find(text) + text.size();
+    size_t digits = 0;
+    const double number = std::stod(message.substr(at), &digits);
+    return number * (message.compare(at + digits, 3, " kB") == 0 ? 1e3 : 1);
+  };
+  double sum = 0;
+  for (const char* part :
+       {"'echo' holds ", "'shuffle' holds ", "'batch' holds ", "the queues need at least "}) {
+    EXPECT_GT(bytes_behind(part), 500) << message;
+    sum += bytes_behind(part);
+  }
+  EXPECT_NEAR(bytes_behind("together "), sum, 300) << message;
+  EXPECT_NEAR(bytes_behind("to at least ") * 0.8, sum, 1200) << message;
 }
 
 // From just enough to plenty: never a deadlock.
@@ -100,7 +121,8 @@ TEST(Budget, DISABLED_Child) {
   std::ofstream(std::getenv("ECHOTRAIN_BUDGET_OUT")) << peak;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose own memory is far more than the pipeline's
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // whose own memory is far more than the pipeline's
 // Images of 196 KB, batches of 3.1 MB and 12.6 MB as f32, in archives that are decompressed.
 TEST(Budget, HoldsForTheProcessesMemory) {
   TempDir dir;
