@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "plot/panel.h"
 #include "plot/svg.h"
 #include "plot/text.h"
 
@@ -14,19 +15,21 @@ std::string value(const Axis& axis, double number) {
   return known ? csv_field(axis.categories[static_cast<size_t>(nearest)]) : exact_number(number);
 }
 
-void add_points(std::string& out, const Panel& panel, const Series& series) {
+void add_points(std::string& out, const std::string& name, const Panel& panel,
+                const Series& series) {
   for (const Point& point : series.points)
-    out += cat(csv_field(panel.title), ",", csv_field(series.name), ",", value(panel.x, point.x),
-               ",", value(panel.y, point.y), ",", exact_number(point.low), ",",
-               exact_number(point.high), "\n");
+    out += cat(csv_field(name), ",", csv_field(series.name), ",", value(panel.x, point.x), ",",
+               value(panel.y, point.y), ",", exact_number(point.low), ",", exact_number(point.high),
+               "\n");
 }
 
 }  // namespace
 
 std::string csv(const Figure& figure) {
   std::string out = "panel,series,x,y,low,high\n";
-  for (const Panel& panel : figure.panels)
-    for (const Series& series : panel.series) add_points(out, panel, series);
+  for (size_t i = 0; i < figure.panels.size(); ++i)
+    for (const Series& series : figure.panels[i].series)
+      add_points(out, panel_name(figure, i), figure.panels[i], series);
   return out;
 }
 

@@ -2,8 +2,8 @@
 // all.
 //
 // A figure draws the numbers that it was given; csv() writes the same numbers as a table. NaN is
-// left out. +infinity ("never reached") appears as an arrow at the upper end of its axis, and a
-// whisker that ends there runs up to the frame.
+// left out. +infinity lies in a strip at the end of the value axis, apart from the numbers and
+// labelled "never"; a whisker that ends there has an arrow head in it.
 #pragma once
 
 #include <limits>
@@ -47,7 +47,7 @@ struct Series {
   int style = 0;
   Mark mark = Mark::line;
   std::vector<Point> points;
-  bool star = false;    // a larger, star-shaped marker: the best of many
+  bool star = false;    // stars around other markers: the best of many
   bool hollow = false;  // unfilled markers
   int shape = -1;       // of markers, as in that style; -1: the series' own
 };
@@ -89,7 +89,10 @@ struct Figure {
   std::string description;  // for screen readers, in place of the drawing
   std::vector<Panel> panels;
   bool share_x = false, share_y = false;  // all panels use the same range
-  bool dodge = false;  // moves series with whiskers a few pixels apart if they share x
+  // Moves series with whiskers a few pixels apart if they share x. Markers stay at their numbers if
+  // curves that depend on x are compared with them, or if there are no whiskers; then those that
+  // meet are nested.
+  bool dodge = false;
 };
 
 }  // namespace etr::plot

@@ -45,7 +45,7 @@ std::vector<LegendEntry> legend_of(const Figure& figure) {
   for (const Panel& panel : figure.panels)
     for (const Range& range : panel.ranges)
       add(out, range.name, "<rect class='range' x='0' y='0' width='26' height='12'/>");
-  if (series <= 1 && out.size() <= 1) out.clear();
+  if (series == 1 && out.size() == 1) out.clear();
   return out;
 }
 

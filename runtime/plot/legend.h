@@ -14,7 +14,7 @@ struct LegendEntry {
 };
 
 // Returns each name once, in order: series, references, ranges. Empty if there is only one series
-// and nothing else.
+// and nothing to compare it with.
 std::vector<LegendEntry> legend_of(const Figure& figure);
 
 std::string swatch_of(const Series& series);

@@ -1,5 +1,6 @@
 #include "plot/marks.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -11,7 +12,7 @@
 namespace etr::plot {
 namespace {
 
-constexpr double kRadius = 3.6, kStarRadius = 8, kCap = 3.5;
+constexpr double kRadius = 3.6, kStarRadius = 9;
 
 std::string polygon(Spot at, const std::vector<Spot>& corners, double radius) {
   std::string out;
@@ -67,34 +68,45 @@ std::string style_class(const Series& series) {
   return cat("s", series.style % kStyles, series.hollow ? " hollow" : "");
 }
 
-std::string marker(const Series& series, Spot at) {
+std::string marker(const Series& series, Spot at, double size) {
+  // Unfilled, because the marker inside says more.
   if (series.star)
-    return cat("<path class='mark' d='", polygon(at, ring(5, 0.45), kStarRadius), "'/>");
+    return cat("<path class='star' d='", polygon(at, ring(5, 0.5), kStarRadius * size), "'/>");
   // Series that share a colour have different markers.
   const int own = series.style + series.style / kStyles;
   const int shape = (series.shape >= 0 ? series.shape : own) % kStyles;
   if (shape == 0)
     return cat("<circle class='mark' cx='", coordinate(at.x), "' cy='", coordinate(at.y), "' r='",
-               kRadius, "'/>");
-  return cat("<path class='mark' d='", shape_path(shape, at, kRadius), "'/>");
+               kRadius * size, "'/>");
+  return cat("<path class='mark' d='", shape_path(shape, at, kRadius * size), "'/>");
 }
 
-std::string beyond_marker(const Series&, Spot at, bool right) {
-  const std::vector<Spot> corners = right ? std::vector<Spot>{{0.4, 0}, {-1, -0.9}, {-1, 0.9}}
-                                          : std::vector<Spot>{{0, -0.4}, {-0.9, 1}, {0.9, 1}};
-  return cat("<path class='beyond' d='", polygon(at, corners, 6), "'/>");
+std::string nested_marker(const Series& series, Spot at, size_t count) {
+  const double size = 1 + 0.65 * static_cast<double>(std::min<size_t>(count, 3));
+  return cat("<g class='ring'>", marker(series, at, size), "</g>");
 }
 
-std::string whisker(Spot low, Spot high, bool low_closed, bool high_closed) {
+std::string arrow_head(Spot tip, bool right) {
+  constexpr double kHalf = 4, kLength = 6;
+  const Spot one =
+      right ? Spot{tip.x - kLength, tip.y - kHalf} : Spot{tip.x - kHalf, tip.y + kLength};
+  const Spot other =
+      right ? Spot{tip.x - kLength, tip.y + kHalf} : Spot{tip.x + kHalf, tip.y + kLength};
+  return cat("<path class='arrow' d='M", coordinate(one.x), " ", coordinate(one.y), "L",
+             coordinate(tip.x), " ", coordinate(tip.y), "L", coordinate(other.x), " ",
+             coordinate(other.y), "'/>");
+}
+
+std::string whisker(Spot low, Spot high, bool high_closed, double cap_length) {
   const bool upright = std::abs(low.x - high.x) < 1e-9;
   std::string path = cat("M", coordinate(low.x), " ", coordinate(low.y), "L", coordinate(high.x),
                          " ", coordinate(high.y));
   const auto cap = [&](Spot at) {
-    const double dx = upright ? kCap : 0, dy = upright ? 0 : kCap;
+    const double dx = upright ? cap_length : 0, dy = upright ? 0 : cap_length;
     path += cat("M", coordinate(at.x - dx), " ", coordinate(at.y - dy), "L", coordinate(at.x + dx),
                 " ", coordinate(at.y + dy));
   };
-  if (low_closed) cap(low);
+  cap(low);
   if (high_closed) cap(high);
   return cat("<path class='whisker' d='", path, "'/>");
 }

@@ -14,13 +14,20 @@ struct Spot {
 // Returns the class with the colour of a series: "s3", or "s3 hollow".
 std::string style_class(const Series& series);
 
-// Draws the marker of a series at a place.
-std::string marker(const Series& series, Spot at);
+// Draws the marker of a series at a place; `size` is relative to the usual one.
+std::string marker(const Series& series, Spot at, double size = 1);
 
-// Draws an arrow head at the end of an axis: up, or to the right with `right`.
-std::string beyond_marker(const Series& series, Spot at, bool right);
+// Draws the outline of a series' marker around `count` markers that lie at about the same place, so
+// that all can be seen.
+std::string nested_marker(const Series& series, Spot at, size_t count);
 
-// Draws a vertical or horizontal whisker between two places, with caps at the `closed` ends.
-std::string whisker(Spot low, Spot high, bool low_closed, bool high_closed);
+// Draws an open arrow head, unlike any marker, with its tip at a place: up, or to the right with
+// `right`.
+std::string arrow_head(Spot tip, bool right);
+
+// Draws a vertical or horizontal whisker between two places, with a cap at the low end and, if it
+// is closed, at the high end. `cap` is half of a cap's length.
+constexpr double kCap = 3.5;
+std::string whisker(Spot low, Spot high, bool high_closed, double cap = kCap);
 
 }  // namespace etr::plot

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <optional>
-#include <set>
 
 #include "core/error.h"
 #include "core/markup.h"
+#include "plot/dodge.h"
 #include "plot/scale.h"
 #include "plot/text.h"
 #include "plot/wrap.h"
@@ -16,6 +15,10 @@ namespace etr::plot {
 namespace {
 
 constexpr size_t kMostMarked = 24;  // the most points of a line that get a marker each
+constexpr double kNeverGap = 6;     // between the numbers and the strip for infinity
+constexpr const char* kNever = "never";
+constexpr double kRowMarker = 0.8, kRowCap = 5.5;  // of conditions in rows
+constexpr double kMeet = 2.5;                      // pixels between markers that cover each other
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
@@ -31,10 +34,20 @@ std::string value_text(const Axis& axis, double value) {
   const auto index = static_cast<size_t>(std::max(0.0, std::round(value)));
   if (axis.scale == Scale::category && index < axis.categories.size())
     return axis.categories[index];
-  if (std::isinf(value)) return "beyond the axis";
+  if (std::isinf(value)) return "never";
   char text[64];
   std::snprintf(text, sizeof text, "%.6g", axis.percent ? value * 100 : value);
   return std::string(text) + (axis.percent ? " %" : "");
+}
+
+// Returns the part of the frame that numbers have.
+Box box_of(const PanelPlace& place, bool sideways) {
+  Box out = place.frame;
+  if (sideways)
+    out.width -= place.never;
+  else
+    out.y += place.never, out.height -= place.never;
+  return out;
 }
 
 class Drawing {
@@ -42,8 +55,8 @@ class Drawing {
   Drawing(const Panel& panel, const PanelPlace& place)
       : panel_(panel),
         place_(place),
-        box_(place.frame),
         sideways_(panel.y.scale == Scale::category),
+        box_(box_of(place, sideways_)),
         x_(panel.x, box_.x, box_.x + box_.width),
         // The first category is at the top.
         y_(panel.y, sideways_ ? box_.y : box_.y + box_.height,
@@ -54,13 +67,15 @@ class Drawing {
     out_ = cat("<clipPath id='", place_.clip_id, "'><rect x='", coordinate(box_.x), "' y='",
                coordinate(box_.y), "' width='", coordinate(box_.width), "' height='",
                coordinate(box_.height), "'/></clipPath>");
-    find_offsets();
+    offsets_ = dodge_offsets(panel_, places(), place_.dodge);
+    never_strip();
     ranges();
     x_axis();
     y_axis();
     references();
     bars();
     lines();
+    whiskers();
     points();
     write_notes();
     return out_;
@@ -70,9 +85,32 @@ class Drawing {
   double right() const { return box_.x + box_.width; }
   double bottom() const { return box_.y + box_.height; }
   std::string clip() const { return cat(" clip-path='url(#", place_.clip_id, ")'"); }
-  bool inside(Spot at) const {
-    return at.x >= box_.x - 0.5 && at.x <= right() + 0.5 && at.y >= box_.y - 0.5 &&
-           at.y <= bottom() + 0.5;
+  bool inside(const Point& point, Spot at) const {
+    const bool x_inside = at.x >= box_.x - 0.5 && at.x <= right() + 0.5;
+    const bool y_inside = at.y >= box_.y - 0.5 && at.y <= bottom() + 0.5;
+    return is_never(point) ? (sideways_ ? y_inside : x_inside) : x_inside && y_inside;
+  }
+
+  // Returns where infinity lies along the value axis.
+  double never_at() const {
+    const double half = (place_.never - kNeverGap) / 2;
+    return sideways_ ? right() + kNeverGap + half : place_.frame.y + half;
+  }
+
+  void never_strip() {
+    if (place_.never <= 0) return;
+    const double size = place_.never - kNeverGap;
+    const double x = sideways_ ? right() + kNeverGap : box_.x;
+    out_ += cat("<rect class='never' x='", coordinate(x), "' y='", coordinate(place_.frame.y),
+                "' width='", coordinate(sideways_ ? size : box_.width), "' height='",
+                coordinate(sideways_ ? box_.height : size), "'/>");
+    if (sideways_) {
+      out_ += straight("axis", {x, bottom()}, {x + size, bottom()}) +
+              text_at("tick", "middle", {never_at(), bottom() + 17}, kNever);
+      return;
+    }
+    out_ += straight("axis", {x, place_.frame.y}, {x, place_.frame.y + size});
+    if (place_.y_texts) y_text(never_at(), kNever);
   }
 
   void ranges() {
@@ -93,13 +131,18 @@ class Drawing {
       const double at = x_(tick.at);
       if (panel_.x.scale != Scale::category)
         out_ += straight(tick.text.empty() ? "minor" : "grid", {at, box_.y}, {at, bottom()});
-      if (!tick.text.empty()) tick_text(at, tick.text);
+      if (!tick.text.empty() && !meets_never(at, tick.text)) tick_text(at, tick.text);
     }
     out_ += straight("axis", {box_.x, bottom()}, {right(), bottom()});
     const double below = x_text_height();
     if (place_.x_label)
       out_ += text_at("label", "middle", {box_.x + box_.width / 2, bottom() + below + 18},
                       panel_.x.label);
+  }
+
+  bool meets_never(double at, const std::string& text) const {
+    return place_.never > 0 && sideways_ &&
+           at + text_width(text) / 2 + 6 > never_at() - text_width(kNever) / 2;
   }
 
   double x_text_height() const;
@@ -134,7 +177,7 @@ class Drawing {
 
   void title() {
     const std::vector<std::string> lines = title_lines(panel_, box_.width);
-    double y = box_.y - 9 - 16 * (static_cast<double>(lines.size()) - 1);
+    double y = place_.frame.y - 9 - 16 * (static_cast<double>(lines.size()) - 1);
     for (const std::string& line : lines) {
       out_ += text_at("head", "start", {box_.x, y}, line);
       y += 16;
@@ -164,53 +207,34 @@ class Drawing {
     }
   }
 
-  bool is_beyond(const Point& point) const { return std::isinf(sideways_ ? point.x : point.y); }
+  bool is_never(const Point& point) const {
+    const double value = sideways_ ? point.x : point.y;
+    return std::isinf(value) && value > 0 && place_.never > 0;
+  }
 
   // Returns the place of a point; none if its axes cannot show it.
   std::optional<Spot> spot(const Point& point, double offset) const {
-    Point at = point;
-    if (is_beyond(point)) (sideways_ ? at.x : at.y) = sideways_ ? panel_.x.to : panel_.y.to;
-    if (!x_.shows(at.x) || !y_.shows(at.y)) return {};
-    Spot out{x_(at.x), y_(at.y)};
+    const bool never = is_never(point);
+    if (!(never && sideways_) && !x_.shows(point.x)) return {};
+    if (!(never && !sideways_) && !y_.shows(point.y)) return {};
+    Spot out{never && sideways_ ? never_at() : x_(point.x),
+             never && !sideways_ ? never_at() : y_(point.y)};
     (sideways_ ? out.y : out.x) += offset;
-    if (is_beyond(point)) (sideways_ ? out.x : out.y) += sideways_ ? -5 : 5;
     return out;
   }
 
-  // Series whose points meet no other series' points are not moved.
-  void find_offsets() {
-    const auto meets = [](const Series& one, const Series& other) {
-      return std::any_of(one.points.begin(), one.points.end(), [&](const Point& p) {
-        return std::any_of(other.points.begin(), other.points.end(),
-                           [&](const Point& q) { return p.x == q.x; });
-      });
-    };
-    const std::vector<Series>& all = panel_.series;
-    std::vector<size_t> meeting;
-    for (size_t i = 0; i < all.size(); ++i)
-      for (size_t k = 0; k < all.size(); ++k)
-        if (i != k && meets(all[i], all[k])) {
-          meeting.push_back(i);
-          break;
-        }
-    offsets_.assign(all.size(), 0);
-    const auto count = static_cast<double>(meeting.size());
-    const double step = count > 1 ? std::min(place_.dodge, dodge_room() / (count - 1)) : 0;
-    for (size_t i = 0; i < meeting.size(); ++i)
-      offsets_[meeting[i]] = (static_cast<double>(i) - (count - 1) / 2) * step;
-  }
-
-  // Returns an offset at which points do not seem to have another x.
-  double dodge_room() const {
-    std::set<double> places;
+  // Returns where points lie along the axis of the conditions, in pixels.
+  std::set<double> places() const {
+    std::set<double> out;
     for (const Series& series : panel_.series)
       for (const Point& point : series.points)
-        if (const auto at = spot(point, 0)) places.insert(sideways_ ? at->y : at->x);
-    double room = 24;
-    for (auto at = places.begin(); at != places.end(); ++at)
-      if (const auto next = std::next(at); next != places.end())
-        room = std::min(room, std::max(4.0, 0.5 * (*next - *at)));
-    return room;
+        if (const auto at = spot(point, 0)) out.insert(sideways_ ? at->y : at->x);
+    return out;
+  }
+
+  // No curve leads to infinity, so markers there may always be moved.
+  double marker_offset(size_t series, const Point& point) const {
+    return place_.stays && !is_never(point) ? 0 : offsets_[series];
   }
 
   double bar_slot() const;
@@ -225,7 +249,7 @@ class Drawing {
       std::string path;
       std::optional<Spot> before;
       for (const Point& point : series.points) {
-        const auto at = is_beyond(point) ? std::nullopt : spot(point, offsets_[i]);
+        const auto at = is_never(point) ? std::nullopt : spot(point, marker_offset(i, point));
         if (at) path += cat(before ? "L" : "M", coordinate(at->x), " ", coordinate(at->y));
         if (at && before) notes_.avoid_line(*before, *at);
         before = at;
@@ -236,6 +260,30 @@ class Drawing {
     }
   }
 
+  // A whisker that has its place alone stays with its marker.
+  double whisker_offset(size_t series, const Point& point) const {
+    return place_.stays && !is_never(point) && is_alone(panel_, series, point.x) ? 0
+                                                                                 : offsets_[series];
+  }
+
+  // They lie behind all markers.
+  void whiskers() {
+    for (size_t i = 0; i < panel_.series.size(); ++i) {
+      const Series& series = panel_.series[i];
+      if (series.mark == Mark::bars) continue;
+      std::string drawn;
+      for (const Point& point : series.points) {
+        const auto at = spot(point, marker_offset(i, point));
+        const auto beside = spot(point, whisker_offset(i, point));
+        if (!at || !inside(point, *at)) continue;
+        const std::string whisker = whisker_of(point, *beside);
+        drawn += whisker;
+        if (!whisker.empty() && at->x != beside->x) drawn += straight("whisker", *at, *beside);
+      }
+      if (!drawn.empty()) out_ += cat("<g class='", style_class(series), "'>", drawn, "</g>");
+    }
+  }
+
   void points() {
     for (size_t i = 0; i < panel_.series.size(); ++i) {
       const Series& series = panel_.series[i];
@@ -243,23 +291,31 @@ class Drawing {
       const size_t count = series.points.size();
       const size_t every = series.mark == Mark::line && count > kMostMarked ? (count + 7) / 8 : 1;
       const size_t first = every > 1 ? static_cast<size_t>(series.style) * every / 4 % every : 0;
-      for (size_t k = first; k < count; k += every) point(series, series.points[k], offsets_[i]);
+      for (size_t k = first; k < count; k += every)
+        point(series, series.points[k], marker_offset(i, series.points[k]));
     }
   }
 
   void point(const Series& series, const Point& point, double offset) {
     const auto at = spot(point, offset);
-    if (!at || !inside(*at)) return;
-    std::string drawn = whisker_of(point, *at);
-    if (is_beyond(point))
-      drawn += beyond_marker(series, *at, sideways_);
-    else if (series.mark == Mark::ticks)
-      drawn += straight("stroke", {at->x - (sideways_ ? 0 : 8), at->y - (sideways_ ? 8 : 0)},
-                        {at->x + (sideways_ ? 0 : 8), at->y + (sideways_ ? 8 : 0)});
-    else
-      drawn += marker(series, *at);
-    group(series, point, drawn);
+    if (!at || !inside(point, *at)) return;
+    group(series, point, mark_at(series, point, *at));
     notes_.avoid(*at);
+  }
+
+  std::string mark_at(const Series& series, const Point& point, Spot at) {
+    if (series.mark == Mark::ticks)
+      return straight("stroke", {at.x - (sideways_ ? 0 : 8), at.y - (sideways_ ? 8 : 0)},
+                      {at.x + (sideways_ ? 0 : 8), at.y + (sideways_ ? 8 : 0)});
+    if (place_.stays) {
+      const auto below = std::count_if(marked_.begin(), marked_.end(), [&](Spot other) {
+        return std::hypot(other.x - at.x, other.y - at.y) < kMeet;
+      });
+      marked_.push_back(at);
+      if (below > 0) return nested_marker(series, at, static_cast<size_t>(below));
+    }
+    // A row's whisker often is shorter than a marker is wide.
+    return marker(series, at, sideways_ && std::isfinite(point.low) ? kRowMarker : 1);
   }
 
   void group(const Series& series, const Point& point, const std::string& drawn) {
@@ -280,12 +336,13 @@ class Drawing {
   std::string whisker_of(const Point& point, Spot at) {
     const Mapping& to = sideways_ ? x_ : y_;
     if (!to.shows(point.low) || std::isnan(point.high) || point.low == point.high) return "";
-    const double edge = sideways_ ? right() : box_.y;
-    const double low = to(point.low), high = std::isinf(point.high) ? edge : to(point.high);
+    const bool ends = std::isfinite(point.high) || place_.never <= 0;
+    const double low = to(point.low), high = ends ? to(point.high) : never_at();
     const Spot a = sideways_ ? Spot{low, at.y} : Spot{at.x, low};
     const Spot b = sideways_ ? Spot{high, at.y} : Spot{at.x, high};
     notes_.avoid_line(a, b);
-    return whisker(a, b, true, std::isfinite(point.high));
+    return whisker(a, b, ends, sideways_ ? kRowCap : kCap) +
+           (ends || is_never(point) ? "" : arrow_head(b, sideways_));
   }
 
   void write_notes() {
@@ -305,12 +362,13 @@ class Drawing {
 
   const Panel& panel_;
   const PanelPlace& place_;
-  const Box box_;
   const bool sideways_;
+  const Box box_;  // of the numbers
   const Mapping x_, y_;
   NotePlaces notes_;
   std::string out_;
   std::vector<double> offsets_;  // of series, in pixels
+  std::vector<Spot> marked_;     // where there are markers
   double widest_y_ = 0;
 };
 
@@ -396,8 +454,8 @@ void Drawing::bar(const Series& series, const Point& point, double offset, doubl
   const double low = std::min(base, end), length = std::max(1.0, std::abs(base - end));
   const double thin = std::max(1.0, width - 1.5);
   std::string drawn;
-  if (is_beyond(point)) {
-    drawn = beyond_marker(series, *at, sideways_);
+  if (is_never(point)) {
+    drawn = marker(series, *at);
   } else {
     drawn = cat("<rect class='bar' x='", coordinate(sideways_ ? low : at->x - thin / 2), "' y='",
                 coordinate(sideways_ ? at->y - thin / 2 : low), "' width='",

@@ -15,15 +15,26 @@ struct PanelPlace {
   bool y_texts = true;   // texts of ticks and of the axis
   std::string clip_id;   // unique in the document
   double dodge = 0;      // pixels between series
+  bool stays = false;    // whiskers are moved, but markers only in the strip for infinity
+  double never = 0;      // pixels of the frame for values at infinity, beyond its numbers
   double left_edge = 0;  // of the room for category names
 };
+
+// Whether a value is at infinity, or a whisker ends there.
+bool has_never(const Panel& panel);
+// Returns the pixels that values at infinity need at the end of the value axis.
+double never_room(const Panel& panel);
+
+// Returns the panel's title; if another panel has the same one, with the label of an axis in which
+// they differ.
+std::string panel_name(const Figure& figure, size_t index);
 
 // Room for texts around the frame.
 struct Margins {
   double left = 0, right = 0, top = 0, bottom = 0;
 };
-// The panel's axes must be fitted.
-Margins margins_of(const Panel& panel, double frame_height);
+// The panel's axes must be fitted. `never`: as in its place.
+Margins margins_of(const Panel& panel, double frame_height, double never);
 // Returns the title in at most two lines. Its letters are larger and bold, so it is wrapped to a
 // narrower width than the frame's.
 std::vector<std::string> title_lines(const Panel& panel, double frame_width);

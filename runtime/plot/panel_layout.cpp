@@ -1,5 +1,6 @@
 // The size of panels, and the ranges of their axes.
 #include <algorithm>
+#include <cmath>
 
 #include "plot/panel.h"
 #include "plot/scale.h"
@@ -12,8 +13,39 @@ namespace {
 constexpr double kUsualHeight = 200, kCategoryHeight = 21, kTallCategoryHeight = 31;
 constexpr double kTop = 10, kTitleLine = 16;
 constexpr double kMostNames = 152;  // the most room for category names
+constexpr double kNeverHeight = 24, kNeverWidth = 48;
+
+bool is_never(double value) { return std::isinf(value) && value > 0; }
 
 }  // namespace
+
+bool has_never(const Panel& panel) {
+  const bool sideways = panel.y.scale == Scale::category;
+  return std::any_of(panel.series.begin(), panel.series.end(), [&](const Series& series) {
+    return std::any_of(series.points.begin(), series.points.end(), [&](const Point& point) {
+      return is_never(sideways ? point.x : point.y) ||
+             (is_never(point.high) && std::isfinite(point.low));
+    });
+  });
+}
+
+double never_room(const Panel& panel) {
+  return panel.y.scale == Scale::category ? kNeverWidth : kNeverHeight;
+}
+
+std::string panel_name(const Figure& figure, size_t index) {
+  const Panel& panel = figure.panels[index];
+  bool same = false, y_differs = false, x_differs = false;
+  for (size_t i = 0; i < figure.panels.size(); ++i) {
+    const Panel& other = figure.panels[i];
+    if (i == index || other.title != panel.title) continue;
+    same = true;
+    y_differs = y_differs || other.y.label != panel.y.label;
+    x_differs = x_differs || other.x.label != panel.x.label;
+  }
+  const std::string label = !same ? "" : y_differs ? panel.y.label : x_differs ? panel.x.label : "";
+  return panel.title + (panel.title.empty() || label.empty() ? "" : ", ") + label;
+}
 
 std::vector<std::string> title_lines(const Panel& panel, double frame_width) {
   if (panel.title.empty()) return {};
@@ -29,13 +61,14 @@ double frame_height_of(const Panel& panel) {
          static_cast<double>(std::max<size_t>(2, panel.y.categories.size()));
 }
 
-Margins margins_of(const Panel& panel, double frame_height) {
-  double names = 0;
-  for (const Tick& tick : ticks_of(panel.y, frame_height, false))
+Margins margins_of(const Panel& panel, double frame_height, double never) {
+  const bool sideways = panel.y.scale == Scale::category;
+  double names = never > 0 && !sideways ? text_width("never") : 0;
+  for (const Tick& tick : ticks_of(panel.y, frame_height - (sideways ? 0 : never), false))
     names = std::max(names, text_width(tick.text));
   Margins out;
   out.left = 10 + names + (panel.y.label.empty() ? 4 : 22);
-  if (panel.y.scale == Scale::category) out.left = std::min(out.left, kMostNames);
+  if (sideways) out.left = std::min(out.left, kMostNames);
   out.right = 14;
   out.top = kTop;
   out.bottom = 44;

@@ -73,8 +73,10 @@ std::string plot_rules(bool variables) {
       rule(".stroke", "stroke-width:3") + rule(".whisker", "stroke-width:1.25;opacity:.8") +
       rule(".leader", "stroke-width:1") +
       rule(".mark,.plot .bar", "fill:currentColor;stroke-width:.8;stroke:" + colour("p-page")) +
-      rule(".hollow .mark,.plot .beyond",
-           "stroke:currentColor;stroke-width:1.6;fill:" + colour("p-page")) +
+      rule(".hollow .mark", "stroke:currentColor;stroke-width:1.6;fill:" + colour("p-page")) +
+      rule(".ring .mark,.plot .star", "fill:none;stroke:currentColor;stroke-width:1.5") +
+      rule(".arrow", "fill:none;stroke:currentColor;stroke-width:1.6") +
+      rule(".never", "fill:" + colour("p-minor")) +
       rule(".tag .mark", "stroke:none;fill:" + colour("p-page")) +
       rule(".over", "color:" + colour("p-text")) +
       rule(".note",

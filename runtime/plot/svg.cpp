@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/markup.h"
+#include "plot/dodge.h"
 #include "plot/legend.h"
 #include "plot/panel.h"
 #include "plot/style.h"
@@ -35,15 +36,20 @@ std::string labelled(const std::string& id) {
 // The measures that all panels of a figure share, so that their frames line up.
 struct Measures {
   Margins margins;
-  double frame_width = 0, frame_height = 0;
+  double frame_width = 0, frame_height = 0, never = 0;
 };
 
 Measures measures_of(const std::vector<Panel>& panels) {
   Measures out;
-  for (const Panel& panel : panels)
-    out.frame_height = std::max(out.frame_height, frame_height_of(panel));
+  double above = 0;
   for (const Panel& panel : panels) {
-    const Margins one = margins_of(panel, out.frame_height);
+    out.frame_height = std::max(out.frame_height, frame_height_of(panel));
+    if (has_never(panel)) out.never = never_room(panel);
+    if (out.never > 0 && panel.y.scale != Scale::category) above = out.never;
+  }
+  out.frame_height += above;
+  for (const Panel& panel : panels) {
+    const Margins one = margins_of(panel, out.frame_height, out.never);
     out.margins.left = std::max(out.margins.left, one.left);
     out.margins.right = std::max(out.margins.right, one.right);
     out.margins.top = std::max(out.margins.top, one.top);
@@ -65,18 +71,20 @@ PanelPlace place_at(double x, double y, const Measures& measures, const Figure& 
   out.left_edge = x;
   out.clip_id = cat(figure.id, "-c", index);
   out.dodge = figure.dodge ? kDodge : 0;
+  out.stays = figure.dodge && markers_stay(figure);
+  out.never = measures.never;
   return out;
 }
 
 std::string page_panel(const Figure& figure, const Measures& measures, size_t index) {
-  const Panel& panel = figure.panels[index];
   const std::string id = cat(figure.id, "-", index);
-  const std::string title =
-      panel.title.empty() ? figure.title : cat(figure.title, ": ", panel.title);
+  const std::string name = panel_name(figure, index);
+  const std::string title = name.empty() ? figure.title : cat(figure.title, ": ", name);
   const double height = measures.margins.top + measures.frame_height + measures.margins.bottom;
   return opened(labelled(id), kWidth, height) +
          titled(id, title, index == 0 ? figure.description : title) +
-         draw_panel(panel, place_at(0, 0, measures, figure, index)) + "</svg>";
+
+         draw_panel(figure.panels[index], place_at(0, 0, measures, figure, index)) + "</svg>";
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ std::string page_style();
 std::string html_swatch(const Series& series);
 
 // Returns the figure's numbers: panel,series,x,y,low,high. Category names replace their indices.
+// Panels with the same title are told apart by the label of an axis.
 std::string csv(const Figure& figure);
 
 }  // namespace etr::plot

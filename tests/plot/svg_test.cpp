@@ -176,7 +176,6 @@ TEST(Plot, EveryPointIsDrawnAndInTheTable) {
   EXPECT_EQ(count_of(csv, "\n"), points + 1);
   // One group with a text under the pointer for each point.
   EXPECT_EQ(count_of(svg, "</title></g>"), drawn);
-  EXPECT_EQ(count_of(svg, "class='beyond'"), 20u);
   EXPECT_NE(csv.find("panel 0,series <0> & \x01\xff,16,5625,5000,6187.5\n"), std::string::npos);
   EXPECT_NE(csv.find(",2048,inf,100,inf\n"), std::string::npos);
 }
@@ -277,6 +276,10 @@ TEST(Plot, OneLegendNamesEachSeriesOnce) {
   EXPECT_EQ(count_of(html, "role='img'"), 2u);
   figure = simple_figure(Mark::line, Scale::linear, Scale::linear);
   EXPECT_EQ(count_of(plot::html_figure(figure), "<li>"), 0u);
+  figure.panels[0].references.push_back({"baseline", {{1, 2}, {3, 2}}});
+  EXPECT_EQ(count_of(plot::html_figure(figure), "<li>"), 2u);
+  figure.panels[0].series[0].name.clear();
+  EXPECT_EQ(count_of(plot::html_figure(figure), "<li>"), 1u) << "the line needs its name";
 }
 
 }  // namespace
