@@ -49,8 +49,20 @@ size_t different_values(const Summary& summary, size_t workload, const std::stri
   return values.size();
 }
 
+// Returns the workload's label for batch sizes: the summary's, or else the first with numbers and
+// "batch" in its name; "": none.
+std::string batch_label_of(const Summary& summary, size_t workload) {
+  if (is_numeric(summary, workload, summary.batch_label)) return summary.batch_label;
+  for (const size_t condition : conditions_of_workload(summary, workload))
+    for (const auto& [name, value] : summary.conditions[condition].labels.items())
+      if (name.find("batch") != std::string::npos && is_numeric(summary, workload, name))
+        return name;
+  return "";
+}
+
 // Returns the default label for x: the batch size, or else an echo factor or another number.
 std::string usual_x(const Summary& summary, size_t workload, const std::string& kind) {
+  if (kind == "scaling") return batch_label_of(summary, workload);
   std::vector<std::string> numeric;
   for (const std::string& name : varying_labels(summary, workload))
     if (is_numeric(summary, workload, name)) numeric.push_back(name);
@@ -58,8 +70,7 @@ std::string usual_x(const Summary& summary, size_t workload, const std::string& 
     return std::find(numeric.begin(), numeric.end(), name) != numeric.end();
   };
   const bool wants_batch =
-      kind == "scaling" ||
-      (kind == "rate" && different_values(summary, workload, summary.batch_label) > 2);
+      kind == "rate" && different_values(summary, workload, summary.batch_label) > 2;
   if (wants_batch && has(summary.batch_label)) return summary.batch_label;
   if (has("factor")) return "factor";
   for (const std::string& name : numeric)
@@ -129,16 +140,31 @@ void check_keys(const Kind& kind, const Json& entry, const std::string& owner) {
            "'", suggestion(key, known));
 }
 
-void check_label(const Summary& summary, size_t workload, const std::string& label,
-                 const std::string& owner) {
-  if (label.empty()) return;
-  std::vector<std::string> names;
+// Returns the names of all labels of the workload's conditions.
+std::vector<std::string> label_names(const Summary& summary, size_t workload) {
+  std::vector<std::string> out;
   for (const size_t condition : conditions_of_workload(summary, workload))
     for (const auto& [name, value] : summary.conditions[condition].labels.items())
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  if (std::find(names.begin(), names.end(), label) == names.end())
+      if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  return out;
+}
+
+// Returns the figure's first label that no condition has; "": none.
+std::string missing_label(const FigureSpec& spec, const std::vector<std::string>& names) {
+  for (const std::string& label : {spec.x, spec.series, spec.panel})
+    if (!label.empty() && std::find(names.begin(), names.end(), label) == names.end()) return label;
+  return "";
+}
+
+void check_labels(const Summary& summary, const FigureSpec& spec, const std::string& owner) {
+  const std::vector<std::string> names = label_names(summary, spec.workload);
+  if (const std::string label = missing_label(spec, names); !label.empty())
     fail(Code::invalid_argument, owner, ": no condition has a label '", label, "'",
          suggestion(label, names));
+  if (spec.kind == "scaling" && !is_numeric(summary, spec.workload, spec.x))
+    fail(Code::invalid_argument, owner,
+         ": a figure of kind 'scaling' needs a numeric label with 'batch' in its name, or another "
+         "numeric label as 'x'");
 }
 
 FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
@@ -157,8 +183,6 @@ FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
   if (!out.baseline.is_null() && !out.baseline.is_object())
     fail(Code::invalid_argument, owner, ": 'baseline' is ", brief_json(out.baseline),
          ", not an object of labels");
-  for (const std::string& label : {out.x, out.series, out.panel})
-    check_label(summary, workload, label, owner);
   return out;
 }
 
@@ -205,8 +229,8 @@ class Gallery {
   std::set<std::string> names_;
 };
 
-// Calls `take` for the study's own figures and the workloads that they are for. Returns false if it
-// has none.
+// Calls `take` for the study's own figures and the workloads that they are for, with their names in
+// errors. Returns false if it has none.
 template <typename Take>
 bool each_given(const Json& given, const Summary& summary, const Take& take) {
   if (!given.is_null() && !given.is_array())
@@ -217,7 +241,7 @@ bool each_given(const Json& given, const Summary& summary, const Take& take) {
       check_is_object(given[i], owner);
       const std::string only = text_of(given[i], "workload", owner);
       if (only.empty() || only == summary.objectives[workload].workload)
-        take(spec_of(summary, workload, given[i], owner));
+        take(spec_of(summary, workload, given[i], owner), owner);
     }
   return !given.empty();
 }
@@ -281,7 +305,9 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
     summary.workloads.emplace_back();
   }
   check_baseline(summary, study.baseline, "");
-  each_given(study.figures, summary, [](const FigureSpec&) {});
+  each_given(study.figures, summary, [&](const FigureSpec& spec, const std::string& owner) {
+    check_labels(summary, spec, owner);
+  });
   for (size_t i = 0; i < study.figures.size(); ++i)
     check_complete(summary, study.figures[i], cat("figures[", i, "]"));
 }
@@ -289,7 +315,11 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
 std::vector<StudyFigure> study_figures(const Outline& study, const Summary& summary,
                                        const std::vector<Record>& records) {
   Gallery gallery(summary, records);
-  if (!each_given(study.figures, summary, [&](const FigureSpec& spec) { gallery.add(spec); }))
+  // Before the study has ended, there may be no condition yet that has a figure's label.
+  const auto add = [&](const FigureSpec& spec, const std::string&) {
+    if (missing_label(spec, label_names(summary, spec.workload)).empty()) gallery.add(spec);
+  };
+  if (!each_given(study.figures, summary, add))
     for (size_t workload = 0; workload < summary.objectives.size(); ++workload)
       for (const FigureSpec& spec : usual_specs(summary, workload)) gallery.add(spec);
   return gallery.taken();

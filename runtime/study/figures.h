@@ -22,8 +22,8 @@ struct WorkloadLabels {
   std::string workload;
   std::vector<Json> labels;  // of each condition
 };
-// Throws the errors that study_figures() would throw after this study has run, and
-// Error(invalid_argument) for a baseline that matches no condition.
+// Throws the errors of study_figures(), and Error(invalid_argument) for labels that no condition
+// has, for a baseline that matches none, and for a 'scaling' figure without numbers along x.
 void check_figures(const Outline& study, const std::vector<WorkloadLabels>& workloads);
 
 // Makes the figures that the study's 'figures' lists, or by default those that suit its labels. An
@@ -34,7 +34,7 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
 //             scaling: steps to target against batch size, with perfect scaling
 //             rate: the best trials' learning rate and effective rate, with linear and square-root
 //                   slopes
-//             spread: every trial of each condition, and their median
+//             spread: every trial of each condition, and the median of the searches' best
 //             curves: the metric against fresh examples, steps and seconds, for the best trial of
 //                     each condition
 //             trials: the place of each condition's trials in the space, and their outcome
@@ -43,8 +43,8 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
 //   baseline  labels of the condition with which others are compared
 //   workload  only for this one; otherwise a figure for each
 //   name      of its files
-// Leaves out figures with nothing to show. Error(invalid_argument) names an unknown kind, key,
-// label or clock, and the nearest valid one.
+// Leaves out figures with nothing to show, and those with a label that no condition with records
+// has. Error(invalid_argument) names an unknown kind, key or clock, and the nearest valid one.
 std::vector<StudyFigure> study_figures(const Outline& study, const Summary& summary,
                                        const std::vector<Record>& records);
 

@@ -253,16 +253,20 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
   if (!scene.objective().target || !is_numeric(scene.summary, scene.spec.workload, scene.spec.x))
     return {};
   const LaidOut layout = laid_out(scene);
+  const bool over_batch = scene.spec.x == scene.summary.batch_label;
   StudyFigure out;
   out.name = "scaling";
-  out.caption =
-      cat("Steps to reach ", target_text(scene.objective()), ". ", kWhiskers,
-          " Scaling is perfect as long as steps are within ", number_text(100 * (kPerfect - 1)),
-          " % of those at the smallest batch divided by how often it fits into the larger one; a "
-          "larger batch is "
-          "useful until steps are within ",
-          number_text(100 * (kUseful - 1)), " % of the fewest.");
-  out.figure.title = "Steps to target against batch size";
+  out.caption = cat("Steps to reach ", target_text(scene.objective()), ". ", kWhiskers);
+  if (over_batch)
+    out.caption +=
+        cat(" Scaling is perfect as long as steps are within ", number_text(100 * (kPerfect - 1)),
+            " % of those at the smallest batch divided by how often it fits into the larger one; a "
+            "larger batch is useful until steps are within ",
+            number_text(100 * (kUseful - 1)), " % of the fewest.");
+  else
+    out.caption += cat(" With perfect scaling, twice the ", scene.spec.x, " halves the steps.");
+  out.figure.title =
+      cat("Steps to target against ", over_batch ? std::string("batch size") : scene.spec.x);
   plot::Axis y;
   y.label = cat("Steps to ", target_text(scene.objective()));
   y.scale = plot::Scale::log2;
@@ -276,7 +280,7 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
       if (first.x > 0 && last.x > first.x && std::isfinite(steps))
         panel.references.push_back(
             {"perfect scaling", power_curve(first.x, last.x, first.x, steps, -1)});
-      add_ends(scene, row, layout.groups[i].rows.size() == 1, panel);
+      if (over_batch) add_ends(scene, row, layout.groups[i].rows.size() == 1, panel);
     }
   }
   out.figure.share_x = out.figure.share_y = true;

@@ -106,58 +106,6 @@ TEST(StudyReport, IdsAreUniqueInThePage) {
   EXPECT_EQ(ids.size(), count);
 }
 
-// What a figure's table says is what was recorded.
-TEST(StudyReport, FiguresShowTheResults) {
-  const auto records = test::echo_study_records();
-  const auto summary = study::summarize(test::echo_study(), records);
-  const auto figures = study::study_figures(test::echo_study(), summary, records);
-  const plot::Figure& fresh = figures[0].figure;
-  ASSERT_EQ(figures[0].name, "to_target_fresh");
-  ASSERT_EQ(fresh.panels.size(), 2u);
-  size_t points = 0;
-  for (const plot::Panel& panel : fresh.panels)
-    for (const plot::Series& series : panel.series)
-      for (const plot::Point& point : series.points) {
-        ++points;
-        bool found = false;
-        for (const auto& condition : summary.conditions)
-          found = found || (condition.labels["variant"] == series.name &&
-                            condition.labels["factor"] == point.x &&
-                            condition.to_target[0].median == point.y &&
-                            condition.to_target[0].low == point.low &&
-                            condition.to_target[0].high == point.high);
-        EXPECT_TRUE(found) << series.name << " at " << point.x;
-      }
-  EXPECT_EQ(points, summary.conditions.size());
-  EXPECT_EQ(figures.back().name, "trials");
-  EXPECT_EQ(figures.back().figure.panels.size(), 9u);
-}
-
-// The ideal is the baseline's median over the factor, whatever the axis.
-TEST(StudyReport, TheIdealIsTheBaselineOverTheFactor) {
-  const auto records = test::echo_study_records();
-  const auto summary = study::summarize(test::echo_study(), records);
-  const auto figures = study::study_figures(test::echo_study(), summary, records);
-  const plot::Panel& panel = figures[0].figure.panels[0];
-  ASSERT_EQ(panel.references.size(), 2u);
-  const double base = panel.references[0].line.front().second;
-  EXPECT_EQ(base, summary.conditions[0].to_target[0].median);
-  for (const auto& [x, y] : panel.references[1].line) EXPECT_NEAR(y, base / x, 1e-6 * base);
-}
-
-TEST(StudyReport, ScalingFiguresMarkWhereItEnds) {
-  const auto records = test::batch_study_records();
-  const auto summary = study::summarize(test::batch_study(), records);
-  ASSERT_EQ(summary.scaling.size(), 2u);
-  const auto figures = study::study_figures(test::batch_study(), summary, records);
-  ASSERT_EQ(figures[0].name, "scaling");
-  std::set<std::string> notes;
-  for (const plot::Note& note : figures[0].figure.panels[0].notes) notes.insert(note.text);
-  EXPECT_EQ(notes.size(), 4u - (notes.contains("useful to ≥ 8,192") ? 1 : 0));
-  EXPECT_EQ(figures[0].figure.panels[0].x.scale, plot::Scale::log2);
-  EXPECT_EQ(figures[0].figure.panels[0].y.scale, plot::Scale::log2);
-}
-
 TEST(StudyReport, HostileLabelsStayText) {
   const std::string hostile = "<script>alert('x')</script> & \"q\" \x01 ,\n";
   std::vector<Record> records;
@@ -320,36 +268,6 @@ TEST(StudyReport, TrialsThatEndAtTheTargetAreShownByTheirScores) {
   EXPECT_NE(written.page.find("where a trial ends"), std::string::npos);
 }
 
-TEST(StudyReport, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
-  std::vector<Record> records;
-  for (uint64_t i = 0; i < 4; ++i)
-    records.push_back(
-        simple_record({{"a", 1}}, 0, i, i < 2 ? std::optional(100.0) : std::nullopt, 1.4));
-  records[2].status = Status::beaten;  // the last one missed
-  study::Outline study = test::outline("w", 1.5);
-  study.figures = {{{"kind", "spread"}, {"clock", "fresh"}}};
-  const auto figures = study::study_figures(study, study::summarize(study, records), records);
-  ASSERT_EQ(figures.size(), 1u);
-  EXPECT_EQ(figures[0].figure.panels[0].series[0].points.size(), 3u);
-  EXPECT_NE(figures[0].caption.find("stopped early"), std::string::npos);
-}
-
-// Each rule has a condition with a factor of 1, which is its baseline.
-TEST(StudyReport, SeriesWithBaselinesOfTheirOwnLookDifferent) {
-  std::vector<Record> records;
-  for (const char* rule : {"tuned", "linear"})
-    for (const int factor : {1, 2})
-      records.push_back(
-          simple_record({{"rule", rule}, {"factor", factor}}, 0, 0, 100.0 / factor, 1.4));
-  study::Outline study = test::outline("w", 1.5);
-  study.figures = {{{"kind", "to_target"}, {"x", "factor"}, {"series", "rule"}}};
-  const auto figures = study::study_figures(study, study::summarize(study, records), records);
-  ASSERT_EQ(figures.size(), 1u);
-  const plot::Panel& panel = figures[0].figure.panels[0];
-  ASSERT_EQ(panel.series.size(), 2u);
-  EXPECT_NE(panel.series[0].style, panel.series[1].style);
-}
-
 TEST(StudyReport, FiguresCanBeNamed) {
   study::Outline study = test::echo_study();
   study.figures = {{{"kind", "to_target"}, {"x", "variant"}, {"panel", "batch"}, {"name", "bars"}},
@@ -358,32 +276,6 @@ TEST(StudyReport, FiguresCanBeNamed) {
   const Written written(study, test::echo_study_records());
   written.expect_well_formed();
   EXPECT_EQ(written.figures, (std::set<std::string>{"bars", "spread_steps"}));
-}
-
-TEST(StudyReport, WithoutXThereIsAColumnForEachPanel) {
-  study::Outline study = test::echo_study();
-  study.figures = {{{"kind", "to_target"}, {"x", ""}, {"panel", "batch"}},
-                   {{"kind", "spread"}, {"panel", "batch"}}};
-  const auto records = test::echo_study_records();
-  const auto summary = study::summarize(study, records);
-  for (const auto& made : study::study_figures(study, summary, records)) {
-    const auto& panels = made.figure.panels;
-    ASSERT_EQ(panels.size(), 2u) << made.name;
-    EXPECT_EQ(panels[0].title, "batch 128");
-    EXPECT_EQ(panels[1].title, "batch 1024");
-    EXPECT_EQ(panels[0].y.categories.size() + panels[1].y.categories.size(),
-              summary.conditions.size());
-    for (const std::string& row : panels[0].y.categories)
-      EXPECT_EQ(row.find("128"), std::string::npos) << row;
-  }
-}
-
-TEST(StudyReport, AxesSayWhatTheTargetIs) {
-  const auto records = test::echo_study_records();
-  const auto summary = study::summarize(test::echo_study(), records);
-  const auto figures = study::study_figures(test::echo_study(), summary, records);
-  EXPECT_EQ(figures[0].figure.panels[0].y.label, "Fresh examples to loss < 1.55");
-  EXPECT_EQ(figures[0].figure.panels[0].x.label, "Echo factor");
 }
 
 TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
@@ -406,7 +298,6 @@ TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
         << message(Json::array({figure}));
   };
   expect({{"kind", "to_taget"}}, "to_target");
-  expect({{"kind", "to_target"}, {"x", "facto"}}, "factor");
   expect({{"kind", "to_target"}, {"clocks", "fresh"}}, "has no key 'clocks'");
   expect({{"kind", "curves"}, {"panel", "factor"}},
          "figures[0]: a figure of kind 'curves' has no key 'panel'");
@@ -415,45 +306,6 @@ TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
   expect({{"kind", 3}}, "'kind' is 3");
   expect(7, "figures[0] is 7");
   EXPECT_NE(message("x").find("not a list"), std::string::npos);
-}
-
-TEST(StudyReport, FiguresAreCheckedBeforeThereAreRecords) {
-  const std::vector<study::WorkloadLabels> workloads = {{"w", {{{"factor", 2}}, {{"factor", 4}}}}};
-  const auto check = [&](const Json& figure) {
-    study::Outline study;
-    study.figures = Json::array({figure});
-    study::check_figures(study, workloads);
-  };
-  EXPECT_NO_THROW(study::check_figures(study::Outline(), workloads));
-  EXPECT_NO_THROW(check({{"kind", "to_target"}, {"x", "factor"}, {"clock", "steps"}}));
-  EXPECT_NO_THROW(check({{"kind", "rate"}, {"workload", "w"}}));
-  EXPECT_THROW(check({{"kind", "to_target"}, {"x", "batch"}}), Error);
-  EXPECT_THROW(check({{"kind", "ratio"}}), Error);
-  EXPECT_THROW(check({{"kind", "rate"}, {"workload", "v"}}), Error);
-  EXPECT_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 3}}}}), Error);
-  EXPECT_THROW(check({{"kind", "rate"}, {"baseline", "none"}}), Error);
-  EXPECT_NO_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 4}}}}));
-}
-
-TEST(StudyReport, TheStudysBaselineIsCheckedBeforeThereAreRecords) {
-  const std::vector<study::WorkloadLabels> workloads = {
-      {"v", {{{"variant", "none"}, {"factor", 1}}, {{"variant", "echo"}, {"factor", 2}}}},
-      {"w", {{{"variant", "plain"}}}}};
-  const auto problem = [&](const Json& baseline) {
-    study::Outline study;
-    study.baseline = baseline;
-    return test::error_text([&] { study::check_figures(study, workloads); });
-  };
-  const auto expect = [&](const Json& baseline, const char* part) {
-    EXPECT_NE(problem(baseline).find(part), std::string::npos) << problem(baseline);
-  };
-  EXPECT_EQ(problem({{"variant", "none"}}), "");
-  EXPECT_EQ(problem({{"variant", "plain"}}), "") << "of one workload";
-  expect({{"varient", "none"}}, "no condition has a label 'varient' (did you mean 'variant'?)");
-  expect({{"variant", "non"}}, "no condition has the label variant=non (did you mean 'none'?)");
-  expect({{"variant", "none"}, {"factor", 2}}, "has all of the labels variant=none, factor=2");
-  expect("none", "'baseline' is \"none\"; it takes an object");
-  expect(Json::object(), "it takes an object");
 }
 
 }  // namespace
