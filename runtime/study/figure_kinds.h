@@ -76,6 +76,17 @@ std::vector<Column> in_columns(const Scene& scene, const std::vector<size_t>& co
 
 bool is_baseline(const Scene& scene, size_t condition);
 
+// Gives names their styles: 0 to the baseline, then 1, 2 and so on, the same in all panels. If
+// several names have baselines, the first one gets their style.
+class Styles {
+ public:
+  int of(const std::string& name, bool has_baseline);
+
+ private:
+  std::optional<std::string> baseline_;
+  std::vector<std::string> others_;
+};
+
 // "fresh examples", "steps", "training time, seconds"
 std::string clock_text(size_t clock);
 // "Echo factor" for the label "factor"
@@ -84,9 +95,9 @@ std::string upper_first(std::string text);
 // "loss < 1.55"
 std::string target_text(const Objective& objective);
 
-// Returns the searched value whose key ends like this ("learning_rate", "momentum"), if it is a
-// number.
-std::optional<double> searched(const Record& record, const std::string& ending);
+constexpr const char *kRateKey = "schedule.learning_rate", *kMomentumKey = "optimizer.momentum";
+// Returns the searched value of this key, if it is a number.
+std::optional<double> searched(const Record& record, const std::string& key);
 
 // These return nothing if there is nothing to show.
 std::optional<StudyFigure> to_target_figure(const Scene& scene);

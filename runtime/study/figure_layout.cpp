@@ -129,19 +129,8 @@ class Layout {
     const std::string name = short_name(scene_.at(condition).labels, names_);
     for (LaidOut::Row& row : group.rows)
       if (row.name == name) return row;
-    group.rows.push_back({name, style_of(name, is_baseline(scene_, condition)), {}});
+    group.rows.push_back({name, styles_.of(name, is_baseline(scene_, condition)), {}});
     return group.rows.back();
-  }
-
-  // A name has the same style in all panels. If several names have baselines, the first one gets
-  // their style.
-  int style_of(const std::string& name, bool baseline) {
-    if (baseline && !baseline_) baseline_ = name;
-    if (baseline_ == name) return 0;
-    const auto known = std::find(styled_.begin(), styled_.end(), name);
-    const auto index = static_cast<int>(known - styled_.begin());
-    if (known == styled_.end()) styled_.push_back(name);
-    return index + 1;
   }
 
   void finish(LaidOut::Group& group) {
@@ -157,8 +146,8 @@ class Layout {
 
   const Scene& scene_;
   const std::vector<size_t> conditions_;
-  std::vector<std::string> names_, styled_;
-  std::optional<std::string> baseline_;  // its name
+  std::vector<std::string> names_;
+  Styles styles_;
   LaidOut out_;
 };
 
@@ -216,6 +205,15 @@ LaidOut laid_out(const Scene& scene) { return Layout(scene).made(); }
 bool is_baseline(const Scene& scene, size_t condition) {
   const Json& wanted = scene.spec.baseline.is_null() ? scene.summary.baseline : scene.spec.baseline;
   return wanted.is_object() && has_labels(scene.at(condition).labels, wanted);
+}
+
+int Styles::of(const std::string& name, bool has_baseline) {
+  if (has_baseline && !baseline_) baseline_ = name;
+  if (baseline_ == name) return 0;
+  const auto known = std::find(others_.begin(), others_.end(), name);
+  const auto index = static_cast<int>(known - others_.begin());
+  if (known == others_.end()) others_.push_back(name);
+  return index + 1;
 }
 
 std::vector<size_t> listed(const Scene& scene, size_t most) {
@@ -282,11 +280,10 @@ std::string target_text(const Objective& objective) {
                             : cat("loss < ", number_text(*objective.target, 4));
 }
 
-std::optional<double> searched(const Record& record, const std::string& ending) {
-  if (!record.point.is_object()) return {};
-  for (const auto& [key, value] : record.point.items())
-    if (key.ends_with(ending) && value.is_number()) return value.get<double>();
-  return {};
+std::optional<double> searched(const Record& record, const std::string& key) {
+  if (!record.point.is_object() || !record.point.contains(key)) return {};
+  const Json& value = record.point[key];
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
 }  // namespace etr::study

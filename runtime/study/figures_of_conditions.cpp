@@ -1,11 +1,13 @@
 // Figures of scores: to_target, best_metric, scaling, rate.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "core/error.h"
 #include "core/number_text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -42,6 +44,17 @@ bool is_near(double level, const std::vector<plot::Panel>& panels) {
   return level >= low - room && level <= high + room;
 }
 
+// Explains infinite costs, if the figure has some.
+std::string never_text(const plot::Figure& figure) {
+  for (const plot::Panel& panel : figure.panels)
+    for (const plot::Series& series : panel.series)
+      for (const plot::Point& point : series.points)
+        if (std::isinf(point.x) || std::isinf(point.y) || std::isinf(point.high))
+          return " Searches in which no trial reached it count as “never”: a marker there is a "
+                 "median, an arrow the end of a whisker.";
+  return "";
+}
+
 bool has_points(const plot::Figure& figure) {
   for (const plot::Panel& panel : figure.panels)
     for (const plot::Series& series : panel.series)
@@ -57,7 +70,8 @@ std::string described(const plot::Figure& figure) {
       if (series.points.empty() || out.size() > 2000) continue;
       out += cat(panel.title.empty() ? "" : panel.title + ", ", series.name, ": ");
       for (const plot::Point& point : series.points)
-        out += cat(number_text(point.y, 4), " at ", number_text(point.x, 4), "; ");
+        out += cat(std::isinf(point.y) ? "never" : number_text(point.y, 4), " at ",
+                   std::isinf(point.x) ? "never" : number_text(point.x, 4), "; ");
     }
   return out;
 }
@@ -88,15 +102,31 @@ std::vector<plot::Panel> panels_of(const LaidOut& layout, const plot::Axis& y, c
   return out;
 }
 
+// How the conditions of a figure are arranged.
+struct Arranged {
+  bool rows = false;                             // values run along x
+  std::vector<std::optional<size_t>> baselines;  // of each panel, if it has one alone
+};
+
+std::optional<size_t> only_baseline(const Scene& scene, const std::vector<size_t>& conditions) {
+  std::optional<size_t> out;
+  for (const size_t condition : conditions) {
+    if (!is_baseline(scene, condition)) continue;
+    if (out) return {};
+    out = condition;
+  }
+  return out;
+}
+
 // Without a label for x, conditions are listed in a column and values run along x.
 template <typename Value>
-std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& values,
-                                       const Value& value, std::string& caption) {
+Arranged listed_panels(const Scene& scene, const plot::Axis& values, const Value& value,
+                       StudyFigure& figure) {
   const std::vector<size_t> conditions = listed(scene, kMostRows);
   const size_t all = conditions_of_workload(scene.summary, scene.spec.workload).size();
   if (conditions.size() < all)
-    caption += cat(" The best ", conditions.size(), " of ", all, " conditions are shown.");
-  std::vector<plot::Panel> out;
+    figure.caption += cat(" The best ", conditions.size(), " of ", all, " conditions are shown.");
+  Arranged out{true, {}};
   for (const auto& [title, column] : in_columns(scene, conditions)) {
     plot::Panel panel{title, values, condition_axis(scene, column)};
     plot::Series series{"", 2, plot::Mark::points, {}, false, false, 0};
@@ -104,25 +134,25 @@ std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& val
       if (const Spread spread = value(column[i]); spread.count > 0)
         series.points.push_back({spread.median, static_cast<double>(i), spread.low, spread.high});
     panel.series.push_back(std::move(series));
-    out.push_back(std::move(panel));
+    figure.figure.panels.push_back(std::move(panel));
+    out.baselines.push_back(only_baseline(scene, scene.spec.panel.empty() ? conditions : column));
   }
   return out;
 }
 
-// Makes the figure's panels. If there is a label for x, conditions lie along it, and the layout is
-// returned. Otherwise they are listed in a column, and there is no layout.
+// Makes the figure's panels. If there is a label for x, conditions lie along it; otherwise they are
+// listed in rows.
 template <typename Value>
-std::optional<LaidOut> set_panels(const Scene& scene, const plot::Axis& y, const Value& value,
-                                  StudyFigure& out) {
+Arranged set_panels(const Scene& scene, const plot::Axis& values, const Value& value,
+                    StudyFigure& out) {
   out.figure.share_x = true;
-  if (scene.spec.x.empty()) {
-    out.figure.panels = listed_panels(scene, y, value, out.caption);
-    return {};
-  }
-  LaidOut layout = laid_out(scene);
-  out.figure.panels = panels_of(layout, y, value);
+  if (scene.spec.x.empty()) return listed_panels(scene, values, value, out);
+  const LaidOut layout = laid_out(scene);
+  out.figure.panels = panels_of(layout, values, value);
   out.figure.share_y = out.figure.dodge = true;
-  return layout;
+  Arranged arranged;
+  for (const LaidOut::Group& group : layout.groups) arranged.baselines.push_back(group.baseline);
+  return arranged;
 }
 
 std::pair<double, double> x_range(const plot::Panel& panel) {
@@ -148,10 +178,16 @@ std::vector<std::pair<double, double>> power_curve(double from, double to, doubl
 
 // Adds the baseline's median and, if x is a factor, the ideal if each copy were worth a fresh
 // example.
-void add_baseline(const Scene& scene, const LaidOut::Group& group, plot::Panel& panel) {
-  if (!group.baseline) return;
-  const double base = scene.at(*group.baseline).to_target[scene.clock()].median;
+void add_baseline(const Scene& scene, std::optional<size_t> baseline, bool rows,
+                  plot::Panel& panel) {
+  if (!baseline) return;
+  const double base = scene.at(*baseline).to_target[scene.clock()].median;
   if (!std::isfinite(base) || base <= 0) return;
+  if (rows) {
+    const auto count = static_cast<double>(panel.y.categories.size());
+    panel.references.push_back({"baseline", {{base, -0.5}, {base, count - 0.5}}});
+    return;
+  }
   const auto [low, high] = x_range(panel);
   panel.references.push_back({"baseline", {{low, base}, {high, base}}});
   const bool fresh = scene.clock() == 0 && scene.spec.x == "factor" && low > 0;
@@ -161,13 +197,14 @@ void add_baseline(const Scene& scene, const LaidOut::Group& group, plot::Panel& 
 }
 
 // Shows differences between metrics, which bars from zero would hide.
-void add_metric_range(const Scene& scene, const LaidOut::Group& group, plot::Panel& panel) {
+void add_metric_range(const Scene& scene, std::optional<size_t> baseline, bool rows,
+                      plot::Panel& panel) {
   for (plot::Series& series : panel.series)
     if (series.mark == plot::Mark::bars) series.mark = plot::Mark::points;
-  if (!group.baseline) return;
-  const Spread& base = scene.at(*group.baseline).best_metric;
+  if (!baseline) return;
+  const Spread& base = scene.at(*baseline).best_metric;
   if (std::isfinite(base.low))
-    panel.ranges.push_back({"baseline, least to most", base.low, base.high});
+    panel.ranges.push_back({"baseline, least to most", base.low, base.high, rows});
 }
 
 void add_target(double target, plot::Panel& panel) {
@@ -183,19 +220,23 @@ std::optional<StudyFigure> to_target_figure(const Scene& scene) {
   StudyFigure out;
   const std::string text = upper_first(clock_text(scene.clock())) + " to target";
   out.name = cat("to_target_", kClocks[scene.clock()]);
-  out.caption =
-      cat("The least of a search at which a trial reached ", target_text(scene.objective()), ". ",
-          kWhiskers, " An arrow stands for a target that was not reached.");
+  out.caption = cat("The least of a search at which a trial reached ",
+                    target_text(scene.objective()), ". ", kWhiskers);
   out.figure.title = text;
   plot::Axis y;
   y.label = cat(upper_first(clock_text(scene.clock())), " to ", target_text(scene.objective()));
-  if (const auto layout = set_panels(scene, y, value, out)) {
-    // Bars must begin at zero, which a logarithmic axis does not have.
-    if (layout->x.scale != plot::Scale::category && is_wide(out.figure.panels))
-      for (plot::Panel& panel : out.figure.panels) panel.y.scale = plot::Scale::log10;
-    for (size_t i = 0; i < layout->groups.size(); ++i)
-      add_baseline(scene, layout->groups[i], out.figure.panels[i]);
+  const Arranged arranged = set_panels(scene, y, value, out);
+  const bool wide = is_wide(out.figure.panels);
+  for (size_t i = 0; i < out.figure.panels.size(); ++i) {
+    plot::Panel& panel = out.figure.panels[i];
+    // Costs are compared by their ratios, so a linear axis begins at zero, as bars do.
+    if (!arranged.rows && panel.x.scale != plot::Scale::category && wide)
+      panel.y.scale = plot::Scale::log10;
+    else
+      (arranged.rows ? panel.x : panel.y).from = 0;
+    add_baseline(scene, arranged.baselines[i], arranged.rows, panel);
   }
+  out.caption += never_text(out.figure);
   return finished(std::move(out));
 }
 
@@ -213,12 +254,11 @@ std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
   plot::Axis y;
   y.label = cat("Best ", objective.metric());
   y.percent = objective.accuracy;
-  if (const auto layout = set_panels(scene, y, value, out)) {
-    for (size_t i = 0; i < layout->groups.size(); ++i)
-      add_metric_range(scene, layout->groups[i], out.figure.panels[i]);
-    if (objective.target && is_near(*objective.target, out.figure.panels))
-      for (plot::Panel& panel : out.figure.panels) add_target(*objective.target, panel);
-  }
+  const Arranged arranged = set_panels(scene, y, value, out);
+  for (size_t i = 0; i < out.figure.panels.size(); ++i)
+    add_metric_range(scene, arranged.baselines[i], arranged.rows, out.figure.panels[i]);
+  if (!arranged.rows && objective.target && is_near(*objective.target, out.figure.panels))
+    for (plot::Panel& panel : out.figure.panels) add_target(*objective.target, panel);
   return finished(std::move(out));
 }
 
@@ -283,11 +323,33 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
       if (over_batch) add_ends(scene, row, layout.groups[i].rows.size() == 1, panel);
     }
   }
-  out.figure.share_x = out.figure.share_y = true;
+  out.figure.share_x = out.figure.share_y = out.figure.dodge = true;
+  out.caption += never_text(out.figure);
   return finished(std::move(out));
 }
 
 namespace {
+
+// Returns the momentum of a trial: its own, or else the one that its condition fixes.
+std::optional<double> momentum_of(const Scene& scene, const Record& record) {
+  if (const auto own = searched(record, kMomentumKey)) return own;
+  const auto& fixed = scene.objective().momenta;
+  const auto found = fixed.find(label_key(record.condition));
+  return found == fixed.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Returns whether trials differ in their momentum. Otherwise effective rates say nothing more.
+bool has_momenta(const Scene& scene) {
+  std::optional<double> first;
+  for (const size_t condition : conditions_of_workload(scene.summary, scene.spec.workload))
+    for (const size_t index : scene.at(condition).records) {
+      if (searched(scene.records[index], kMomentumKey)) return true;
+      const auto momentum = momentum_of(scene, scene.records[index]);
+      if (momentum && first && *momentum != *first) return true;
+      if (momentum) first = momentum;
+    }
+  return false;
+}
 
 // Returns the spread of the searches' best rates, or of the effective rates, which a gradient's
 // step amounts to in the long run.
@@ -296,10 +358,12 @@ Spread best_rate(const Scene& scene, size_t condition, bool effective) {
   for (const SearchResult& search : scene.at(condition).searches) {
     if (!search.best) continue;
     const Record& record = scene.records[*search.best];
-    const auto rate = searched(record, "learning_rate");
+    const auto rate = searched(record, kRateKey), momentum = momentum_of(scene, record);
     if (!rate) continue;
-    const double momentum = searched(record, "momentum").value_or(0);
-    if (momentum < 1) rates.push_back(effective ? *rate / (1 - momentum) : *rate);
+    if (!effective)
+      rates.push_back(*rate);
+    else if (momentum && *momentum < 1)
+      rates.push_back(*rate / (1 - *momentum));
   }
   return spread_of(rates);
 }
@@ -322,10 +386,7 @@ void add_slopes(plot::Panel& panel) {
 std::optional<StudyFigure> rate_figure(const Scene& scene) {
   if (!is_numeric(scene.summary, scene.spec.workload, scene.spec.x)) return {};
   const LaidOut layout = laid_out(scene);
-  const bool momentum =
-      std::any_of(scene.records.begin(), scene.records.end(), [&](const Record& record) {
-        return record.workload == scene.objective().workload && searched(record, "momentum");
-      });
+  const bool momentum = has_momenta(scene);
   const bool over_batch = scene.spec.x == scene.summary.batch_label;  // as scaling rules are
   StudyFigure out;
   out.name = "rate";
@@ -334,6 +395,7 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
           momentum ? ", and the effective rate: learning rate / (1 − momentum)" : "", ". ",
           kWhiskers, over_batch ? " The slopes begin at the first series' first point." : "");
   out.figure.title = "Best learning rate";
+  std::array<size_t, 2> points{};
   for (const bool effective : {false, true}) {
     if (effective && !momentum) continue;
     plot::Axis y;
@@ -343,11 +405,12 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
         panels_of(layout, y, [&](size_t i) { return best_rate(scene, i, effective); });
     for (plot::Panel& panel : panels) {
       if (over_batch) add_slopes(panel);
-      const std::string title = effective ? "effective rate" : "learning rate";
-      panel.title += (panel.title.empty() ? "" : ", ") + title;
+      for (const plot::Series& series : panel.series) points[effective] += series.points.size();
       out.figure.panels.push_back(std::move(panel));
     }
   }
+  if (momentum && points[1] < points[0])
+    out.caption += " Conditions whose momentum is not known have no effective rate.";
   out.figure.share_x = out.figure.dodge = true;
   return finished(std::move(out));
 }

@@ -34,10 +34,6 @@ void cut_worst(const Objective& objective, std::vector<double> values, double ke
   if (values.back() > high + 0.5 * (high - low)) axis.to = high + 0.1 * (high - low);
 }
 
-}  // namespace
-
-namespace {
-
 // For a trial that was stopped early, the cost of reaching the target is unknown.
 bool was_stopped(const Record& record) {
   return record.status == Status::beaten || record.status == Status::hopeless;
@@ -48,7 +44,7 @@ plot::Panel strip(const Scene& scene, const Column& column, bool score, std::vec
   const std::vector<size_t>& conditions = column.conditions;
   plot::Panel panel{column.title, {}, condition_axis(scene, conditions)};
   plot::Series trials{"trial", 2, plot::Mark::points, {}, false, true, 0};
-  plot::Series medians{"median", 1, plot::Mark::ticks};
+  plot::Series medians{"median of the searches' best", 1, plot::Mark::ticks};
   for (size_t i = 0; i < conditions.size(); ++i) {
     std::vector<double> values;
     for (const size_t index : scene.at(conditions[i]).records) {
@@ -65,7 +61,10 @@ plot::Panel strip(const Scene& scene, const Column& column, bool score, std::vec
           {value, static_cast<double>(i) + 0.44 * (turn - std::floor(turn) - 0.5)});
     }
     all.insert(all.end(), values.begin(), values.end());
-    if (const Spread spread = spread_of(values); spread.count > 0)
+    // That of the other figures: most trials of a search are meant to be worse than its best.
+    const ConditionResult& condition = scene.at(conditions[i]);
+    if (const Spread& spread = score ? condition.to_target[scene.clock()] : condition.best_metric;
+        spread.count > 0 && !values.empty())
       medians.points.push_back({spread.median, static_cast<double>(i)});
   }
   panel.series = {std::move(trials), std::move(medians)};
@@ -82,8 +81,10 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
   out.name = score ? cat("spread_", kClocks[scene.clock()]) : "spread";
   const std::string text =
       score ? cat(clock_text(scene.clock()), " to target") : cat("best ", objective.metric());
-  out.caption = cat("Each trial that is feasible, and the median of each condition.",
-                    left_out(conditions.size(), all_of(scene)));
+  out.caption =
+      cat("Each trial that is feasible. Strokes are medians over searches of the best that a trial "
+          "of the search reached.",
+          left_out(conditions.size(), all_of(scene)));
   out.figure.title = "Trials of each condition: " + text;
   const bool stopped = std::any_of(scene.records.begin(), scene.records.end(), was_stopped);
   if (score && stopped) out.caption += " Trials that were stopped early are left out.";
@@ -91,6 +92,8 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
   for (const Column& column : in_columns(scene, conditions))
     out.figure.panels.push_back(strip(scene, column, score, all));
   if (all.empty()) return {};
+  if (std::any_of(all.begin(), all.end(), [](double value) { return std::isinf(value); }))
+    out.caption += " Trials that did not reach the target lie under “never”.";
   for (plot::Panel& panel : out.figure.panels) {
     panel.x.label = text;
     panel.x.percent = objective.accuracy && !score;
@@ -131,15 +134,15 @@ std::optional<StudyFigure> curves_figure(const Scene& scene) {
       cat("The best trial of each condition.", left_out(conditions.size(), all_of(scene)));
   out.figure.title = cat("Test ", objective.metric(), " of the best trials");
   std::vector<double> values;
+  Styles styles;
   for (const size_t clock : {0, 2, 3}) {
     plot::Panel panel;
     panel.x.label = clock == 3 ? "training time, seconds" : clock_text(clock);
     panel.y.label = objective.metric();
     panel.y.percent = objective.accuracy;
-    int style = 1;
     for (const size_t condition : conditions) {
-      plot::Series series{short_name(scene, condition),
-                          is_baseline(scene, condition) && panel.series.empty() ? 0 : style++};
+      const std::string name = short_name(scene, condition);
+      plot::Series series{name, styles.of(name, is_baseline(scene, condition))};
       if (const auto best = scene.at(condition).best)
         for (const CurvePoint& point : scene.records[*best].curve)
           if (const double y = metric_at(point, objective.accuracy); std::isfinite(y)) {
@@ -183,11 +186,11 @@ Plane plane_of(const Scene& scene) {
         if (value.is_number() && std::find(keys.begin(), keys.end(), key) == keys.end())
           keys.push_back(key);
   Plane out;
-  for (const std::string& key : keys)
-    if (out.x.empty() && key.ends_with("learning_rate")) out.x = key;
-  if (out.x.empty() && !keys.empty()) out.x = keys.front();
-  for (const std::string& key : keys)
-    if (out.y.empty() && key.ends_with("momentum")) out.y = key, out.complement = true;
+  const auto has = [&](const char* key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  if (!keys.empty()) out.x = has(kRateKey) ? kRateKey : keys.front();
+  if (has(kMomentumKey) && out.x != kMomentumKey) out.y = kMomentumKey, out.complement = true;
   for (const std::string& key : keys)
     if (out.y.empty() && key != out.x) out.y = key;
   return out;
@@ -200,16 +203,10 @@ std::string last_part(const std::string& key) {
   return out;
 }
 
-std::optional<double> value_at(const Record& record, const std::string& key) {
-  if (!record.point.is_object() || !record.point.contains(key)) return {};
-  const Json& value = record.point[key];
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
-}
-
 plot::Scale scale_of(const Scene& scene, const std::string& key) {
   double low = kInfinite, high = -kInfinite;
   for (const Record& record : scene.records)
-    if (const auto value = value_at(record, key);
+    if (const auto value = searched(record, key);
         value && record.workload == scene.objective().workload)
       low = std::min(low, *value), high = std::max(high, *value);
   return low > 0 && high > 20 * low ? plot::Scale::log10 : plot::Scale::linear;
@@ -239,6 +236,7 @@ plot::Panel trials_panel(const Scene& scene, const Plane& plane, size_t conditio
   panel.x.scale = scale_of(scene, plane.x);
   panel.y.label = plane.y.empty() ? cat("best ", objective.metric())
                                   : (plane.complement ? "1 − " : "") + last_part(plane.y);
+  panel.y.percent = plane.y.empty() && objective.accuracy;
   panel.y.scale = plane.y.empty()    ? plot::Scale::linear
                   : plane.complement ? plot::Scale::log10
                                      : scale_of(scene, plane.y);
@@ -255,13 +253,15 @@ plot::Panel trials_panel(const Scene& scene, const Plane& plane, size_t conditio
   plot::Series best{"best", 3, plot::Mark::points, {}, true};
   for (const size_t index : scene.at(condition).records) {
     const Record& record = scene.records[index];
-    const auto x = value_at(record, plane.x);
-    const auto y = plane.y.empty() ? std::optional(record.best_metric) : value_at(record, plane.y);
+    const auto x = searched(record, plane.x);
+    const auto y = plane.y.empty() ? std::optional(record.best_metric) : searched(record, plane.y);
     if (!x || !y) continue;
     const plot::Point point{
         *x, plane.complement ? 1 - *y : *y, plot::kNone, plot::kNone,
         cat("search ", record.search, ", trial ", record.trial, ", ", labels_text(record.point),
-            ", best ", objective.metric(), " ", number_text(record.best_metric, 4))};
+            ", best ", objective.metric(), " ",
+            objective.accuracy ? cat(number_text(100 * record.best_metric, 2), " %")
+                               : number_text(record.best_metric, 4))};
     panel.series[static_cast<size_t>(record.status)].points.push_back(point);
     if (scene.at(condition).best == index) best.points.push_back(point);
   }

@@ -24,6 +24,8 @@ struct Objective {
   double limit = 0;                         // of the budget on that clock
   std::map<std::string, Space> spaces;      // of its conditions, by label_key()
   std::map<std::string, uint64_t> planned;  // trials of its conditions, by label_key()
+  // optimizer.momentum of the conditions in which it is the same for all points
+  std::map<std::string, double> momenta;
 
   const char* metric() const { return accuracy ? "accuracy" : "loss"; }
 };

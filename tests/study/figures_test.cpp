@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "core/error.h"
 #include "study/labels.h"
+#include "study/small_study.h"
 #include "study/summary.h"
 #include "study/synthetic.h"
 #include "support/error_text.h"
@@ -29,6 +31,14 @@ std::vector<study::StudyFigure> figures_of(const study::Outline& study,
 study::Outline with_figure(const Json& figure, std::optional<double> target = 1.5) {
   study::Outline out = test::outline("w", target);
   out.figures = Json::array({figure});
+  return out;
+}
+
+// A best trial at this learning rate, and with this momentum if it is searched.
+Record tuned(const Json& labels, double rate, std::optional<double> momentum = {}) {
+  Record out = simple_record(labels, 0, 0, 100, 1.4);
+  out.point = {{"schedule.learning_rate", rate}};
+  if (momentum) out.point["optimizer.momentum"] = *momentum;
   return out;
 }
 
@@ -183,6 +193,27 @@ TEST(StudyFigures, TheStudysBaselineIsCheckedBeforeThereAreRecords) {
   expect(Json::object(), "it takes an object");
 }
 
+// Most trials of a search are meant to be worse than its best one.
+TEST(StudyFigures, MediansOfSpreadsAreThoseOfTheSearches) {
+  std::vector<Record> records;
+  for (uint64_t search = 0; search < 3; ++search)
+    for (uint64_t trial = 0; trial < 4; ++trial)
+      records.push_back(simple_record({{"a", 1}}, search, trial,
+                                      100.0 + 10 * double(search) + 1000 * double(trial),
+                                      1 + 0.1 * double(trial) + 0.01 * double(search)));
+  for (const bool score : {true, false}) {
+    Json figure{{"kind", "spread"}};
+    if (score) figure["clock"] = "fresh";
+    const auto figures = figures_of(with_figure(figure), records);
+    ASSERT_EQ(figures.size(), 1u);
+    const plot::Panel& panel = figures[0].figure.panels[0];
+    EXPECT_EQ(panel.series[0].points.size(), 12u);
+    ASSERT_EQ(panel.series[1].points.size(), 1u);
+    EXPECT_DOUBLE_EQ(panel.series[1].points[0].x, score ? 110 : 1.01);
+    EXPECT_NE(figures[0].caption.find("medians over searches"), std::string::npos);
+  }
+}
+
 TEST(StudyFigures, ScalingNeedsBatchSizesOrOtherNumbers) {
   const auto problem = [&](const Json& figure, const Json& first, const Json& second) {
     study::Outline study;
@@ -214,6 +245,76 @@ TEST(StudyFigures, ScalingSaysAgainstWhat) {
   EXPECT_EQ(figures[0].caption.find("batch"), std::string::npos);
 }
 
+TEST(StudyFigures, EffectiveRatesNeedTheMomentum) {
+  const Json searched{{"kind", "searched"}, {"factor", 1}}, fixed{{"kind", "fixed"}, {"factor", 1}},
+      plain{{"kind", "plain"}, {"factor", 1}}, unknown{{"kind", "unknown"}, {"factor", 1}};
+  std::vector<Record> records = {tuned(searched, 0.1, 0.5), tuned(fixed, 0.1), tuned(plain, 0.1),
+                                 tuned(unknown, 0.1)};
+  records[3].point["model.layers.1.momentum"] = 0.9;  // of batch normalisation
+  study::Outline study = with_figure({{"kind", "rate"}, {"x", "factor"}});
+  study.objectives[0].momenta = {{study::label_key(fixed), 0.9}, {study::label_key(plain), 0}};
+  const auto figures = figures_of(study, records);
+  ASSERT_EQ(figures.size(), 1u);
+  const auto& panels = figures[0].figure.panels;
+  ASSERT_EQ(panels.size(), 2u);
+  EXPECT_EQ(panels[0].title, "");
+  EXPECT_EQ(panels[0].y.label, "Learning rate");
+  EXPECT_EQ(panels[1].y.label, "Learning rate / (1 − momentum)");
+  std::map<std::string, std::vector<double>> shown;
+  for (const plot::Panel& panel : panels)
+    for (const plot::Series& series : panel.series)
+      for (const plot::Point& point : series.points) shown[series.name].push_back(point.y);
+  ASSERT_EQ(shown["searched"].size(), 2u);
+  EXPECT_DOUBLE_EQ(shown["searched"][1], 0.2);
+  ASSERT_EQ(shown["fixed"].size(), 2u);
+  EXPECT_DOUBLE_EQ(shown["fixed"][1], 1);
+  ASSERT_EQ(shown["plain"].size(), 2u);
+  EXPECT_DOUBLE_EQ(shown["plain"][1], 0.1);
+  EXPECT_EQ(shown["unknown"].size(), 1u);
+  EXPECT_NE(figures[0].caption.find("whose momentum is not known"), std::string::npos);
+}
+
+// With one momentum for all, effective rates would show the same once more.
+TEST(StudyFigures, OneMomentumForAllNeedsNoEffectiveRate) {
+  std::vector<Record> records = {tuned({{"factor", 1}}, 0.1), tuned({{"factor", 2}}, 0.2)};
+  study::Outline study = with_figure({{"kind", "rate"}});
+  for (const Record& record : records)
+    study.objectives[0].momenta[study::label_key(record.condition)] = 0.9;
+  EXPECT_EQ(figures_of(study, records)[0].figure.panels.size(), 1u);
+}
+
+TEST(StudyFigures, TheMomentumIsThatOfTheConditionsJob) {
+  test::TempDir dir;
+  Json json = test::study_json(dir);
+  const Json none{{"optimizer.momentum", nullptr}};
+  json["job"]["vars"]["friction"] = 0.3;
+  const Json drawn{{"optimizer.momentum", nullptr}, {"friction", {{"from", 0.1}, {"to", 0.9}}}};
+  json["conditions"] = {
+      {{"labels", {{"kind", "searched"}}}},
+      {{"labels", {{"kind", "set"}}}, {"set", {"optimizer.momentum=0.5"}}, {"space", none}},
+      {{"labels", {{"kind", "default"}}},
+       {"set", {R"(optimizer={"optimizer": "sgd"})"}},
+       {"space", none}},
+      {{"labels", {{"kind", "none"}}},
+       {"set", {R"(optimizer={"optimizer": "adam"})"}},
+       {"space", none}},
+      {{"labels", {{"kind", "variable"}}},
+       {"set", {"optimizer.momentum=${friction}"}},
+       {"space", drawn}}};
+  json["for"] = {{"batch", {16}}};
+  const study::Outline outline = study::outline_of(test::parsed(json));
+  const auto momentum = [&](const char* kind) -> std::optional<double> {
+    const auto& momenta = outline.objectives[0].momenta;
+    const auto found = momenta.find(study::label_key({{"kind", kind}, {"batch", 16}}));
+    return found == momenta.end() ? std::nullopt : std::optional(found->second);
+  };
+  EXPECT_EQ(momentum("searched"), std::nullopt);
+  EXPECT_EQ(momentum("set"), 0.5);
+  EXPECT_EQ(momentum("default"), 0.0);
+  EXPECT_EQ(momentum("none"), std::nullopt);
+  EXPECT_EQ(momentum("variable"), std::nullopt);
+}
+
 // A study's first conditions may lack a label that later ones have.
 TEST(StudyFigures, LabelsThatNoConditionHasYetAreLeftOut) {
   const std::vector<Record> begun = {simple_record({{"variant", "none"}}, 0, 0, 100, 1.4)};
@@ -225,6 +326,81 @@ TEST(StudyFigures, LabelsThatNoConditionHasYetAreLeftOut) {
   std::vector<Record> later = begun;
   later.push_back(simple_record({{"variant", "echo"}, {"factor", 2}}, 0, 0, 60, 1.4));
   EXPECT_EQ(figures_of(study, later).size(), 2u);
+}
+
+TEST(StudyFigures, TheBaselineLooksTheSameInAllFigures) {
+  std::vector<Record> records;
+  for (const int factor : {2, 4, 1})  // the baseline is the last
+    records.push_back(
+        simple_record({{"case", cat("case ", factor)}, {"factor", factor}}, 0, 0, 100, 1.4));
+  study::Outline study = test::outline("w", 1.5);
+  study.baseline = {{"factor", 1}};
+  study.figures = {{{"kind", "to_target"}, {"x", "factor"}}, {{"kind", "curves"}}};
+  const auto figures = figures_of(study, records);
+  ASSERT_EQ(figures.size(), 2u);
+  for (const auto& made : figures)
+    for (const plot::Panel& panel : made.figure.panels)
+      for (const plot::Series& series : panel.series)
+        EXPECT_EQ(series.style == 0, series.name.find("case 1") != std::string::npos)
+            << made.name << ": " << series.name;
+}
+
+TEST(StudyFigures, LinearCostsBeginAtZero) {
+  std::vector<Record> records;
+  for (const int factor : {1, 2, 4})
+    records.push_back(simple_record({{"factor", factor}}, 0, 0, 1000 - factor, 1.4));
+  for (const char* x : {"factor", ""}) {
+    const auto figures = figures_of(with_figure({{"kind", "to_target"}, {"x", x}}), records);
+    ASSERT_EQ(figures.size(), 1u);
+    const plot::Panel& panel = figures[0].figure.panels[0];
+    EXPECT_EQ((*x ? panel.y : panel.x).from, 0) << x;
+  }
+  records.push_back(simple_record({{"factor", 8}}, 0, 0, 50, 1.4));
+  const auto wide = figures_of(with_figure({{"kind", "to_target"}, {"x", "factor"}}), records);
+  EXPECT_EQ(wide[0].figure.panels[0].y.scale, plot::Scale::log10);
+  EXPECT_TRUE(std::isnan(wide[0].figure.panels[0].y.from));
+}
+
+TEST(StudyFigures, RowsShowTheBaseline) {
+  std::vector<Record> records;
+  for (uint64_t search = 0; search < 2; ++search)
+    for (const int factor : {1, 2})
+      records.push_back(simple_record({{"factor", factor}}, search, 0,
+                                      100.0 / factor + double(search), 1.4 - 0.1 * double(search)));
+  const auto cost = figures_of(with_figure({{"kind", "to_target"}, {"x", ""}}), records);
+  ASSERT_EQ(cost[0].figure.panels[0].references.size(), 1u);
+  EXPECT_EQ(cost[0].figure.panels[0].references[0].name, "baseline");
+  for (const auto& [x, y] : cost[0].figure.panels[0].references[0].line) EXPECT_EQ(x, 100.5);
+  const auto metric = figures_of(with_figure({{"kind", "best_metric"}, {"x", ""}}), records);
+  ASSERT_EQ(metric[0].figure.panels[0].ranges.size(), 1u);
+  EXPECT_TRUE(metric[0].figure.panels[0].ranges[0].of_x);
+  EXPECT_DOUBLE_EQ(metric[0].figure.panels[0].ranges[0].low, 1.3);
+}
+
+TEST(StudyFigures, AccuraciesOfTrialsAreInPercent) {
+  std::vector<Record> records = {tuned({{"a", 1}}, 0.1), tuned({{"a", 1}}, 0.2)};
+  records[1].trial = 1;
+  for (Record& record : records) record.best_metric = 0.4321;
+  study::Outline study = with_figure({{"kind", "trials"}}, 0.4);
+  study.objectives[0].accuracy = true;
+  const auto figures = figures_of(study, records);
+  ASSERT_EQ(figures.size(), 1u);
+  const plot::Panel& panel = figures[0].figure.panels[0];
+  EXPECT_TRUE(panel.y.percent);
+  EXPECT_NE(panel.series[0].points[0].text.find("best accuracy 43.21 %"), std::string::npos);
+}
+
+TEST(StudyFigures, CaptionsExplainWhatWasNeverReached) {
+  std::vector<Record> records = {simple_record({{"factor", 1}}, 0, 0, 100, 1.4),
+                                 simple_record({{"factor", 2}}, 0, 0, {}, 1.6)};
+  const Json figure{{"kind", "to_target"}, {"x", "factor"}};
+  const Json others[] = {{{"kind", "scaling"}, {"x", "factor"}},
+                         {{"kind", "spread"}, {"clock", "fresh"}}};
+  for (const Json& other : {figure, others[0], others[1]})
+    EXPECT_NE(figures_of(with_figure(other), records)[0].caption.find("“never”"), std::string::npos)
+        << other;
+  records.pop_back();
+  EXPECT_EQ(figures_of(with_figure(figure), records)[0].caption.find("“never”"), std::string::npos);
 }
 
 }  // namespace
