@@ -24,7 +24,8 @@ void NotePlaces::avoid(Spot spot, double radius) {
 
 void NotePlaces::avoid_line(Spot from, Spot to) {
   const double length = std::hypot(to.x - from.x, to.y - from.y);
-  const int steps = std::clamp(static_cast<int>(length / 5), 1, 400);
+  if (!std::isfinite(length)) return;
+  const int steps = static_cast<int>(std::clamp(length / 5, 1.0, 400.0));
   for (int i = 0; i <= steps; ++i) {
     const double share = i / static_cast<double>(steps);
     avoid({from.x + share * (to.x - from.x), from.y + share * (to.y - from.y)}, 2.5);

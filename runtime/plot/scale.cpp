@@ -153,15 +153,24 @@ Needs needs_of(const Panel& panel, bool of_x) {
 
 namespace {
 
+// So that the ends of axes are numbers, and their difference. What lies beyond is drawn outside.
+constexpr double kMost = 1e300, kMostOfAxis = 1e307;
+
+Extent within(Extent values, double least) {
+  values.low = std::clamp(values.low, least, kMost);
+  values.high = std::clamp(values.high, least, kMost);
+  return values;
+}
+
 void fit_log(Axis& axis, const Extent& values) {
   if (values.empty()) {
     axis.from = 1, axis.to = 10;
     return;
   }
-  const double room = std::pow(values.high / values.low, 0.05);
+  const double room = std::exp(0.05 * (std::log(values.high) - std::log(values.low)));
   const double least = axis.scale == Scale::log2 ? std::exp2(0.3) : std::pow(10, 0.06);
-  axis.from = values.low / std::max(room, least);
-  axis.to = values.high * std::max(room, least);
+  axis.from = std::max(values.low / std::max(room, least), 1 / kMostOfAxis);
+  axis.to = std::min(values.high * std::max(room, least), kMostOfAxis);
 }
 
 void fit_linear(Axis& axis, const Extent& values, bool from_zero) {
@@ -186,9 +195,10 @@ Axis fitted(Axis axis, const Needs& needs) {
     axis.from = -0.5,
     axis.to = std::max<double>(1, static_cast<double>(axis.categories.size())) - 0.5;
   else if (is_log(axis.scale))
-    fit_log(axis, needs.values);
+    fit_log(axis, needs.values.empty() ? needs.values : within(needs.values, 1 / kMost));
   else
-    fit_linear(axis, needs.values, needs.from_zero);
+    fit_linear(axis, needs.values.empty() ? needs.values : within(needs.values, -kMost),
+               needs.from_zero);
   if (std::isfinite(from)) axis.from = from;
   if (std::isfinite(to)) axis.to = to;
   if (!(axis.from < axis.to)) axis.to = is_log(axis.scale) ? axis.from * 10 : axis.from + 1;
