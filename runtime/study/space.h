@@ -51,7 +51,7 @@ class Space {
   void change(const Json& given, const std::string& owner);
 
   // Returns the point of trial `index` of the search with this seed. It depends neither on the
-  // number of trials nor on other keys.
+  // number of trials nor on keys that were added after a key.
   Point point(SequenceKind kind, uint64_t index, uint64_t seed) const;
 
   Json json() const;
