@@ -1,4 +1,4 @@
-// The job as advice changes it.
+// Jobs that are changed as advised.
 #include "study/advise_job.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace etr::test {
 namespace {
 
-// Advice to echo behind `after` with a cap of 8.
+// Returns advice to add an echo node after the stage `after`, with a cap of 8.
 Json echo_behind(size_t after) {
   return {{"helps", true},
           {"keeps", false},
@@ -64,7 +64,7 @@ TEST(AdviseJob, AJobTooSlowToCompareSaysHowLongItHad) {
   options.start_up = 0.5;
   try {
     study::compare(study_kernels(), job, nullptr, options);
-    FAIL() << "of one step in 32 seconds";
+    FAIL() << "one step takes 32 seconds";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("too few steps to compare in 1 s"), std::string::npos)
         << error.what();

@@ -1,4 +1,4 @@
-// What advice finds out about a pipeline's data.
+// What advice finds out about the data of a pipeline.
 #include "study/advise_pipeline.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,7 @@ double samples_of(const Json& source) {
   return m.samples;
 }
 
-// Two letters and a comma for four bytes of a tensor: the file's size says little about how many
-// samples it has, so they are counted.
+// The size of a text file says little about its number of samples, so they are counted.
 TEST(AdvisePipeline, CountsSamplesOfTextFiles) {
   TempDir dir;
   std::ofstream csv(dir.path("train.csv"));

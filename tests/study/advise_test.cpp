@@ -1,4 +1,4 @@
-// Advice from measurements that are made up: what it recommends, and why.
+// Advice from made-up measurements: what it recommends, and why.
 #include "study/advise.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ using study::Runs;
 
 constexpr size_t kRead = 0, kDecode = 1, kHeavy = 2, kLight = 3, kBatch = 4;
 
-// read, decode, two augmentations, batch, normalize; by microseconds an example.
+// Returns measurements of a job with the stages read, decode, two augmentations, batch and
+// normalize. The parameters are costs in microseconds per example.
 Measured job_of(double read, double decode, double heavy, double light, double device) {
   Measured m;
   const auto add = [&](const char* name, Runs runs, bool augments, double us, double bytes) {
@@ -36,7 +37,7 @@ Measured job_of(double read, double decode, double heavy, double light, double d
   m.downstream_s = device * 1e-6;
   m.upstream_s = std::max(read, (decode + heavy + light + 2) / m.threads) * 1e-6;
   m.cacheable = kDecode;
-  m.samples = 1e6;  // which no cache of a gigabyte holds
+  m.samples = 1e6;  // too many for a cache of 1 GiB
   m.source = "webdataset";
   return m;
 }
@@ -54,23 +55,24 @@ TEST(Advise, LeavesAHealthyJobAlone) {
 TEST(Advise, EchoesBeforeAugmentationWhereTheNetworkIsSlow) {
   const Json a = advise(job_of(2500, 100, 40, 4, 500));
   ASSERT_TRUE(a["helps"].get<bool>()) << a["why"];
-  EXPECT_EQ(a["echo"]["after"], kDecode);  // copies need not be decoded again
+  EXPECT_EQ(a["echo"]["after"], kDecode);  // so that copies are not decoded again
   EXPECT_EQ(a["echo"]["place"], "before augmentation");
   EXPECT_EQ(a["echo"]["mode"], "on_demand");
-  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 10) << "a cap of twice R";
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 10) << "the cap is twice R";
   EXPECT_DOUBLE_EQ(a["echo"]["uses"].get<double>(), 5);
   EXPECT_FALSE(a["echo"]["cap_binds"].get<bool>());
   EXPECT_NEAR(a["echo"]["examples_per_s"].get<double>(), 2000, 1);
-  // Between what four and eight copies are worth by the table.
+  // Five uses are worth a value between those in the table for 4 and 8 uses.
   const double worth = study::fewer_fresh(1, false, 5, 128);
   EXPECT_GT(worth, 3.62);
   EXPECT_LT(worth, 6.22);
   EXPECT_NEAR(a["echo"]["gain"].get<double>(), 2500 / (5 * 500 / worth), 1e-6);
-  EXPECT_EQ(a["echo"]["buffer"], 5368) << "samples of 100 kB that half of a gigabyte holds";
-  EXPECT_FALSE(a["echo"].contains("buffer_bytes")) << "a gigabyte is the default";
+  EXPECT_EQ(a["echo"]["buffer"], 5368) << "half of 1 GiB in samples of 100 kB";
+  EXPECT_FALSE(a["echo"].contains("buffer_bytes")) << "1 GiB is the default";
 }
 
-// As far as the table of worth rises, and no further: then the device waits, and the text says so.
+// The cap is at most the largest factor known to pay, here 16 before and 4 after augmentation. If R
+// is larger, the device waits, and the text says so.
 TEST(Advise, TheCapEndsWhereRepeatsLoseTheirWorth) {
   const Json a = advise(job_of(20000, 100, 40, 4, 500));
   EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 16);
@@ -92,8 +94,8 @@ TEST(Advise, TheCapEndsWhereRepeatsLoseTheirWorth) {
   }
 }
 
-// Its samples may be larger than those that were measured, so half of the memory is left; the bound stands in the stage where it
-// is another than its own.
+// Samples may be larger than those that were measured, so a buffer takes at most half of the
+// memory. The advice sets `buffer_bytes` if the limit is not the default of an echo node.
 TEST(Advise, TheBufferLeavesRoom) {
   for (const double bytes : {50e3, 600e3, 12e6}) {
     Measured m = job_of(2500, 100, 40, 4, 500);
@@ -129,16 +131,16 @@ TEST(Advise, WhereDecodingIsSlowFastShardsAndACacheComeFirst) {
   EXPECT_GT(a["others"][0]["gain"].get<double>(), a["echo"]["gain"].get<double>());
 }
 
-// The costly augmentation is done once, the cheap one drawn anew.
+// The costly augmentation is done once per sample, the cheap one anew for every copy.
 TEST(Advise, EchoesBetweenACostlyAugmentationAndACheapOne) {
   const Json a = advise(job_of(20, 100, 16000, 4, 500));
   ASSERT_TRUE(a["helps"].get<bool>()) << a["why"];
   EXPECT_EQ(a["echo"]["after"], kHeavy);
   EXPECT_EQ(a["echo"]["place"], "between augmentations");
-  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 10);  // twice what is halfway between 2 and 8
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 10);  // twice the mean of 2 and 8
   const double uses = a["echo"]["uses"];
   EXPECT_NEAR(uses, (100 + 16000 + 20) / 4 / 500.0, 0.1);
-  // Half of the way between what copies are worth before and after.
+  // The mean of what copies are worth before and after augmentation.
   EXPECT_DOUBLE_EQ(
       a["echo"]["fewer_fresh"].get<double>(),
       (study::fewer_fresh(1, false, uses, 128) + study::fewer_fresh(0, false, uses, 128)) / 2);
@@ -156,7 +158,7 @@ TEST(Advise, MoreThreadsWhereCoresAreIdle) {
   EXPECT_NEAR((*threads)["gain"].get<double>(), 2046.0 / 511.5, 1e-6);
 }
 
-// Unshuffled batches are echoed only where the batch is near the noise scale.
+// Whole batches are repeated only if the batch is at least the noise scale.
 TEST(Advise, BatchesAreEchoedNearTheNoiseScale) {
   Measured m = job_of(20, 100, 8000, 4000, 500);
   m.batch = 1024;
@@ -184,7 +186,8 @@ TEST(Advise, SaysWhatTheBatchSizeIsAgainstTheNoiseScale) {
   EXPECT_NE(why(0).find("could not be measured"), std::string::npos);
 }
 
-// What the job has now is predicted like everything else; an echo node on a healthy job costs progress.
+// The job's own echo nodes are predicted like advised ones. In a healthy job, an echo node slows
+// progress.
 TEST(Advise, PredictsTheJobAsItIs) {
   Measured m = job_of(2000, 100, 40, 4, 500);
   EXPECT_NEAR(predict(m, {{kDecode, 2}}).example_s, 1000e-6, 1e-12);
@@ -200,7 +203,7 @@ TEST(Advise, PredictsTheJobAsItIs) {
               1e-6);
 }
 
-// A cap says what a node may do, not what it does.
+// The factor of a node that adapts is a cap, not the number of uses.
 TEST(Advise, ANodeThatAdaptsFollowsRUpToItsCap) {
   Measured m = job_of(2000, 100, 40, 4, 500);
   const auto uses = [&](double cap) { return predict(m, {{kDecode, cap, true}}).uses; };
@@ -215,14 +218,14 @@ TEST(Advise, ANodeThatAdaptsFollowsRUpToItsCap) {
   EXPECT_TRUE(a["keeps"].get<bool>());
   EXPECT_NE(study::advice_text(a).find("its echo stays as it is"), std::string::npos);
   for (const EchoAt& other : {EchoAt{kDecode, 4}, EchoAt{kDecode, 1.5, true}}) {
-    m.echoes = {other};  // which does not follow R, or not far enough
+    m.echoes = {other};  // does not follow R, or not far enough
     EXPECT_FALSE(advise(m)["keeps"].get<bool>());
   }
   m = job_of(200, 100, 40, 4, 500);
   EXPECT_EQ(predict(m, {{kDecode, 12, true}}).uses, 1) << "upstream keeps up";
 }
 
-// It repeats nothing while upstream keeps up, and covers a stall.
+// Such a node repeats nothing while upstream keeps up, and it covers stalls.
 TEST(Advise, ANodeThatAdaptsStaysInAHealthyJob) {
   Measured m = job_of(20, 100, 40, 4, 500);
   for (const std::vector<EchoAt>& own : {std::vector<EchoAt>{{kDecode, 4, true}},
@@ -246,19 +249,19 @@ TEST(Advise, ANodeThatAdaptsStaysInAHealthyJob) {
   }
 }
 
-// 60 s / 6.004 ms are 9,993 samples, which a measurement of seconds does not tell so exactly.
+// 60 s / 6.004 ms are 9,993 samples, but times that are measured within seconds are not that exact.
 TEST(Advise, ABufferThatFollowsFromATimeHasTwoDigits) {
   Measured m = job_of(6004, 100, 40, 4, 500);
   for (study::StageCost& s : m.stages) s.bytes = 1e3;
   EXPECT_EQ(advise(m)["echo"]["buffer"], 10000);
   m = job_of(17000, 100, 40, 4, 500);
   for (study::StageCost& s : m.stages) s.bytes = 1e3;
-  EXPECT_EQ(advise(m)["echo"]["buffer"], 3500) << "of 3,529";
+  EXPECT_EQ(advise(m)["echo"]["buffer"], 3500) << "60 s / 17 ms are 3,529 samples";
   m.samples = 1892;
-  EXPECT_EQ(advise(m)["echo"]["buffer"], 1892) << "all samples, which are counted";
+  EXPECT_EQ(advise(m)["echo"]["buffer"], 1892) << "all samples, whose number is exact";
 }
 
-// A fixed node takes its part, and one that adapts what is left.
+// A fixed node contributes its factor, and a node that adapts the rest of R.
 TEST(Advise, NodesThatAdaptSeeTheOthers) {
   const Measured m = job_of(4000, 100, 40, 4, 500);  // R is 8
   for (const bool fixed_first : {true, false}) {

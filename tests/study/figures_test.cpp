@@ -1,4 +1,4 @@
-// What the figures of a study show, and what its file may ask for.
+// What the figures of a study show, and which figures its file can request.
 #include "study/figures.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using study::Record;
 using study::Status;
 using test::simple_record;
 
-// The figures of these records, by default those that suit their labels.
+// Returns the figures of these records, by default those that suit their labels.
 std::vector<study::StudyFigure> figures_of(const study::Outline& study,
                                            const std::vector<Record>& records) {
   return study::study_figures(study, study::summarize(study, records), records);
@@ -34,7 +34,7 @@ study::Outline with_figure(const Json& figure, std::optional<double> target = 1.
   return out;
 }
 
-// A best trial at this learning rate, and with this momentum if it is searched.
+// Returns a trial with this learning rate, and with this momentum if it is searched.
 Record tuned(const Json& labels, double rate, std::optional<double> momentum = {}) {
   Record out = simple_record(labels, 0, 0, 100, 1.4);
   out.point = {{"schedule.learning_rate", rate}};
@@ -42,7 +42,6 @@ Record tuned(const Json& labels, double rate, std::optional<double> momentum = {
   return out;
 }
 
-// What a figure's table says is what was recorded.
 TEST(StudyFigures, FiguresShowTheResults) {
   const auto records = test::echo_study_records();
   const auto summary = study::summarize(test::echo_study(), records);
@@ -69,7 +68,7 @@ TEST(StudyFigures, FiguresShowTheResults) {
   EXPECT_EQ(figures.back().figure.panels.size(), 9u);
 }
 
-// The ideal is the baseline's median over the factor, whatever the axis.
+// The first reference is the baseline's median; the second is that median over the factor.
 TEST(StudyFigures, TheIdealIsTheBaselineOverTheFactor) {
   const auto records = test::echo_study_records();
   const auto summary = study::summarize(test::echo_study(), records);
@@ -99,7 +98,7 @@ TEST(StudyFigures, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
   for (uint64_t i = 0; i < 4; ++i)
     records.push_back(
         simple_record({{"a", 1}}, 0, i, i < 2 ? std::optional(100.0) : std::nullopt, 1.4));
-  records[2].status = Status::beaten;  // the last one missed
+  records[2].status = Status::beaten;  // records[3] missed the target
   study::Outline study = test::outline("w", 1.5);
   study.figures = {{{"kind", "spread"}, {"clock", "fresh"}}};
   const auto figures = study::study_figures(study, study::summarize(study, records), records);
@@ -185,7 +184,7 @@ TEST(StudyFigures, TheStudysBaselineIsCheckedBeforeThereAreRecords) {
     EXPECT_NE(problem(baseline).find(part), std::string::npos) << problem(baseline);
   };
   EXPECT_EQ(problem({{"variant", "none"}}), "");
-  EXPECT_EQ(problem({{"variant", "plain"}}), "") << "of one workload";
+  EXPECT_EQ(problem({{"variant", "plain"}}), "") << "one workload has it";
   expect({{"varient", "none"}}, "no condition has a label 'varient' (did you mean 'variant'?)");
   expect({{"variant", "non"}}, "no condition has the label variant=non (did you mean 'none'?)");
   expect({{"variant", "none"}, {"factor", 2}}, "has all of the labels variant=none, factor=2");
@@ -193,7 +192,8 @@ TEST(StudyFigures, TheStudysBaselineIsCheckedBeforeThereAreRecords) {
   expect(Json::object(), "it takes an object");
 }
 
-// Most trials of a search are meant to be worse than its best one.
+// Medians are over the best trials of the searches, since most trials of a search are worse than
+// its best one.
 TEST(StudyFigures, MediansOfSpreadsAreThoseOfTheSearches) {
   std::vector<Record> records;
   for (uint64_t search = 0; search < 3; ++search)
@@ -250,7 +250,7 @@ TEST(StudyFigures, EffectiveRatesNeedTheMomentum) {
       plain{{"kind", "plain"}, {"factor", 1}}, unknown{{"kind", "unknown"}, {"factor", 1}};
   std::vector<Record> records = {tuned(searched, 0.1, 0.5), tuned(fixed, 0.1), tuned(plain, 0.1),
                                  tuned(unknown, 0.1)};
-  records[3].point["model.layers.1.momentum"] = 0.9;  // of batch normalisation
+  records[3].point["model.layers.1.momentum"] = 0.9;  // of batch normalization
   study::Outline study = with_figure({{"kind", "rate"}, {"x", "factor"}});
   study.objectives[0].momenta = {{study::label_key(fixed), 0.9}, {study::label_key(plain), 0}};
   const auto figures = figures_of(study, records);
@@ -274,7 +274,7 @@ TEST(StudyFigures, EffectiveRatesNeedTheMomentum) {
   EXPECT_NE(figures[0].caption.find("whose momentum is not known"), std::string::npos);
 }
 
-// With one momentum for all, effective rates would show the same once more.
+// If all conditions have the same momentum, effective rates would show nothing new.
 TEST(StudyFigures, OneMomentumForAllNeedsNoEffectiveRate) {
   std::vector<Record> records = {tuned({{"factor", 1}}, 0.1), tuned({{"factor", 2}}, 0.2)};
   study::Outline study = with_figure({{"kind", "rate"}});
@@ -330,7 +330,7 @@ TEST(StudyFigures, LabelsThatNoConditionHasYetAreLeftOut) {
 
 TEST(StudyFigures, TheBaselineLooksTheSameInAllFigures) {
   std::vector<Record> records;
-  for (const int factor : {2, 4, 1})  // the baseline is the last
+  for (const int factor : {2, 4, 1})  // the baseline comes last
     records.push_back(
         simple_record({{"case", cat("case ", factor)}, {"factor", factor}}, 0, 0, 100, 1.4));
   study::Outline study = test::outline("w", 1.5);

@@ -1,4 +1,4 @@
-// A study's folder: whose it may be, and records that cannot be written.
+// The folder of a study: which studies may use it, and records that cannot be written.
 #include "study/folder.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,9 @@ class Folders : public testing::Test {
   Json json_ = study_json(dir_);
 };
 
-// 0 where it went as it should; a child's limits are its own.
+// Writes record 0, then fails to write record 1 because of a limit on the file size, and then
+// record 2 although there is room again. Returns 0 if all is as expected, else the number of the
+// failed check. To be run in a child process, because it changes the limits of its process.
 int fill_disk(const std::string& folder, const Study& study, const std::vector<Record>& records) {
   StudyFolder there(folder, study, false);
   there.write(records[0]);
@@ -46,7 +48,7 @@ int fill_disk(const std::string& folder, const Study& study, const std::vector<R
   if (setrlimit(RLIMIT_FSIZE, &any) != 0) return 2;
   if (full.find("trials.jsonl") == std::string::npos) return 3;
   return error_text([&] { there.write(records[2]); }) == full ? 0
-                                                              : 4;  // although there is room again
+                                                              : 4;  // although there is room now
 }
 
 TEST_F(Folders, AfterARecordThatCouldNotBeWrittenNoneIs) {
@@ -74,14 +76,14 @@ TEST_F(Folders, StudiesAreNotMixed) {
   EXPECT_NE(problem().find("holds another study, which has no condition of 'Bands'"),
             std::string::npos)
       << problem();
-  std::ofstream(folder() + "/trials.jsonl") << "";  // its first trial had not ended
+  std::ofstream(folder() + "/trials.jsonl") << "";  // no trial has finished
   EXPECT_NE(problem().find("holds another study"), std::string::npos) << problem();
   const std::string before = platform::read_file(folder() + "/study.json");
   std::ofstream(folder() + "/study.json") << "{";
   EXPECT_NE(problem().find("holds a study that cannot be read"), std::string::npos) << problem();
   std::ofstream(folder() + "/study.json") << before;
   EXPECT_EQ(error_text([&] { StudyFolder(folder(), parsed(json_), true); }), "");
-  EXPECT_EQ(problem(), "") << "now it is this one's";
+  EXPECT_EQ(problem(), "") << "the folder now belongs to this study";
 }
 
 TEST_F(Folders, OverwritingPutsAsideWhatWasThere) {
@@ -101,7 +103,7 @@ TEST_F(Folders, OverwritingPutsAsideWhatWasThere) {
     EXPECT_TRUE(fs::exists(folder() + "/replaced" + name)) << name;
 }
 
-// In the midst of --overwrite, or of writing its first file.
+// It was killed during --overwrite, or while it wrote its first file.
 TEST_F(Folders, AStudyThatWasKilledAsItBeganDoesNotBlockItsFolder) {
   fs::create_directories(folder() + "/replaced");
   std::ofstream(folder() + "/.echotrain-123-1.tmp") << "{";

@@ -125,7 +125,7 @@ TEST(Records, ErrorsNameTheLineAndWhatIsWrong) {
   EXPECT_NE(damaged.find("line 5"), std::string::npos) << damaged;
   EXPECT_TRUE(damaged.ends_with(": remove the line; its trial runs again")) << damaged;
   std::ofstream(path) << "\n" << to_json(record()).dump() << "\r\n\n  \n";
-  EXPECT_EQ(study::read_records(path).size(), 1u) << "empty lines count for nothing";
+  EXPECT_EQ(study::read_records(path).size(), 1u) << "empty lines are ignored";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The report of a study: files, figures, and what strange records make of them.
+// The report of a study: its files and figures, also for unusual records.
 #include "study/report.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ using study::Status;
 using test::simple_record;
 using test::xml_problem;
 
-// The page's body as XML: HTML differs in its head, where elements need no end.
+// Returns what is wrong with the page's body as XML; "" if nothing. The head is not XML, because
+// its elements need no end tags.
 std::string page_problem(const std::string& page) {
   const size_t begin = page.find("<body>"), end = page.find("</body>");
   if (begin == std::string::npos || end == std::string::npos) return "there is no body";
@@ -75,7 +76,7 @@ TEST(StudyReport, WritesFilesAndFiguresThatSuitTheLabels) {
                                    "to_target_seconds", "to_target_steps", "trials"}));
   EXPECT_EQ(parse_json(echo.file("results.json"), "results")["conditions"].size(), 22u);
   EXPECT_EQ(echo.file("figures/rate.svg").find("linear rule"), std::string::npos)
-      << "no batch sizes";
+      << "x is not the batch size";
   EXPECT_FALSE(echo.file("conditions.csv").empty());
   EXPECT_FALSE(echo.file("trials.csv").empty());
   EXPECT_NE(echo.page.find("Echo variants on CIFAR-10"), std::string::npos);
@@ -88,7 +89,7 @@ TEST(StudyReport, WritesFilesAndFiguresThatSuitTheLabels) {
   EXPECT_NE(batch.page.find("Perfect scaling up to"), std::string::npos);
 }
 
-// The page loads nothing from anywhere: links lead to files beside it.
+// The page loads nothing. Its links lead to files beside it.
 TEST(StudyReport, PagesAreSelfContained) {
   const Written written(test::echo_study(), test::echo_study_records());
   for (const char* outside : {"src=", "@import", "url(http", "<script", "<link", "href='http"})
@@ -167,7 +168,6 @@ TEST(StudyReport, HasRoomFor200Conditions) {
   EXPECT_NE(written.page.find("case 199"), std::string::npos);  // in the table
 }
 
-// A folder with these records, as a study that ran there has left it.
 TEST(StudyReport, AnotherReportReplacesTheFiguresOfTheLastOne) {
   test::TempDir dir;
   const std::string folder = dir.path("out");
@@ -186,7 +186,7 @@ TEST(StudyReport, AnotherReportReplacesTheFiguresOfTheLastOne) {
   EXPECT_TRUE(fs::exists(folder + "/figures/curves.svg"));
   EXPECT_TRUE(fs::exists(folder + "/figures/rate.csv"));
   EXPECT_TRUE(fs::exists(folder + "/figures/mine.svg"));
-  // Names that lead out of the folder are no figures.
+  // Names that lead out of the folder are ignored.
   std::ofstream(folder + "/outside.svg") << "x";
   std::ofstream(folder + "/results.json") << R"({"figures": ["../outside", 3, ""]})";
   study::write_study_report(study, records, folder);
@@ -220,7 +220,7 @@ TEST(StudyReport, WritesIntoNoFolderOfOthers) {
                                      simple_record({{"a", 1}}, 0, 0, 100, 1.2)});
   EXPECT_EQ(problem("extended"), "");
   put_records(dir.path("begun"), {});
-  EXPECT_EQ(problem("begun"), "") << "no trial has ended yet";
+  EXPECT_EQ(problem("begun"), "") << "no trial has finished yet";
 }
 
 TEST(StudyReport, IsOfAFolderThatHasAStudy) {
@@ -256,7 +256,7 @@ TEST(StudyReport, SaysWhereOnlyTheConditionReachedTheTarget) {
   EXPECT_EQ(written.page.find("inf<"), std::string::npos);
 }
 
-// Best metrics would say little more than that the target was reached.
+// If all trials end at the target, best metrics say little more than that it was reached.
 TEST(StudyReport, TrialsThatEndAtTheTargetAreShownByTheirScores) {
   auto records = test::echo_study_records();
   for (Record& record : records)

@@ -1,4 +1,4 @@
-// What a study does when its device is lost, when it is stopped, and with the room that there is.
+// Studies that lose their device or are stopped, and how many trials run at once.
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -35,7 +35,7 @@ TEST_F(StudyFaults, ATrialBeginsAgainOnANewDeviceIfItsOwnIsLost) {
   faults.fail_at(60, VK_ERROR_DEVICE_LOST, /*for_ever=*/true);
   Runner runner(kernels, parsed(json_), run_options(folder()));
   EXPECT_EQ(run_to_end(runner).done, 8u);
-  EXPECT_GE(faults.calls(), 60) << "it was not lost";
+  EXPECT_GE(faults.calls(), 60) << "the device was not lost";
   const auto records = records_in(folder());
   ASSERT_EQ(records.size(), 8u);
   for (const Record& record : records) EXPECT_NE(record.status, Status::failed) << record.error;
@@ -52,7 +52,7 @@ TEST_F(StudyFaults, AStudyEndsIfItsDeviceCannotBeOpenedAgain) {
   Runner runner(kernels, parsed(json_), options);
   const std::string text = error_text([&] { run_to_end(runner); });
   EXPECT_NE(text.find("the device is gone"), std::string::npos) << text;
-  EXPECT_TRUE(records_in(folder()).empty()) << "the trial runs again";
+  EXPECT_TRUE(records_in(folder()).empty()) << "so that the trial runs again";
 }
 
 TEST_F(StudyFaults, AStudyStopsForACallerThatNeverWaits) {

@@ -19,7 +19,7 @@ namespace {
 
 using study::EventKind;
 
-// What a study found, without what depends on the clock or the order.
+// Returns the study's records by trial, without the fields that depend on time.
 std::map<std::string, Json> findings(const std::string& folder) {
   std::map<std::string, Json> out;
   for (const Record& record : records_in(folder)) {
@@ -61,7 +61,7 @@ TEST_F(Studies, RecordsWhatEachTrialDid) {
     if (!record.to_target) continue;
     ++reached;
     EXPECT_EQ(record.to_target->steps, below->at.steps);
-    EXPECT_EQ(below + 1, record.curve.end()) << "it ends there";
+    EXPECT_EQ(below + 1, record.curve.end()) << "the trial ends at its target";
   }
   EXPECT_GT(reached, 0u);
   EXPECT_EQ(events.back().done, 8u);
@@ -144,7 +144,8 @@ TEST_F(Studies, AFinishedTrialIsNotRunAgain) {
   EXPECT_EQ(events.back().resumed, 4u);
 }
 
-// From the trials of earlier parts, before any of this one has ended. Evaluations count.
+// The estimate is based on the trials of earlier parts as long as none of this part has finished.
+// It includes the time of evaluations.
 TEST_F(Studies, TheTimeLeftIsKnownWhereAStudyGoesOn) {
   run_study(json_, folder());
   json_["search"]["trials"] = 8;
@@ -156,8 +157,8 @@ TEST_F(Studies, TheTimeLeftIsKnownWhereAStudyGoesOn) {
   Runner runner(study_kernels(), parsed(json_), run_options(folder()));
   const study::Event first = runner.next_event(0);
   EXPECT_EQ(first.kind, EventKind::progress);
-  EXPECT_LE(first.seconds_left, 1.001 * once);  // as many trials of each condition as there were
-  EXPECT_GE(first.seconds_left, 0.85 * once);   // of which one may be running
+  EXPECT_LE(first.seconds_left, 1.001 * once);  // each condition has as many left as done
+  EXPECT_GE(first.seconds_left, 0.85 * once);   // one of them may be running
 }
 
 TEST_F(Studies, AKilledStudyGoesOnAfterItsLastWholeLine) {
@@ -196,7 +197,8 @@ TEST_F(Studies, AChangedStudyIsRefusedWithTheKeyThatDiffers) {
   EXPECT_EQ(problem(changed), "");
 }
 
-// Where a drawn value is refused, the trial has failed, and nothing is known of it that could have changed.
+// A trial fails if the job refuses a value that was drawn. Failed trials are not checked for
+// changes when the study goes on; they run again.
 TEST_F(Studies, GoOnAfterATrialWhoseValueTheJobRefuses) {
   json_["for"].erase("batch");
   json_["set"] = {"pipeline.stages.5.size=16"};
@@ -215,7 +217,7 @@ TEST_F(Studies, GoOnAfterATrialWhoseValueTheJobRefuses) {
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 16 - failed);
 }
 
-// They do not go on to the end, with each trial counted as failed.
+// The study ends with an error instead of recording all remaining trials as failed.
 TEST_F(Studies, EndWhereTrialsFailOfWhichOthersHaveTrained) {
   json_["search"]["trials"] = 2;
   run_study(json_, folder());
@@ -248,7 +250,7 @@ TEST_F(Studies, GoOnWhereTheDataWasMoved) {
   }
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 4u);
   EXPECT_EQ(file_of(folder()), before);
-  json_["search"]["trials"] = 3;  // and new trials find the data there
+  json_["search"]["trials"] = 3;  // new trials find the data there
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 4u);
   for (const Record& record : records_in(folder())) EXPECT_NE(record.status, Status::failed);
 }
@@ -286,7 +288,7 @@ TEST_F(Studies, DivergedTrialsAreCountedAndNeverFeasible) {
 }
 
 TEST_F(Studies, AFailedTrialIsKeptWithItsErrorAndRunAgainLater) {
-  // Batches of this size the data cannot fill: such a trial fails, the others go on.
+  // The data cannot fill batches of 100,000: these trials fail, and the others run.
   json_["for"]["batch"] = {16, 100000};
   json_["job"]["pipeline"]["stages"].erase(1);
   json_["set"] = {"pipeline.stages.4.size=${batch}"};
@@ -303,13 +305,13 @@ TEST_F(Studies, AFailedTrialIsKeptWithItsErrorAndRunAgainLater) {
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 2u);
 }
 
-// Of two ranks on the device under test.
+// Returns a setting for two ranks, the first on the device under test, the second on `second`.
 std::string two_ranks(const std::string& second = study_kernels()->device()->info().name) {
   const Json devices{study_kernels()->device()->info().name, second};
   return "parallel.devices=" + devices.dump();
 }
 
-// The same examples a step on one rank and on two.
+// One rank and two ranks train on the same number of examples per step.
 TEST_F(Studies, TrialsTrainOnAsManyRanksAsTheJobNamesDevices) {
   json_.erase("for");
   json_["goal"].erase("target");
@@ -341,7 +343,7 @@ TEST_F(Studies, ATrialWithRanksEndsAtItsTargetAndWhenItIsStopped) {
   json_["budget"] = {{"steps", 1000000}};
   Runner runner(study_kernels(), parsed(json_), run_options(folder("stopped")));
   EXPECT_TRUE(eventually([&] { return runner.next_event(0.05).running == 1; }));
-  runner.next_event(0.3);  // it trains by now
+  runner.next_event(0.3);  // the trial is training by now
   runner.stop();
   study::Event event;
   do event = runner.next_event(1);
@@ -423,7 +425,7 @@ TEST_F(Studies, HopelessTrialsAreWorseThanTheMedian) {
     EXPECT_GE(records[i].spent.steps, 8);
     EXPECT_LT(records[i].spent.steps, 40);
     size_t better = 0, all = 0;
-    for (size_t j = 0; j < i; ++j) {  // one after another: these were there
+    for (size_t j = 0; j < i; ++j) {  // trials ran in order, so these had ended
       if (records[j].spent.steps < records[i].spent.steps) continue;
       double best = INFINITY;
       for (const auto& point : records[j].curve)
@@ -505,7 +507,7 @@ TEST_F(Studies, StopsInTheMidstOfATrialAndGoesOn) {
   EXPECT_TRUE(records_in(folder()).empty());
   {
     Runner runner(study_kernels(), parsed(json_), run_options(folder(), 2));
-    runner.next_event(0.05);  // and is destroyed while trials run
+    runner.next_event(0.05);  // destroyed while trials run
   }
 }
 
@@ -515,10 +517,10 @@ TEST(RoomForTrials, IsLimitedByCoresAndMemory) {
   device.kind = gpu::DeviceKind::cpu;
   EXPECT_EQ(study::room_on(device, 1, 10), 1u);
   EXPECT_EQ(study::room_on(device, 16, 10), 8u);
-  EXPECT_EQ(study::room_on(device, 16, 100), 5u) << "half of the memory";
+  EXPECT_EQ(study::room_on(device, 16, 100), 5u) << "half of the memory may be used";
   EXPECT_EQ(study::room_on(device, 16, 5000), 1u);
   EXPECT_EQ(study::room_on(device, 16, 10, 2), 4u);
-  EXPECT_EQ(study::room_on(device, 16, 100, 2), 2u) << "half of the memory";
+  EXPECT_EQ(study::room_on(device, 16, 100, 2), 2u) << "half of the memory may be used";
   EXPECT_EQ(study::room_on(device, 4, 10, 8), 1u);
   device.kind = gpu::DeviceKind::discrete;
   EXPECT_EQ(study::room_on(device, 16, 10), 4u);

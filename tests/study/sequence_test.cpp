@@ -16,7 +16,7 @@ using study::scrambled;
 using study::SequenceKind;
 using study::sobol;
 
-// The first points that Joe and Kuo list for three dimensions.
+// The first points that Joe and Kuo list in three dimensions.
 TEST(Sequence, SobolPointsAreThoseOfJoeAndKuo) {
   constexpr std::array<std::array<double, 3>, 10> kPoints{{{0, 0, 0},
                                                            {0.5, 0.5, 0.5},
@@ -34,12 +34,12 @@ TEST(Sequence, SobolPointsAreThoseOfJoeAndKuo) {
 
 TEST(Sequence, HaltonPointsAreRadicalInverses) {
   EXPECT_DOUBLE_EQ(halton(1, 0), 1.0 / 2);
-  EXPECT_DOUBLE_EQ(halton(6, 0), 3.0 / 8);  // 110 in base 2 is 0.011
-  EXPECT_DOUBLE_EQ(halton(5, 1), 7.0 / 9);  // 12 in base 3 is 0.21
+  EXPECT_DOUBLE_EQ(halton(6, 0), 3.0 / 8);  // 6 is 110 in base 2, reversed 0.011
+  EXPECT_DOUBLE_EQ(halton(5, 1), 7.0 / 9);  // 5 is 12 in base 3, reversed 0.21
   EXPECT_DOUBLE_EQ(halton(7, 2), 11.0 / 25);
 }
 
-// Of each block of 2^k points one lies in each of 2^k equal intervals.
+// Checks that each block of 2^k points has one point in each of 2^k equal intervals.
 void expect_stratified(size_t dimension, const std::function<double(uint64_t)>& at) {
   for (const uint64_t size : {2u, 8u, 64u, 256u})
     for (uint64_t begin = 0; begin < 512; begin += size) {
@@ -58,7 +58,8 @@ TEST(Sequence, EveryPowerOfTwoBlockOfSobolIsStratified) {
   }
 }
 
-// In two dimensions, too, which says that the first direction numbers are right: (0, m, 2)-nets in base 2.
+// The first two dimensions form a (0, m, 2)-net in base 2, so each cell of the board gets one
+// point. This shows that the first direction numbers are right.
 TEST(Sequence, PairsOfTheFirstDimensionsFillABoard) {
   for (const uint64_t seed : {3u, 4u}) {
     std::set<std::pair<int, int>> cells;

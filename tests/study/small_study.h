@@ -1,4 +1,4 @@
-// A small study on drawn images.
+// A small study on generated images, and helpers to run it.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ inline std::shared_ptr<gpu::Kernels> study_kernels() {
   return {&kernels(), [](gpu::Kernels*) {}};  // the test program owns them
 }
 
-// One search of four trials for each of two batch sizes; a trial takes some tens of milliseconds.
+// Returns a study with one search of four trials for each of two batch sizes. A trial takes some
+// tens of milliseconds.
 inline Json study_json(const TempDir& dir, const std::string& job_name = "bands") {
   Json job = job_of(dir, 32);
   job["name"] = job_name;
@@ -53,13 +54,13 @@ inline Study parsed(const Json& json, const std::vector<std::string>& overrides 
   return Study::parse(json, "the study", "", overrides);
 }
 
-// Options of a runner, `parallel` trials at once.
+// Returns options for a runner that runs `parallel` trials at once.
 inline RunOptions run_options(const std::string& folder, uint64_t parallel = 1,
                               bool overwrite = false) {
   return {folder, overwrite, parallel, open_selected};
 }
 
-// Runs the study to its end.
+// Runs the study to its end. Returns its events.
 inline std::vector<study::Event> run_study(const Json& json, const std::string& folder,
                                            uint64_t parallel = 1, bool overwrite = false) {
   Runner runner(study_kernels(), parsed(json), run_options(folder, parallel, overwrite));

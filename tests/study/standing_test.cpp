@@ -26,7 +26,8 @@ study::CurvePoint point(double steps, double metric) {
   return {{10 * steps, 10 * steps, steps, steps / 10}, metric, metric};
 }
 
-// A trial that was evaluated at 30 and at the end of its budget, or stopped at `end`.
+// Returns a trial that was evaluated at step 30 and at step `end`, by default the end of its
+// budget.
 Record trial(uint64_t number, double metric, double end = 100) {
   Record out = simple_record({{"a", 1}}, 0, number, {}, metric);
   out.curve = {point(30, metric)};
@@ -39,7 +40,8 @@ bool is_stopped(const Standing& standing, bool accuracy, double metric, double s
   return standing.verdict(workload(accuracy), point(steps, metric), metric) == Status::hopeless;
 }
 
-// With six trials the median lies between the third and the fourth: nobody who is no worse than the fourth is stopped.
+// The median of six trials lies between the third and the fourth. A trial is stopped only if it is
+// worse than the fourth.
 TEST(Standing, TheMedianOfAnEvenNumberIsTheWorseOfTheTwo) {
   for (const bool accuracy : {false, true}) {
     Standing standing;
@@ -59,13 +61,13 @@ TEST(Standing, TrialsThatWereStoppedBeforeAreNotComparedWith) {
   Record stopped = trial(4, 0.9, 30);
   stopped.status = Status::hopeless;
   standing.add(losses, stopped);
-  EXPECT_TRUE(is_stopped(standing, false, 0.6)) << "at 30 there are five";
-  EXPECT_FALSE(is_stopped(standing, false, 0.6, 40)) << "at 40 four";
+  EXPECT_TRUE(is_stopped(standing, false, 0.6)) << "five trials got to step 30";
+  EXPECT_FALSE(is_stopped(standing, false, 0.6, 40)) << "only four got to step 40";
   Record reached = trial(5, 0.5, 30);
   reached.status = Status::reached;
   reached.to_target = reached.spent;
   standing.add(losses, reached);
-  EXPECT_TRUE(is_stopped(standing, false, 0.6, 40)) << "which needed no more";
+  EXPECT_TRUE(is_stopped(standing, false, 0.6, 40)) << "a trial that reached the target counts";
 }
 
 TEST(Standing, TheBestTrialDoesNotDependOnWhichEndedFirst) {

@@ -1,4 +1,4 @@
-// What a study file gets wrong beyond the form of its keys, found before the first trial.
+// Mistakes in a study file, other than malformed keys, that are found before the first trial.
 #include <gtest/gtest.h>
 
 #include "study/small_study.h"

@@ -168,7 +168,7 @@ TEST_F(StudyFile, ScaledKeysLeaveTheSpaceAndFollowTheirRule) {
   const Study study = parsed(json_);
   const auto& conditions = study.workloads()[0].conditions;
   ASSERT_EQ(conditions.size(), 8u);
-  EXPECT_EQ(conditions[3].base, 0u) << "tuned at 16";
+  EXPECT_EQ(conditions[3].base, 0u) << "the condition tuned at batch 16";
   EXPECT_FALSE(conditions[5].base);
   EXPECT_FALSE(conditions[3].space.has("schedule.learning_rate"));
   const Json base{{"schedule.learning_rate", 0.02}};
@@ -181,11 +181,11 @@ TEST_F(StudyFile, ScaledKeysLeaveTheSpaceAndFollowTheirRule) {
   EXPECT_DOUBLE_EQ(rate(3), 0.08);
   EXPECT_DOUBLE_EQ(rate(5), 0.2);
   EXPECT_DOUBLE_EQ(rate(7), 0.1);
-  // What is still searched has the point that it has everywhere.
+  // Keys that are still searched have the same values as in other conditions.
   EXPECT_EQ(trial_spec(study, {0, 3, 0, 1}, base).point.values["optimizer.momentum"],
             trial_spec(study, {0, 0, 0, 1}, base).point.values["optimizer.momentum"]);
   const auto places = study::all_places(study);
-  EXPECT_EQ(places.back().condition, 3u) << "those that begin from others come last";
+  EXPECT_EQ(places.back().condition, 3u) << "conditions scaled from others come last";
 }
 
 TEST_F(StudyFile, ABestBaseSearchesTheKeyThatIsScaled) {
@@ -255,7 +255,7 @@ TEST_F(StudyFile, LabelsHaveNamesOfTheirOwn) {
   refused("a", "x\0y"s, "the label 'a' is \"x\\u0000y\": paths and names have no NUL");
   refused("a\0b"s, 1, "no NUL character");
   json_["for"]["search,trial"] = {1};
-  EXPECT_EQ(problem(json_), "") << "no column has a comma";
+  EXPECT_EQ(problem(json_), "") << "no column has this name";
 }
 
 TEST_F(StudyFile, ErrorsOfAJobNameStudyAndKey) {
@@ -297,7 +297,8 @@ TEST_F(StudyFile, PathsAreThoseBesideTheFile) {
   EXPECT_EQ(study.folder(), "runs/studies/compare");
 }
 
-// Each with the job of each search's first trial, as far as it can be tried out without data.
+// Loads each sample study and makes the job of the first trial of each search, as far as that is
+// possible without data.
 TEST(SampleStudies, AreRead) {
   const std::string folder = std::string(ETR_SOURCE_DIR) + "/samples/studies";
   const Json best{{"schedule.learning_rate", 0.02}, {"optimizer.momentum", 0.5}};
@@ -398,7 +399,7 @@ TEST_F(StudyFile, KeysThatTheStudySetsItselfAreRefusedElsewhere) {
       {{"scale", {{"train.epochs", {{"with", "batch"}, {"at", 16}, {"base", 2}}}}}}};
   expect_problem(scaled, "a key of 'scale' is 'train.epochs'");
   EXPECT_NE(problem(json_, {"seed=3"}).find("from 'seed' of the study"), std::string::npos);
-  // Without 'evaluate' the job says when it is evaluated, and a condition may say it otherwise.
+  // Without 'evaluate', the job says when it is evaluated, and 'set' may change that.
   Json own = with_set("evaluation.every_steps=7");
   own.erase("evaluate");
   EXPECT_EQ(
@@ -448,7 +449,7 @@ TEST_F(StudyFile, AMisspeltBaselineIsAnError) {
 }
 
 TEST_F(StudyFile, ReportsGoByTheValidatedStudy) {
-  json_["goal"]["target"] = 0;  // there is none
+  json_["goal"]["target"] = 0;  // no target
   json_["budget"] = {{"seconds", 2}, {"steps", 40}};
   json_["conditions"] = {
       {{"labels", {{"rule", "tuned"}}}, {"space", {{"optimizer.momentum", nullptr}}}}};

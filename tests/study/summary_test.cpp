@@ -1,4 +1,4 @@
-// Results of conditions, from records that say what they should be.
+// Results of conditions, computed from records for which they are known.
 #include "study/summary.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Summary, ScoresAreLeastOfASearchAndMediansOverSearches) {
        {std::pair(0, 900.0), {0, 700.0}, {0, 800.0}, {1, 500.0}, {2, 600.0}, {2, 1000.0}})
     records.push_back(simple_record(labels, static_cast<uint64_t>(search), records.size(), fresh,
                                     1 + fresh / 10000));
-  records[3].status = Status::diverged;  // does not count, however early it got there
+  records[3].status = Status::diverged;  // does not count, although it was the earliest
   records.push_back(simple_record(labels, 1, 7, 650, 1.4));
   const study::Summary summary = study::summarize(goal(), records);
   ASSERT_EQ(summary.conditions.size(), 1u);
@@ -67,7 +67,8 @@ TEST(Summary, ASearchThatMissedCountsAsInfinite) {
   EXPECT_EQ(json["conditions"][0]["warnings"][0], "only 1 of 3 searches reached the target");
 }
 
-// Against a baseline that needs 100 examples in every search.
+// Returns the gain of a condition whose searches need these numbers of fresh examples (infinity:
+// missed the target) over a baseline that needs 100 in every search.
 study::Spread gain_of(const std::vector<double>& fresh) {
   std::vector<Record> records;
   for (uint64_t search = 0; search < fresh.size(); ++search) {
@@ -152,7 +153,8 @@ TEST(Summary, TheBaselineCanBeNamed) {
   EXPECT_EQ(study::summarize(study, records).conditions[0].gain[kFresh].median, 0.5);
 }
 
-// A search of eight trials with the same point; `unit` is where it lies in the range of the rate.
+// Adds a search of eight trials at the same point, which lies at `unit` in the range of the rate.
+// Only the first `feasible` trials are feasible.
 void add_search(std::vector<Record>& records, uint64_t search, double unit, size_t feasible = 8) {
   for (uint64_t i = 0; i < 8; ++i) {
     records.push_back(simple_record({{"a", 1}}, search, i, 100.0 + static_cast<double>(i), 1.2));
@@ -188,14 +190,14 @@ TEST(Summary, WarnsOfTheBordersOfEachSearchInTheConditionsOwnSpace) {
   add_search(records, 0, 0.5);
   add_search(records, 1, 0.01);
   add_search(records, 2, 0.04);
-  records[0].to_target->fresh = 1;  // the best of all lies in the middle
+  records[0].to_target->fresh = 1;  // the best trial of all is in the middle of the range
   study::Outline study = searched_goal();
   const auto warnings = study::summarize(study, records).conditions[0].warnings;
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0],
             "the best trials of 2 of 3 searches have rate = 1.01, 1.04, at the lower border of its "
             "range: widen the search");
-  // Scaled keys are in the point and not in the space.
+  // Scaled keys are in the point, but not in the space.
   for (Record& record : records) record.point["scaled"] = 3;
   EXPECT_EQ(study::summarize(study, records).conditions[0].warnings.size(), 1u);
   study.objectives[0].spaces.begin()->second.change({{"rate", {{"values", {1, 2}}}}}, "space");
@@ -219,7 +221,8 @@ TEST(Summary, WarnsOfSecondsOfSeveralDevices) {
   EXPECT_TRUE(study::summarize(study, records).workloads[0].warnings.empty());
 }
 
-// Of two equal scores the better metric, then the lower number: never the order of the records.
+// Equal scores are ordered by the better metric, then by the lower number, never by the order of
+// the records.
 TEST(Summary, TheBestTrialIsTheSameInAnyOrder) {
   std::vector<Record> records = {
       simple_record({{"a", 1}}, 0, 2, 100, 1.4), simple_record({{"a", 1}}, 0, 3, 100, 1.3),
@@ -241,7 +244,8 @@ TEST(Summary, TheBestTrialIsTheSameInAnyOrder) {
   EXPECT_EQ(best(), first);
 }
 
-// What the baseline never reached is not left out: that would count only the searches in which it did well.
+// Searches that the baseline missed count, too. Without them, only searches would count in which
+// the baseline did well.
 TEST(Summary, GainsCountSearchesThatOnlyOneHasReached) {
   std::vector<Record> records;
   const auto add = [&](uint64_t search, std::optional<double> base, std::optional<double> other) {
@@ -272,7 +276,7 @@ TEST(Summary, GainsCountSearchesThatOnlyOneHasReached) {
   EXPECT_TRUE(std::isnan(none.conditions[1].gain[kFresh].median));
 }
 
-// steps(b) = 1000 * 16 / b up to 128, a little less than twice the batch from there on, and the same from 512 on.
+// Steps fall nearly as 1000 * 16 / batch up to 128, more slowly beyond, and hardly from 512 on.
 TEST(Summary, FindsWhereScalingEnds) {
   std::vector<Record> records;
   for (const auto& [batch, steps] : {std::pair(16.0, 1000.0),
@@ -289,7 +293,7 @@ TEST(Summary, FindsWhereScalingEnds) {
   const auto summary = study::summarize(goal(), records);
   ASSERT_EQ(summary.scaling.size(), 1u);
   EXPECT_EQ(summary.scaling[0].labels, (Json{{"optimizer", "sgd"}}));
-  EXPECT_EQ(summary.scaling[0].perfect_until, 128);  // 149 is within 20 % of 125; 90 is not of 62.5
+  EXPECT_EQ(summary.scaling[0].perfect_until, 128);   // within 20 %: 149 of 125, but not 90 of 62.5
   EXPECT_EQ(summary.scaling[0].largest_useful, 512);  // 62 is within 5 % of 60
   records.front().to_target.reset();
   records.front().status = Status::missed;

@@ -14,12 +14,14 @@ double draw(std::mt19937_64& random) {
   return static_cast<double>(random() >> 11) / 9007199254740992.0;
 }
 
-// What a workload does: fresh examples and steps to the target if the rate is right.
+// A made-up workload: with the best effective rate, it reaches the target after `fresh` fresh
+// examples or a few more.
 struct Model {
   double fresh, batch, factor, best_rate, budget;
 };
 
-// The further the effective rate is from the best one, the slower; far above, it diverges.
+// Training is slower the further the effective rate is from the best one; far above it, it
+// diverges.
 void train(const Model& model, std::mt19937_64& random, Record& record) {
   const double rate = record.point["schedule.learning_rate"].get<double>();
   const double momentum = record.point["optimizer.momentum"].get<double>();

@@ -1,5 +1,4 @@
-// Synthetic studies: records as a runner would leave them, from formulas with a little seeded
-// noise.
+// Synthetic studies: records as from a runner, computed by formulas with a little seeded noise.
 #pragma once
 
 #include <string>
@@ -11,13 +10,13 @@
 
 namespace etr::test {
 
-// Fresh examples against echo factor: three variants at factors 2 to 16 and a baseline, two batch
-// sizes, three searches of 12 trials.
+// Fresh examples against echo factor at two batch sizes: a baseline, two variants at factors 2 to
+// 16 and one at 2 and 4. Three searches of 12 trials each.
 std::vector<study::Record> echo_study_records();
 study::Outline echo_study();
 
-// Steps against batch size 16 to 8192 for two optimizers: perfect scaling up to 2^7 and 2^9, then
-// none.
+// Steps against batch sizes 16 to 8192 for two optimizers: perfect scaling for small batches, none
+// for large ones. Steps are proportional to 1 / batch + 0.25 / knee, with a knee of 2^7 or 2^10.
 std::vector<study::Record> batch_study_records();
 study::Outline batch_study();
 
