@@ -1,4 +1,4 @@
-// What echo nodes decide by the clock is had again: from a log, and from a position.
+// Decisions of echo nodes that depend on time are repeated, from a log or from a saved position.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,13 +12,14 @@
 namespace etr::test {
 namespace {
 
-// The log of a run, replayed at another speed, gives the same run; also from a position in its midst.
+// A run that is replayed from its log at another speed is the same run, also from a position within
+// an epoch.
 TEST(EchoDecisions, AReplayIsTheSameRun) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 200);
   int runs = 0;
   for (const std::string mode : {"auto", "on_demand"})
-    // With a small factor the run is on credit for the most part.
+    // With a small factor, the run is mostly on credit.
     for (const std::string& options :
          {std::string(R"("factor": 6, "buffer": 40)"),
           std::string(R"("factor": 1.5, "buffer": 90)"),
@@ -41,7 +42,8 @@ TEST(EchoDecisions, AReplayIsTheSameRun) {
     }
 }
 
-// A restored run makes no decisions of its own on the way to its position, also where the first run made none.
+// On the way to its position, a restored run makes no decisions of its own, even if the first run
+// made none (without a delay).
 TEST(EchoDecisions, ARestoredRunGoesOnWhereItWasSaved) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 500);
@@ -66,8 +68,9 @@ TEST(EchoDecisions, ARestoredRunGoesOnWhereItWasSaved) {
     }
 }
 
-// A run is killed some way beyond a position, where upstream is slow and it echoes. The run that is restored has a fast upstream
-// and a slow consumer, so it echoes little or nothing there. The log tells of the run that went on.
+// A run with a slow upstream, which echoes, is killed some way beyond a position. The restored run
+// has a fast upstream and a slow consumer, so it echoes little or nothing there. The log must
+// describe the first run up to the position, and then the restored one.
 TEST(EchoDecisions, TheLogOfARestoredRunIsReplayed) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 100);
@@ -134,8 +137,8 @@ TEST(EchoDecisions, ANewRunInTheLogOfAnotherIsReplayed) {
   EXPECT_EQ(trace_of_epoch(replayed), trace);
 }
 
-// A sample whose decision cannot be repeated is not a bad record: without it, the run would only go
-// on as something else than a replay.
+// A decision that cannot be repeated is not a bad record: a run that skips its sample would no
+// longer be a replay.
 TEST(EchoDecisions, AReplayThatDoesNotFitEndsTheRunUnderEveryPolicy) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 20), log = dir.path("log.jsonl");

@@ -43,7 +43,8 @@ Drawn drawn_from(echo::EchoBuffer& buffer) {
   return drawn;
 }
 
-// A sample of which the first of `uses` uses has been made, and that goes when it is used up.
+// Adds a sample with `uses` uses, the first of which has been made. It leaves the buffer when it is
+// used up.
 void add(echo::EchoBuffer& buffer, uint64_t ordinal, uint32_t uses, int64_t bytes = 0) {
   Rng rng(ordinal);
   buffer.add(item_with(ordinal), {uses, uses, 1}, bytes, rng);
@@ -85,7 +86,7 @@ TEST(EchoBuffer, EvictsTheMostUsedAndKeepsItsBytes) {
   for (uint64_t i = 0; i < 3; ++i) add(buffer, i, 9, 300);
   EXPECT_THROW(add(buffer, 3, 9, 300), Error);
   Item item;
-  buffer.draw(item, rng);  // 0 has been used once more than the others
+  buffer.draw(item, rng);  // sample 0 now has one use more than the others
   buffer.evict(rng);
   EXPECT_EQ(buffer.size(), 2u);
   EXPECT_EQ(buffer.copies(), 16u);
@@ -96,7 +97,8 @@ TEST(EchoBuffer, EvictsTheMostUsedAndKeepsItsBytes) {
   }
 }
 
-// A steady run: each fresh sample takes the place of one that was held, and six echoes follow it.
+// A steady run: when 200 samples are held, each fresh sample replaces one of them. Six echoes
+// follow each fresh sample.
 struct Steady {
   explicit Steady(echo::Draw draw, uint64_t seed) : buffer(draw, 1 << 20), rng(seed) {
     for (uint64_t n = 0; n < 3000; ++n) {
@@ -131,7 +133,7 @@ TEST(EchoBuffer, SpreadUsesAllAlikeAndMixesThem) {
   }
   EXPECT_GT(distinct_in_64(run.given), 55);
   EXPECT_LT(distinct_in_64(Steady(echo::Draw::least_used, 1).given), 20)
-      << "where fresh samples come in steadily the newest is always the least used";
+      << "with a steady stream of fresh samples, the newest is always the least used";
 }
 
 TEST(EchoBuffer, WhatIsUsedUpMayBeUsedAgainTheLeastUsedFirst) {
@@ -173,16 +175,17 @@ TEST(Credit, KeepsToItsBandAndIsPaidBack) {
     return spent;
   };
   EXPECT_EQ(spend_all(), 5);
-  EXPECT_EQ(credit.repaid(4), 1u) << "its first use is its own";
-  EXPECT_EQ(credit.repaid(4), 2u) << "the rest of the debt";
+  EXPECT_EQ(credit.repaid(4), 1u) << "it keeps its first use";
+  EXPECT_EQ(credit.repaid(4), 2u) << "the rest of the debt is paid back";
   EXPECT_EQ(credit.repaid(4), 4u);
   credit.save(3);
   credit.save(300);
-  EXPECT_EQ(spend_all(), 10) << "what was saved up, and what may be owed";
+  EXPECT_EQ(spend_all(), 10) << "the savings and the allowed debt";
 }
 
-// A run in which the consumer always gets what it wants, from an upstream that gives `fresh_in(second)` samples a second. What a
-// plan does beyond the consumer's `rate` holds upstream back.
+// Simulates a consumer that takes `rate` items per second and always gets them, from an upstream
+// that yields `fresh_in(second)` samples per second. If the plan gives more echoes than the
+// consumer takes, upstream is held back.
 struct PlannedRun {
   template <typename FreshIn>
   PlannedRun(double cap, double rate, const FreshIn& fresh_in, double seconds = 60)
@@ -208,7 +211,7 @@ struct PlannedRun {
   }
   echo::EchoPlan plan;
   uint64_t fresh = 0, planned = 0;
-  double given = 0, least = 1e9, most = 0;  // of the second half
+  double given = 0, least = 1e9, most = 0;  // least, most: of the factor in the second half
 };
 
 TEST(EchoPlan, FindsTheRatioOfTheRates) {
@@ -224,7 +227,7 @@ TEST(EchoPlan, BurstsDoNotMoveIt) {
   const auto bursts = [](double second) { return std::fmod(second, 2) < 0.5 ? 560.0 : 0; };
   const PlannedRun run(100, 1000, bursts, 100);
   EXPECT_GT(run.least, 5);
-  EXPECT_LT(run.most, 9) << "1000 a second over 140 on average";
+  EXPECT_LT(run.most, 9) << "1000 per second over 140 on average";
   EXPECT_NEAR(run.given / static_cast<double>(run.fresh), 7.1, 0.4);
 }
 
@@ -253,7 +256,8 @@ TEST(EchoPlan, LaterSamplesRepayWhatWasGivenBeyondIt) {
   EXPECT_EQ(echoes_after(run.plan, 0) - echoes_after(run.plan, 30), 30);
 }
 
-// Else what was given before the factor was known would be owed for ever, and nothing planned.
+// Otherwise, echoes given before the factor was known would be owed for ever, and no echoes would
+// be planned.
 TEST(EchoPlan, OldDebtsAreForgotten) {
   const PlannedRun run(8, 1000, [](double) { return 250.0; });
   EXPECT_GT(static_cast<double>(run.planned), 0.5 * 3 * static_cast<double>(run.fresh));

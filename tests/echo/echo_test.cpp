@@ -60,11 +60,11 @@ TEST(Echo, EveryReplicaIsAugmentedAnew) {
   ASSERT_EQ(looks.size(), 20u);
   size_t distinct = 0;
   for (const auto& [ordinal, set] : looks) distinct += set.size();
-  EXPECT_GE(distinct, 78u) << "of 80: with 1,250 possible crops a rare collision is luck";
+  EXPECT_GE(distinct, 78u) << "of 80: equal ones are rare among 1,250 possible crops";
   for (const auto& [ordinal, set] : replicas) EXPECT_EQ(set.size(), 4u);
 }
 
-// Whatever the order in which a buffer gives them out: `fresh` counts the samples that have been used.
+// In whichever order a buffer yields the copies, `fresh` counts the samples that have been used.
 TEST(Echo, TheFirstUseOfASampleIsTheFreshOne) {
   TempDir dir;
   const std::string shards = make_shards(dir, 1, 60);
@@ -93,7 +93,8 @@ TEST(Echo, PayloadsAreSharedNotCopied) {
   EXPECT_EQ(kept.size(), 50u);
 }
 
-// Behind `batch` whole batches are repeated: what was fresh in one is echoed in its copies, for every reader.
+// After `batch`, whole batches are repeated. The samples of a repeated batch count as echoed, also
+// if they were fresh in the original.
 TEST(Echo, RepeatedBatchesHoldNothingFresh) {
   TempDir dir;
   const std::string shards = make_shards(dir, 1, 40);
@@ -121,7 +122,7 @@ TEST(Echo, RepeatedBatchesHoldNothingFresh) {
     }
 }
 
-// A batch has all copies of a sample or none, each with a look of its own.
+// A batch has all copies of a sample or none, and each copy is augmented differently.
 TEST(TogetherEcho, CopiesStandInOneBatch) {
   TempDir dir;
   const std::string shards = make_shards(dir, 2, 30, 24);
@@ -147,11 +148,11 @@ TEST(TogetherEcho, CopiesStandInOneBatch) {
           all.insert(labels[i]);
           looks.emplace(&pixels[i * bytes], bytes);
         }
-        EXPECT_GE(looks.size(), 7u) << "a rare collision of crops is luck";
+        EXPECT_GE(looks.size(), 7u) << "equal crops are rare";
       }
       EXPECT_EQ(batches, 60 * factor / 8);
       EXPECT_EQ(all.size(), static_cast<size_t>(60 * factor / 8 * 8 / factor))
-          << "each sample once";
+          << "no sample is in two batches";
     }
   }
 }
@@ -209,10 +210,10 @@ TEST(Echo, ShuffleBufferSpreadsTheCopies) {
   for (size_t i = 0; i < labels.size(); ++i)
     if (const auto [it, fresh] = first.try_emplace(labels[i], i); !fresh)
       distance += static_cast<double>(i - it->second);
-  EXPECT_GT(distance / 400, 60) << "copies of a sample lie far apart on average";
+  EXPECT_GT(distance / 400, 60) << "copies of a sample are far apart on average";
 }
 
-// Upstream gives a sample every 100 ms, and the consumer asks all the time: most of what it gets are echoes.
+// Upstream yields a sample every 100 ms, and the consumer never pauses, so it gets mostly echoes.
 TEST(OnDemandEcho, AConsumerThatWouldWaitGetsEchoes) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 100),
@@ -225,7 +226,7 @@ TEST(OnDemandEcho, AConsumerThatWouldWaitGetsEchoes) {
     fresh += item.batch.fresh;
     echoed += item.batch.echoed;
   }
-  EXPECT_GE(fresh, 8) << "each is used sixteen times at most, on credit";
+  EXPECT_GE(fresh, 8) << "on credit, a sample is used at most 16 times";
   EXPECT_GT(echoed, fresh);
 }
 
@@ -242,7 +243,7 @@ TEST(OnDemandEcho, AFastUpstreamIsNotEchoed) {
     }
   };
   ASSERT_TRUE(p.wait(60));
-  consume(20);  // at the start there is nothing yet, and echoes fill in
+  consume(20);  // at first, echoes make up for missing samples
   const Json before = p.stats()["consumer"];
   consume(40);
   const Json after = p.stats()["consumer"];
@@ -253,7 +254,8 @@ TEST(OnDemandEcho, AFastUpstreamIsNotEchoed) {
   EXPECT_LE(gained("echoed"), 30) << after.dump();
 }
 
-// A sample goes without echoes where the consumer keeps up with upstream; upstream stalls are bridged on credit.
+// Stalls of upstream are bridged on credit. No sample has more than twice `factor` uses, and all
+// together have no more than `factor` each, plus the credit of a full buffer.
 TEST(OnDemandEcho, TheCapHolds) {
   TempDir dir;
   for (const std::string mode : {"on_demand", "auto"}) {
@@ -265,14 +267,14 @@ TEST(OnDemandEcho, TheCapHolds) {
     EXPECT_EQ(uses.size(), 60u);
     int all = 0;
     for (const auto& [n, count] : uses) {
-      EXPECT_LE(count, 6) << n << ": a sample at most twice as often";
+      EXPECT_LE(count, 6) << n << ": at most twice `factor`";
       all += count;
     }
-    EXPECT_LE(all, 3 * 60 + 3 * 4) << "over all, and what is on credit for four samples";
+    EXPECT_LE(all, 3 * 60 + 3 * 4) << "the factor, and credit for four samples";
   }
 }
 
-// An upstream that gives a few samples and no more, until the test lets it go on.
+// An upstream that yields `after` samples and then nothing until the test sets `free`.
 struct Stuck {
   explicit Stuck(uint64_t after)
       : functions{{"stuck", [this, after](Item& item, uint64_t) {
@@ -285,7 +287,7 @@ struct Stuck {
 
 Json stuck_spec(const std::string& pattern, const std::string& echo) {
   Json spec = spec_of(pattern, R"({"stage": "map", "function": "stuck"}, )" + echo);
-  spec["queue_items"] = 4;  // one sample a message
+  spec["queue_items"] = 4;  // one sample per message
   return spec;
 }
 
@@ -308,14 +310,14 @@ TEST(OnDemandEcho, ADeadUpstreamIsNotRepeatedForEver) {
         all += count;
       }
       if (buffer == 100) {
-        EXPECT_EQ(all, 10 * 6) << mode << ": each twice as often as the factor says";
+        EXPECT_EQ(all, 10 * 6) << mode << ": each twice as often as the factor";
       } else {
         EXPECT_LE(all, 10 * 3 + 4 * 3) << mode;
         EXPECT_GE(all, 10 + 4) << mode;
       }
       stuck.free = true;
       while (p.next(item) == Pipeline::Next::item) ++uses[item.ordinal];
-      EXPECT_EQ(uses.size(), 40u) << "it goes on when upstream does";
+      EXPECT_EQ(uses.size(), 40u) << "it continues when upstream does";
     }
 }
 
@@ -337,7 +339,8 @@ std::vector<Json> lines_of(const std::string& path) {
   return rows;
 }
 
-// Its factor is what the run turns out to need, whatever else the machine does meanwhile.
+// Compares the factor with the ratio that the run itself needed, so that the load of the machine
+// does not matter.
 TEST(AutoEcho, FollowsWhatTheRunNeeds) {
   TempDir dir;
   const std::string log = dir.path("log");
@@ -354,13 +357,13 @@ TEST(AutoEcho, FollowsWhatTheRunNeeds) {
     most = std::max(most, row["factor"].get<double>());
     least = std::min(least, row["factor"].get<double>());
   }
-  EXPECT_EQ(echoes, trace.size() - 1200) << "the log tells of every echo";
+  EXPECT_EQ(echoes, trace.size() - 1200) << "the log has every echo";
   EXPECT_GT(most, 1);
   EXPECT_LE(most, 20);
   EXPECT_LT(least, 1.2 * given_over_fresh(trace));
 }
 
-// Where the consumer always finds something ready, upstream is the faster side.
+// If the consumer always finds something ready, upstream is the faster side.
 TEST(AutoEcho, AFastUpstreamIsNotEchoed) {
   TempDir dir;
   const std::string log = dir.path("log");
@@ -379,7 +382,7 @@ TEST(AutoEcho, AFastUpstreamIsNotEchoed) {
     echoed += item.batch.echoed;
   }
   EXPECT_GE(fresh, 1992);
-  EXPECT_LE(echoed, 200) << "but at the start";
+  EXPECT_LE(echoed, 200) << "only at the start";
   for (const Json& row : lines_of(log)) EXPECT_FALSE(row.contains("factor")) << row.dump();
 }
 
@@ -404,7 +407,7 @@ TEST(Echo, NodesMayFollowEachOther) {
       std::map<uint64_t, std::set<uint32_t>> replicas;
       size_t items = 0;
       for (const auto& [ordinal, replica, age] : trace_of_epoch(p)) {
-        EXPECT_TRUE(replicas[ordinal].insert(replica).second) << "each replica has its own number";
+        EXPECT_TRUE(replicas[ordinal].insert(replica).second) << "each copy has its own number";
         ++items;
       }
       EXPECT_EQ(replicas.size(), 60u);
@@ -455,15 +458,15 @@ TEST(Echo, MoreNodesInARowThanCopiesCanBeNumberedForAreNamed) {
             std::string::npos)
       << error;
   EXPECT_NE(error.find("lower 'factor'"), std::string::npos) << error;
-  // On credit, a sample is used twice as often.
+  // On credit, a sample can have twice as many uses.
   EXPECT_NE(error_of_stages(pattern,
                             cat(R"({"stage": "echo", "mode": "on_demand", "factor": 4}, )", three)),
             "");
   EXPECT_EQ(error_of_stages(pattern, cat(three, R"(, {"stage": "batch", "size": 2}, )", three)), "")
-      << "batches are counted from 0";
+      << "copies of batches are numbered anew";
 }
 
-// An image that cannot lie on the device is a bad record like any other.
+// A sample without an image to keep on the device is a bad record like any other.
 TEST(Echo, WithDeviceAnImageThatDoesNotFitIsABadRecord) {
   TempDir dir;
   Json spec = spec_of(make_shards(dir, 1, 20, 8),
@@ -525,8 +528,9 @@ TEST(Echo, BatchesSayHowOldAndHowManyTheirSamplesAre) {
   EXPECT_LT(age, 20);
 }
 
-// Time per fresh example is max(t_upstream, e * t_downstream) (Choi et al. 2019). A busy machine can only add time, so
-// this is the lower bound; tests/bench/echo_model.py draws how close it comes.
+// Time per fresh example is max(t_upstream, e * t_downstream) (Choi et al. 2019). A busy machine
+// can only add time, so the test checks this as a lower bound. tests/bench/echo_model.py shows how
+// close runs come to it.
 TEST(EchoTiming, NothingIsFasterThanTheModel) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 1000);
@@ -537,14 +541,14 @@ TEST(EchoTiming, NothingIsFasterThanTheModel) {
         pattern, R"({"stage": "echo", "factor": )" + std::to_string(factor) + R"(, "buffer": 20})",
         "", kUp * 1000));
     Item item;
-    for (int i = 0; i < 40 * factor; ++i) p.next(item);  // past the filling of the queues
+    for (int i = 0; i < 40 * factor; ++i) p.next(item);  // skips the start, when the queues fill
     const int64_t begin = now_ns();
     for (int i = 0; i < kFresh * factor; ++i) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kDown));
       p.next(item);
     }
     const double seconds = seconds_between(begin, now_ns()) / kFresh;
-    // What lies in the queues when the clock starts has been paid for.
+    // Samples that are in the queues when the clock starts took their time before that.
     EXPECT_GE(seconds, std::max(kUp * 0.7, factor * kDown)) << "factor " << factor;
     const Json consumer = p.stats()["consumer"];
     EXPECT_NEAR(consumer["echoed"].get<double>(), (factor - 1) * consumer["fresh"].get<double>(),

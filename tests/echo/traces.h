@@ -30,7 +30,8 @@ inline Json spec_of(const std::string& pattern, const std::string& echo,
 
 using Trace = std::vector<std::tuple<uint64_t, uint32_t, double>>;  // ordinal, replica, age
 
-// Returns the rest of the epoch, with `step_s` seconds spent on each item.
+// Returns the trace of the rest of the epoch, of at most `limit` items, and spends `step_s` seconds
+// on each item.
 inline Trace trace_of_epoch(Pipeline& p, double step_s = 0, size_t limit = SIZE_MAX) {
   Trace trace;
   for (Item item; trace.size() < limit && p.next(item) == Pipeline::Next::item;) {
