@@ -1,6 +1,6 @@
 // Where points and whiskers are drawn.
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 with the address sanitizer takes parts of std::regex for uninitialized.
+// GCC 12 with the address sanitizer reports parts of std::regex as uninitialized.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -23,7 +23,7 @@ using plot::Scale;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// A panel whose series have round markers at these points.
+// Returns a figure with one panel, whose series have round markers at these points.
 Figure figure_of(const std::vector<std::vector<plot::Point>>& series, Scale x = Scale::log2,
                  Scale y = Scale::log10) {
   Figure out;
@@ -56,7 +56,7 @@ std::vector<std::vector<double>> circles(const std::string& svg) {
   return found(svg, "<circle class='mark' cx='([-0-9.]+)' cy='([-0-9.]+)' r='([0-9.]+)'");
 }
 
-// Upright whiskers: x, the low end, the high end.
+// Returns x, the low end and the high end of each vertical whisker.
 std::vector<std::vector<double>> whiskers(const std::string& svg) {
   return found(svg, "<path class='whisker' d='M([-0-9.]+) ([-0-9.]+)L[-0-9.]+ ([-0-9.]+)");
 }
@@ -73,7 +73,7 @@ size_t count_of(const std::string& text, const std::string& part) {
   return out;
 }
 
-// The number of markers of the panel that stand at x.
+// Returns the number of the panel's markers at x.
 size_t markers_at(const std::string& svg, double x) {
   size_t out = 0;
   for (const auto& circle : circles(svg))
@@ -81,13 +81,13 @@ size_t markers_at(const std::string& svg, double x) {
   return out;
 }
 
-// Otherwise a point above a falling curve would seem to lie on it.
+// If markers moved sideways, a point above a falling curve could seem to lie on it.
 TEST(Points, MarkersStayWhereCurvesAreComparedWithThem) {
   Figure figure =
       figure_of({{{2, 100, 90, 110}, {4, 50, 40, 60}}, {{2, 300, 250, 350}}, {{2, 900, 800, 990}}});
   figure.panels[0].references.push_back({"level", {{2, 100}, {4, 100}}});
   std::string svg = plot::svg_file(figure);
-  EXPECT_LT(markers_at(svg, tick_x(svg, "2")), 3u) << "nothing depends on x";
+  EXPECT_LT(markers_at(svg, tick_x(svg, "2")), 3u) << "no reference depends on x";
   figure.panels[0].references.push_back({"ideal", {{2, 100}, {4, 50}}});
   svg = plot::svg_file(figure);
   EXPECT_EQ(markers_at(svg, tick_x(svg, "2")), 3u);
@@ -97,8 +97,8 @@ TEST(Points, MarkersStayWhereCurvesAreComparedWithThem) {
   EXPECT_EQ(places.size(), 4u);
   EXPECT_TRUE(std::any_of(places.begin(), places.end(), [&](double x) {
     return std::abs(x - tick_x(svg, "4")) < 0.2;
-  })) << "a whisker alone stays with its marker";
-  // A short stroke leads from a marker to a whisker that is not at its place.
+  })) << "a single whisker stays at its marker";
+  // A short stroke connects a marker with a whisker that was moved.
   EXPECT_EQ(count_of(svg, "<line class='whisker'"), 2u);
 }
 
@@ -127,7 +127,7 @@ TEST(Points, MarkersThatMeetAreNested) {
   EXPECT_EQ(count_of(plot::svg_file(figure_of({{{2, 100}}, {{2, 900}}})), "class='ring'"), 0u);
 }
 
-// "Never" is no number, so it has a place of its own beyond the axis.
+// "Never" is not a number, so it has a place of its own beyond the axis.
 TEST(Points, InfinityHasAStripOfItsOwn) {
   const std::string svg = plot::svg_file(figure_of({{{2, 100, 90, 110},
                                                      {4, 50, 40, kInfinite},
@@ -148,10 +148,10 @@ TEST(Points, InfinityHasAStripOfItsOwn) {
   const auto drawn = whiskers(svg);
   ASSERT_EQ(drawn.size(), 3u);
   for (const size_t i : {1, 2}) {
-    EXPECT_GT(drawn[i][1], end) << "from its finite end";
-    EXPECT_LT(drawn[i][2], end) << "into the strip";
+    EXPECT_GT(drawn[i][1], end) << "it begins at its finite end";
+    EXPECT_LT(drawn[i][2], end) << "it ends in the strip";
   }
-  EXPECT_EQ(count_of(svg, "class='arrow'"), 1u) << "the other one ends at a marker";
+  EXPECT_EQ(count_of(svg, "class='arrow'"), 1u) << "the other whisker ends at a marker";
 
   const std::string finite = plot::svg_file(figure_of({{{2, 100, 90, 110}}}));
   EXPECT_EQ(count_of(finite, "never</text>"), 0u);
@@ -161,7 +161,7 @@ TEST(Points, InfinityHasAStripOfItsOwn) {
 TEST(Points, InfinityOfRowsIsAtTheRight) {
   Figure figure = figure_of({{{1000, 0, 900, kInfinite}, {kInfinite, 1, 800, kInfinite}}},
                             Scale::linear, Scale::category);
-  figure.panels[0].x.to = 1000;  // whose text would stand under the strip
+  figure.panels[0].x.to = 1000;  // its text would be below the strip
   const std::string svg = plot::svg_file(figure);
   const double never = tick_x(svg, "never");
   size_t there = 0;
@@ -180,7 +180,7 @@ TEST(Points, PanelsThatShareAnAxisShareTheStrip) {
   EXPECT_EQ(count_of(svg, ">never</text>"), 1u);
 }
 
-// A number beyond the end of its axis must not seem to be infinite.
+// A number beyond the end of its axis must not look infinite.
 TEST(Points, NumbersBeyondTheAxisAreNotInTheStrip) {
   Figure figure = figure_of({{{2, 5}, {4, 10.4}, {8, kInfinite}}}, Scale::log2, Scale::linear);
   figure.panels[0].y.from = 0;

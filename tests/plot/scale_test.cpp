@@ -1,4 +1,4 @@
-// Axes: ranges, ticks, places.
+// Ranges, ticks and places on axes, and the widths of texts.
 #include "plot/scale.h"
 
 #include <gtest/gtest.h>
@@ -102,10 +102,10 @@ TEST(Text, WrapsAsWideAsItMay) {
   EXPECT_EQ(plot::wrapped("abcdefghijkl", 50, 3), (Lines{"abcdef-", "ghijkl"}));
   EXPECT_EQ(plot::wrapped("äöüäöüäöüäöü", 50, 3), (Lines{"äöüäö-", "üäöüä-", "öü"}));
   EXPECT_EQ(plot::wrapped("abc", 5, 3).size(), 1u);
-  EXPECT_EQ(plot::fitting_bytes("äöü", 16), 4u) << "whole characters";
+  EXPECT_EQ(plot::fitting_bytes("äöü", 16), 4u) << "only whole characters";
 }
 
-// Of a quadratic number of steps there would be no end.
+// With a quadratic number of steps, this would hardly ever end.
 TEST(Text, OfAMillionCharactersIsCut) {
   std::string word(1000000, 'x'), words, accents;
   for (int i = 0; i < 200000; ++i) words += "w, o ", accents += "ä";

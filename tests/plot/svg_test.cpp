@@ -1,6 +1,6 @@
-// Figures as text: well-formed, complete, and readable.
+// Figures as SVG and HTML: well-formed, complete and readable.
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 with the address sanitizer takes parts of std::regex for uninitialized.
+// GCC 12 with the address sanitizer reports parts of std::regex as uninitialized.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -29,7 +29,7 @@ using test::xml_problem;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Two panels with all that a figure may have.
+// Returns two panels with everything that a figure can have.
 Figure rich_figure() {
   Figure out;
   out.id = "rich";
@@ -82,7 +82,7 @@ size_t count_of(const std::string& text, const std::string& part) {
   return out;
 }
 
-// Texts that stand at "x y" with their size, of one panel's drawing.
+// A text in the drawing of a panel, with its left end and its baseline.
 struct Placed {
   double x, y, width;
   std::string text;
@@ -189,7 +189,7 @@ TEST(Plot, EveryPointIsDrawnAndInTheTable) {
         drawn += std::isnan(point.y) ? 0 : 1;
       }
   EXPECT_EQ(count_of(csv, "\n"), points + 1);
-  // One group with a text under the pointer for each point.
+  // Each point that is drawn has a group with a tooltip.
   EXPECT_EQ(count_of(svg, "</title></g>"), drawn);
   EXPECT_NE(csv.find("panel 0,series <0> & \x01\xff,16,5625,5000,6187.5\n"), std::string::npos);
   EXPECT_NE(csv.find(",2048,inf,100,inf\n"), std::string::npos);
@@ -215,7 +215,7 @@ TEST(Plot, NotesAvoidEachOtherAndData) {
   std::vector<plot::Box> boxes;
   for (int i = 0; i < 5; ++i) boxes.push_back(places.place({150, 100}, "a note of some length"));
   for (size_t i = 0; i < boxes.size(); ++i) {
-    EXPECT_TRUE(boxes[i].y >= 100 || boxes[i].y + boxes[i].height <= 100) << "across the line";
+    EXPECT_TRUE(boxes[i].y >= 100 || boxes[i].y + boxes[i].height <= 100) << "it crosses the line";
     for (size_t k = i + 1; k < boxes.size(); ++k)
       EXPECT_TRUE(
           boxes[i].x + boxes[i].width <= boxes[k].x || boxes[k].x + boxes[k].width <= boxes[i].x ||
@@ -238,7 +238,7 @@ TEST(Plot, NoTextIsBelow11Pixels) {
   EXPECT_GT(sizes, 2u);
 }
 
-// By the formula of WCAG 2.
+// Returns the relative luminance by the formula of WCAG 2.
 double luminance(const std::string& colour) {
   double out = 0;
   const double weights[] = {0.2126, 0.7152, 0.0722};
