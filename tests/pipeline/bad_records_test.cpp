@@ -57,7 +57,8 @@ void flip_byte(const std::string& path, size_t at) {
   file.put(c);
 }
 
-// The message of the error that ends the run; what came before it is delivered and counted.
+// Returns the message of the error that ends the run; "" if none does. Counts the items before it
+// in `delivered`.
 std::string error_of(const Json& spec, int* delivered = nullptr) {
   Pipeline p(spec);
   Item item;
@@ -65,7 +66,7 @@ std::string error_of(const Json& spec, int* delivered = nullptr) {
     while (p.next(item) == Pipeline::Next::item)
       if (delivered) ++*delivered;
   } catch (const Error& error) {
-    try {  // the error stays
+    try {  // the error is permanent
       p.next(item);
       ADD_FAILURE() << "the pipeline went on after an error";
     } catch (const Error& again) {
@@ -172,7 +173,8 @@ TEST(BadRecords, SamplesThatDoNotStackAreNamed) {
   expect_names(error_of(spec), {"stage 'batch'", "key 's5'", "[8, 9, 1]", "[8, 8, 1]"});
 }
 
-// 30 good samples but for the bad PNG 7 and the missing label 12, and another policy in places.
+// Of 30 samples, number 7 has a bad PNG and number 12 no label. Some stages have a policy of their
+// own.
 TEST(BadRecords, StagesMayHaveTheirOwnPolicy) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
@@ -226,7 +228,7 @@ TEST(BadRecords, AShareMayBeBad) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
   Json spec = spec_of(dir.path("a.tar"), "skip");
-  spec["max_bad_share"] = 0.02;  // of the first hundred: two
+  spec["max_bad_share"] = 0.02;  // two of the first hundred
   EXPECT_EQ(error_of(spec), "");
   spec["max_bad_share"] = 0.01;
   expect_names(error_of(spec), {"max_bad_share = 0.01", "2 of"});
@@ -249,7 +251,7 @@ TEST(BadRecords, AreListedInAFileWithTheirOffset) {
   }
 }
 
-// A shard with one bad PNG, under this key.
+// Writes a shard with a good sample, and with one under `key` whose PNG is bad.
 void write_bad(const std::string& path, const std::string& key) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   io::TarWriter writer(path, 3);
@@ -266,7 +268,7 @@ size_t files_in(const std::string& directory) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
 }
 
-// Keys and paths of any bytes, as file systems and archives allow them.
+// File systems and archives allow any bytes in names.
 TEST(BadRecords, NamesThatAreNotUtf8AreQuarantined) {
   TempDir dir;
   const std::string shard = dir.path("caf\xE9/sh\xFF.tar");
@@ -289,7 +291,7 @@ TEST(BadRecords, LongNamesAreQuarantined) {
   const std::string folder(90, 'd');
   std::filesystem::create_directories(dir.path("root/" + folder));
   const std::string name(200, 'n'), bytes = "no image";
-  for (const char* ending : {"1.png", "2.png"})  // alike in what is kept of them
+  for (const char* ending : {"1.png", "2.png"})  // equal where the names are cut off
     std::ofstream(dir.path("root/" + folder + "/" + name + ending)) << bytes;
   const Json spec{
       {"on_error", "quarantine"},
@@ -332,8 +334,9 @@ TEST(BadRecords, TheSameOneInAnotherEpochIsNoOther) {
   }
 }
 
-// Twelve samples an epoch, of which `bad` says (epoch, number) which fail. The bad samples of the first epoch wait until `ahead` bad
-// ones of later epochs have been met: there are threads, hence messages, for each sample of these epochs.
+// A run of twelve samples per epoch, in which the stage 'map' rejects those for which `bad` is
+// true. In the first epoch, it waits with that until `ahead` bad records have been met in later
+// epochs. There are enough threads, and thus messages, for every sample of these epochs.
 struct ReadAhead {
   using Bad = std::function<bool(uint64_t epoch, uint64_t number)>;
 
@@ -356,7 +359,7 @@ struct ReadAhead {
     pipeline.emplace(options, functions);
   }
 
-  // The epochs that ended well before the error.
+  // Returns the number of epochs that ended before the error, whose message must have `words`.
   int epochs_before(const std::string& words) {
     int ended = 0;
     try {
@@ -372,7 +375,8 @@ struct ReadAhead {
   std::optional<Pipeline> pipeline;
 };
 
-// A worker that is epochs ahead meets the record first: the error is that of the first epoch all the same.
+// A worker that is some epochs ahead meets the record first. The error must still come in the first
+// epoch.
 TEST(BadRecords, TheLimitHoldsInTheFirstEpochThoughLaterOnesAreReadAhead) {
   for (const char* policy : {"skip", "substitute"}) {
     ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 2,
@@ -384,7 +388,8 @@ TEST(BadRecords, TheLimitHoldsInTheFirstEpochThoughLaterOnesAreReadAhead) {
   EXPECT_EQ(two.epochs_before("more than max_bad_records = 1"), 0);
 }
 
-// What only a later epoch meets does not count in an earlier one, and is not overlooked in its own.
+// A record that only a later epoch meets does not count in earlier epochs, but it counts in its
+// own.
 TEST(BadRecords, RecordsOfLaterEpochsEndTheRunInTheirs) {
   TempDir out;
   ReadAhead run(
@@ -402,7 +407,7 @@ TEST(BadRecords, TheShareCountsWhatEachEpochHasMet) {
   EXPECT_EQ(run.epochs_before("more than max_bad_share = 0.01"), 1);
 }
 
-// Met ahead of time beyond the limit, tolerated in its own epoch: it is listed then, and once.
+// Later epochs, which are read ahead, meet the record before the first epoch does.
 TEST(BadRecords, ARecordIsListedOnceWhoeverMeetsItFirst) {
   TempDir out;
   ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 3,
@@ -419,7 +424,7 @@ TEST(BadRecords, ARecordIsListedOnceWhoeverMeetsItFirst) {
   }
 }
 
-// A pipe that nobody reads would block the run at its first bad record.
+// A pipe without a reader would block the run at its first bad record.
 TEST(BadRecords, TheListIsARegularFile) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 4, 1, -1);
@@ -434,7 +439,7 @@ TEST(BadRecords, TheListIsARegularFile) {
   }
 }
 
-// It would only leave out one sample after another: no sample is at fault.
+// No sample is at fault: leaving it out would only lead to the same error at the next one.
 TEST(BadRecords, ABufferThatIsTooSmallEndsTheRunUnderEveryPolicy) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 20, -1, -1);

@@ -1,4 +1,4 @@
-// One byte budget for everything, and what happens after fork().
+// The byte budget of a pipeline, and pipelines after fork().
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -58,20 +58,20 @@ TEST(Budget, ChangesNothingThatComesOut) {
 
 TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
   TempDir dir;
-  const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 KB an image
+  const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 kB per image
   const std::string message = error_of(spec_of(pattern, 1'000'000, 1000));
-  EXPECT_THROW(Pipeline(spec_of(pattern, 1'000'000, 1000)), Error) << "when it is made";
+  EXPECT_THROW(Pipeline(spec_of(pattern, 1'000'000, 1000)), Error) << "in the constructor";
   for (const char* part : {"pipeline: budget_bytes is 1.0 MB, too little", "'shuffle' holds 3.1 MB",
                            "'echo' holds", "may take 80 % of the budget"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
-  // What it says is enough, and no more.
+  // The suggested budget is enough, and slightly less is not.
   const std::string before = "set budget_bytes to at least ";
   const int64_t enough = std::stoll(message.substr(message.find(before) + before.size()));
   EXPECT_EQ(error_of(spec_of(pattern, enough, 1000)), "");
   EXPECT_NE(error_of(spec_of(pattern, enough - 1100, 1000)), "");
 }
 
-// Also where the parts are far smaller than a megabyte.
+// The parts in the message add up, also if they are far smaller than a megabyte.
 TEST(Budget, ThePartsThatNeedItAddUp) {
   TempDir dir;
   const std::string message = error_of(spec_of(make_shards(dir, 1, 30, 8), 20'000, 10));
@@ -91,7 +91,7 @@ TEST(Budget, ThePartsThatNeedItAddUp) {
   EXPECT_NEAR(bytes_behind("to at least ") * 0.8, sum, 1200) << message;
 }
 
-// From just enough to plenty: never a deadlock.
+// Tries budgets from too small to plenty; none may lead to a deadlock.
 TEST(Budget, AnyThatIsEnoughWorks) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 100, 32);
@@ -101,29 +101,29 @@ TEST(Budget, AnyThatIsEnoughWorks) {
   EXPECT_GE(ran, 10);
 }
 
-// Runs in a process of its own; see below.
+// Runs in a process of its own, which the test below starts.
 TEST(Budget, DISABLED_Child) {
   const char* pattern = std::getenv("ECHOTRAIN_BUDGET_PATTERN");
   const char* bytes = std::getenv("ECHOTRAIN_BUDGET_BYTES");
   ASSERT_TRUE(pattern && bytes);
-  // The system refuses what goes beyond, stacks of threads aside.
+  // The system refuses memory beyond 1.1 times the budget, plus 24 MiB for the stacks of threads.
   const auto most = static_cast<rlim_t>(status_kb("VmData") * 1024 + 11 * std::stoll(bytes) / 10 +
                                         6 * (int64_t{4} << 20));
   const rlimit limit{most, most};
   ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
   const int64_t before = status_kb("VmRSS");
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   Pipeline p(spec_of(pattern, std::stoll(bytes), 200));
   Item item;
   for (int i = 0; p.next(item) == Pipeline::Next::item; ++i)
-    if (i % 4 == 0) usleep(2000);  // now and then a slow consumer: everything fills up
+    if (i % 4 == 0) usleep(2000);  // sometimes slow, so that everything fills up
   const int64_t peak = (status_kb("VmHWM") - before) * 1024;
   std::ofstream(std::getenv("ECHOTRAIN_BUDGET_OUT")) << peak;
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // whose own memory is far more than the pipeline's
-// Images of 196 KB, batches of 3.1 MB and 12.6 MB as f32, in archives that are decompressed.
+    !defined(__SANITIZE_THREAD__)  // they need far more memory than the pipeline
+// Images have 196 kB, and batches 3.1 MB, or 12.6 MB as f32. The archives are compressed.
 TEST(Budget, HoldsForTheProcessesMemory) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 400, 256);
@@ -139,13 +139,14 @@ TEST(Budget, HoldsForTheProcessesMemory) {
       0);
   double peak = 0;
   std::ifstream(dir.path("peak")) >> peak;
-  EXPECT_GT(peak, 0.2 * static_cast<double>(budget)) << "the test would hold of itself";
+  EXPECT_GT(peak, 0.2 * static_cast<double>(budget)) << "too little to test the budget";
   EXPECT_LT(peak, 1.1 * static_cast<double>(budget));
   RecordProperty("peak_mb", static_cast<int>(peak * 1e-6));
 }
 #endif
 
-// Trying samples for the budget is no reason to wait: not with the program's function at work, not at a pipe.
+// cancel() does not wait for a function of the program that is called to try samples for the
+// budget.
 TEST(Budget, CancelDoesNotWaitForTheTrial) {
   std::promise<void> entered, leave;
   pipeline::MapFunctions functions;
@@ -162,7 +163,7 @@ TEST(Budget, CancelDoesNotWaitForTheTrial) {
     EXPECT_THROW(p.next(item), Error);
   });
   entered.get_future().wait();
-  p.cancel();  // would wait for ever
+  p.cancel();  // must not wait for the function
   leave.set_value();
   consumer.join();
 }
@@ -202,17 +203,17 @@ TEST(Budget, RefusesAPipeInsteadOfTakingItsFirstSamples) {
   }
 }
 
-// Of a valid pipeline every beginning can be made, also one whose samples would not fit.
+// With Budget::at_start, the constructor accepts a valid pipeline even if its budget is too small.
 TEST(Budget, IsNoMatterOfAPipelineThatIsBeingMade) {
   TempDir dir;
   Json spec = spec_of(make_shards(dir, 1, 30, 64), 20'000);
   EXPECT_NO_THROW(Pipeline(spec, {}, false, Pipeline::Budget::at_start));
   Pipeline p(spec, {}, false, Pipeline::Budget::at_start);
   Item item;
-  EXPECT_THROW(p.next(item), Error) << "but it is checked";
+  EXPECT_THROW(p.next(item), Error) << "the budget is checked here";
 }
 
-// It reads samples, which may take for ever.
+// Dividing the budget reads samples, which may take for ever.
 TEST(Budget, IsNotWaitedForLongerThanTheProgramSays) {
   TempDir dir;
   std::promise<void> comes;
@@ -254,11 +255,11 @@ TEST(Fork, AnEarlierOneDoesNoHarmAndALaterOneIsNamed) {
                     another.next(item);
                   }))
                 return 3;
-              p.~Pipeline();  // ends without waiting for threads that are not there
+              p.~Pipeline();  // must not wait for threads of the parent
               return 0;
             }),
             0);
-  EXPECT_EQ(p.next(item), Pipeline::Next::item) << "the parent goes on";
+  EXPECT_EQ(p.next(item), Pipeline::Next::item) << "the parent continues";
 }
 
 }  // namespace

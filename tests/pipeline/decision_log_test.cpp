@@ -58,7 +58,7 @@ TEST_F(DecisionLog, ALineRemovesWhatItsRunHasReplaced) {
       (DecisionsByEpoch{{0, {{1, 1}, {5, 8}}}}));
 }
 
-// Written, and read again.
+// Logs that are written and then read.
 class WrittenLog : public DecisionLog {
  protected:
   pipeline::DecisionLog log() const { return {path_, "echo", "echoes"}; }
@@ -76,7 +76,7 @@ TEST_F(WrittenLog, HasTheNewestDecisionForEachPlace) {
     EXPECT_EQ(known(), DecisionsByEpoch()) << "a run that decides nothing can be replayed";
     log.note(0, 3, 1, {{"factor", 1.5}});
     log.note(0, 3, 2, Json());
-    EXPECT_EQ(known(), DecisionsByEpoch()) << "it may still change";
+    EXPECT_EQ(known(), DecisionsByEpoch()) << "the decision may still be replaced";
     log.note(0, 7, 1, {{"factor", 1.5}});
     EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}}}}));
     log.complete();
@@ -93,10 +93,10 @@ TEST_F(WrittenLog, BeginsWithTheRun) {
   none.begin(0, std::nullopt);
   none.note(0, 3, 1, Json());
   none.complete();
-  EXPECT_FALSE(std::ifstream(path_).is_open()) << "a copy that finds the way writes nothing";
+  EXPECT_FALSE(std::ifstream(path_).is_open()) << "a copy that only replays writes nothing";
 }
 
-// The run that was killed decided at places where the next one does not.
+// The killed run made decisions at places where the next run makes none.
 TEST_F(WrittenLog, ForgetsWhatAnEarlierRunDecidedBeyondAPosition) {
   const auto killed = [&] {
     pipeline::DecisionLog log = this->log();
@@ -114,7 +114,7 @@ TEST_F(WrittenLog, ForgetsWhatAnEarlierRunDecidedBeyondAPosition) {
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{9, 8}}}}));
   next(1, EpochDecisions{{2, 5}});
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{2, 5}, {9, 8}}}}));
-  next(1, EpochDecisions{{2, 5}, {9, 4}});  // within the echoes of the item at 9
+  next(1, EpochDecisions{{2, 5}, {9, 4}});  // restored among the echoes after item 9
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{2, 5}, {9, 8}}}}));
   next(0, std::nullopt);  // a new run, from the beginning
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{9, 8}}}}));
@@ -148,7 +148,7 @@ TEST_F(DecisionLog, ErrorsNameFileLineAndKey) {
   EXPECT_NE(text.find("'/no/such'"), std::string::npos) << text;
 }
 
-// A folder would be read as an empty log; a pipe or a device would be read or written for ever.
+// A folder would be read as an empty log. Reading or writing a pipe or a device might never end.
 TEST_F(WrittenLog, IsARegularFile) {
   ASSERT_EQ(mkfifo(dir_.path("pipe").c_str(), 0600), 0);
   for (const std::string& path : {dir_.path(""), dir_.path("pipe"), std::string("/dev/zero")}) {
@@ -211,7 +211,7 @@ TEST_F(DecisionLog, WarnsWhereItEnds) {
   static std::string warned;
   set_log_hook([](LogLevel, const char* message) { warned += message; });
   const DecisionsByEpoch two = {{0, {{3, 2}}}, {2, {{1, 1}}}};
-  for (const uint64_t epoch : {0, 1, 2})  // nothing is decided in the second, and the log goes on
+  for (const uint64_t epoch : {0, 1, 2})  // epoch 1 has no decisions, but epoch 2 has
     EXPECT_FALSE(pipeline::warn_where_log_ends(path_, "echo", epoch, two)) << epoch;
   EXPECT_EQ(warned, "");
   EXPECT_TRUE(pipeline::warn_where_log_ends(path_, "echo", 3, two));

@@ -21,8 +21,8 @@ Chunk chunk_of(uint64_t sequence, End end = End::none, uint64_t ends_before = 0)
   return out;
 }
 
-using Gone =
-    std::vector<std::pair<uint64_t, bool>>;  // sequence numbers, and whether they went early
+// Sequence numbers of released chunks, and whether they overtook others.
+using Gone = std::vector<std::pair<uint64_t, bool>>;
 
 Gone add(LooseOrder& order, Chunk&& chunk) {
   Gone out;
@@ -35,16 +35,16 @@ TEST(LooseOrder, LetsFinishedOnesGoFirstWithinItsWindow) {
   LooseOrder order(3, [](uint64_t) { return true; });
   EXPECT_EQ(add(order, chunk_of(1)), (Gone{{1, true}}));
   EXPECT_EQ(add(order, chunk_of(3)), (Gone{{3, true}}));
-  EXPECT_EQ(add(order, chunk_of(4)), Gone{}) << "four places behind the first";
-  EXPECT_EQ(add(order, chunk_of(0)), (Gone{{0, false}, {4, true}})) << "2 is the first now";
+  EXPECT_EQ(add(order, chunk_of(4)), Gone{}) << "it is four places behind the first";
+  EXPECT_EQ(add(order, chunk_of(0)), (Gone{{0, false}, {4, true}})) << "now 2 is the first";
   EXPECT_EQ(add(order, chunk_of(2)), (Gone{{2, false}}));
   EXPECT_EQ(add(order, chunk_of(5)), (Gone{{5, false}}));
 }
 
 TEST(LooseOrder, NothingPassesTheEndOfAPass) {
   LooseOrder order(10, [](uint64_t) { return true; });
-  EXPECT_EQ(add(order, chunk_of(3, End::none, 1)), Gone{}) << "though the end is not there yet";
-  EXPECT_EQ(add(order, chunk_of(2, End::pass)), Gone{}) << "nor does the end go early";
+  EXPECT_EQ(add(order, chunk_of(3, End::none, 1)), Gone{}) << "the end has not arrived yet";
+  EXPECT_EQ(add(order, chunk_of(2, End::pass)), Gone{}) << "the end does not overtake either";
   EXPECT_EQ(add(order, chunk_of(1)), (Gone{{1, true}}));
   EXPECT_EQ(add(order, chunk_of(0)), (Gone{{0, false}, {2, false}, {3, false}}));
 }
@@ -69,7 +69,8 @@ TEST(LooseOrder, IsStrictWhereItMustBe) {
   EXPECT_EQ(add(order, chunk_of(4)), (Gone{{3, true}, {4, true}}));
 }
 
-// In any order of arrival each goes once, and none is overtaken by more than the window.
+// In whatever order chunks arrive, each is released once, and none is overtaken by chunks beyond
+// the window.
 TEST(LooseOrder, KeepsItsBoundInAnyOrder) {
   std::mt19937 random(3);
   for (const uint64_t window : {1, 5, 40}) {

@@ -18,7 +18,8 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-// A spec around the given inner stages: numbered samples in file order, labels as integers.
+// Returns a spec with these stages after the source and `label`. The samples are numbered in file
+// order, and their labels are the numbers.
 Json spec_of(const std::string& pattern, const std::string& stages, const Json& options = {}) {
   Json spec = options.is_null() ? Json::object() : options;
   spec["stages"] = parse_json(
@@ -41,11 +42,11 @@ TEST(Pipeline, DeliversEverySampleOnceAndInOrder) {
     Pipeline p(spec_of(pattern, "", {{"threads", threads}, {"epochs", 2}}));
     EXPECT_EQ(labels_of_epoch(p), numbers(303));
     EXPECT_EQ(labels_of_epoch(p), numbers(303));
-    EXPECT_EQ(labels_of_epoch(p), numbers(0));  // after the last epoch, the end for ever
+    EXPECT_EQ(labels_of_epoch(p), numbers(0));  // after the last epoch, always the end
   }
 }
 
-// As long as a study's seeds are, and whole numbers in every reader of JSON.
+// Seeds of studies have up to 53 bits, which are exact in every JSON reader.
 TEST(Pipeline, TakesSeedsOf53Bits) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);
@@ -181,11 +182,11 @@ TEST(Pipeline, QueuesKeepTheirBounds) {
     for (const Json& stage : stats["stages"]) {
       if (!stage.contains("queue_items")) continue;
       EXPECT_LT(stage["queue_items"].get<int>(), stage["queue_limit_items"].get<int>() + 2)
-          << "one more message while it is below its bound; " << stage.dump();
+          << "below its limit, a queue takes one more message; " << stage.dump();
     }
     return stats["stages"][0]["blocked_s"] > 0.02;
   };
-  EXPECT_TRUE(eventually(held_back)) << stats.dump();  // it has run as far as it can
+  EXPECT_TRUE(eventually(held_back)) << stats.dump();  // upstream has run as far as it can
   EXPECT_LE(stats["stages"][0]["items_out"].get<int>(), 4 + 8 + 3 * 4 + 8);
 }
 
@@ -203,7 +204,8 @@ TEST(Pipeline, ByteBoundHoldsBackBigSamples) {
   EXPECT_LT(p.stats()["stages"][0]["items_out"].get<int>(), 100);
 }
 
-// What maps make of samples is counted once, however many messages are in flight.
+// Samples in flight count with the size that they have after the maps, and only once, however many
+// messages are in flight.
 TEST(Pipeline, CountsWhatIsInFlightForNoMoreThanItBecomes) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 400, 64), R"(, {"stage": "decode"})", {{"threads", 2}}));
@@ -221,7 +223,7 @@ TEST(Pipeline, CountsWhatIsInFlightForNoMoreThanItBecomes) {
 TEST(Pipeline, CancelUnblocksAConsumer) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);
-  for (int i = 0; i < 20; ++i) {  // before the consumer waits, and meanwhile
+  for (int i = 0; i < 20; ++i) {  // cancelled at once, or while the consumer waits
     Pipeline p(spec_of(pattern, R"(, {"stage": "delay", "milliseconds": 600000})"));
     std::thread canceller([&] {
       if (i % 2) eventually([&] { return p.stats()["stages"][0]["items_out"] > 0; });

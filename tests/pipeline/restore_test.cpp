@@ -1,4 +1,4 @@
-// Saving a position and continuing from it in a fresh pipeline.
+// Saving a position, and continuing from it in a new pipeline.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -35,7 +35,7 @@ void expect_same_tail(const Json& spec, int items) {
   Pipeline original(spec);
   Item item;
   for (int n = 0; n < items;) n += original.next(item) == Pipeline::Next::item;
-  // Through text, as a checkpoint keeps it.
+  // As text, as in a checkpoint.
   const Json state = parse_json(original.save().dump(), "state");
   std::vector<uint64_t> tail;
   for (int epoch = 0; epoch < 3; ++epoch) tail.push_back(digest_of_epoch(original));
@@ -62,7 +62,8 @@ TEST(Restore, GivesTheSameTail) {
     for (const int items : {0, 1, 5, 14}) expect_same_tail(spec_of(pattern, stages), items);
 }
 
-// A run that was restored is saved again, in the same epoch, after some samples were bad before the first save and some after.
+// A restored run is saved again in the same epoch. Some samples were bad before the first save, and
+// some after it.
 TEST(Restore, GoesOnFromARestoredRun) {
   TempDir dir;
   Json spec = spec_of(make_shards(dir, 2, 60),
@@ -85,7 +86,8 @@ TEST(Restore, GoesOnFromARestoredRun) {
   EXPECT_EQ(digest_of_epoch(third), tail);
 }
 
-// Nothing is read in between; the way back may have begun.
+// Until something is read, save() returns the restored position, even if the replay to it has
+// begun.
 TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
   TempDir dir;
   const Json spec = spec_of(make_shards(dir, 2, 30),
@@ -105,7 +107,7 @@ TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
   EXPECT_EQ(digest_of_epoch(third), digest_of_epoch(original));
 }
 
-// The same where it is the source that finds records bad.
+// Here it is the source that finds records bad.
 TEST(Restore, PassesRecordsThatTheSourceFoundBad) {
   TempDir dir;
   std::string lines;
@@ -137,13 +139,13 @@ TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
   const uint64_t head = digest_of_epoch(original, 20);
   const Json state = original.save();
   EXPECT_GT(original.stats()["consumer"]["echoed"].get<int>(), 0);
-  // From the beginning with the same decisions: the same first batches.
+  // From the beginning with the same decisions, the first batches are the same.
   Json from_start = state;
   from_start["delivered"] = 0;
   Pipeline repeated(spec);
   repeated.restore(from_start);
   EXPECT_EQ(digest_of_epoch(repeated, 20), head);
-  // From the position: the run goes on, with what was still held.
+  // From the position, the run continues with the samples that were still held.
   Pipeline restored(spec);
   restored.restore(state);
   Item item;
@@ -153,10 +155,10 @@ TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
 
 TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
   TempDir dir;
-  const std::string pattern = make_shards(dir, 2, 30);  // no images: every decode fails ...
+  const std::string pattern = make_shards(dir, 2, 30);
   Json spec =
       spec_of(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
-  spec["stages"][1]["classes"] = 41;  // ... here instead: labels above 40 are bad
+  spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   expect_same_tail(spec, 6);
 }
 
@@ -174,7 +176,7 @@ TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
   for (const Json& stage : stats["stages"]) {
     if (stage["name"] != "decode") continue;
     EXPECT_LE(stage["items_in"].get<int>(), 40);
-    EXPECT_LE(stats["stages"][0]["items_in"].get<int>(), 41) << "nor passes the others";
+    EXPECT_LE(stats["stages"][0]["items_in"].get<int>(), 41) << "the source skips the others";
   }
   EXPECT_EQ(stats["consumer"]["items"], 10);
 }
@@ -188,7 +190,6 @@ std::string refusal(const Json& spec, const Json& state) {
   }
 }
 
-// What differs is in the message.
 TEST(Restore, SaysInWhatPipelinesDiffer) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 10, 8);
@@ -216,7 +217,7 @@ TEST(Restore, SaysInWhatPipelinesDiffer) {
     EXPECT_NE(changed(change).find(message), std::string::npos) << changed(change);
 }
 
-// An option that came later has its default in positions of before.
+// If a position lacks an option, because its version did not have it, the default counts.
 TEST(Restore, PositionsOfVersionsWithFewerOptionsLoad) {
   TempDir dir;
   const Json spec = spec_of(make_shards(dir, 2, 10, 8), kStages[1]);
@@ -246,13 +247,13 @@ TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
   has(with_data([](Json& d) { d["files"].erase(1); }), "' is new");
   has(with_data([](Json& d) { std::swap(d["files"][0], d["files"][1]); }), "file 1 was '");
   has(with_data([](Json& d) { d["files"][0][1] = 7; }), "had 7 bytes and has ");
-  // Of many files only their number, bytes and names' digest are kept.
+  // Of many files, only their number, their bytes and a digest of names and sizes are kept.
   has(with_data([](Json& d) { d.erase("files"), d["count"] = 3; }), "it had 3 files and has 2");
   has(with_data([](Json& d) { d.erase("files"), d["bytes"] = 3; }), "it had 3 bytes and has ");
   has(with_data([](Json& d) { d.erase("files"), d["digest"] = 3; }), "other names or sizes");
 }
 
-// Whatever a position says, it is an error and no more.
+// Whatever is wrong in a position, restore() accepts it or throws Error, but does not crash.
 TEST(Restore, DamagedPositionsAreErrors) {
   TempDir dir;
   const Json spec = spec_of(make_shards(dir, 1, 10, 8), kStages[1]);
@@ -264,7 +265,7 @@ TEST(Restore, DamagedPositionsAreErrors) {
       damaged[path] = "here";
       damaged = damaged.unflatten();
       damaged[Json::json_pointer(path)] = value;
-      if (damaged != state.unflatten()) refusal(spec, damaged);  // no exception but Error, no crash
+      if (damaged != state.unflatten()) refusal(spec, damaged);  // throws nothing but Error
     }
   for (const char* stages : {"3", "[3]", "[[]]", "[{}]", "{}", R"([{"webdataset": 3}])"}) {
     Json damaged = state.unflatten();
@@ -281,10 +282,10 @@ TEST(Restore, RefusesAnotherPipelinesState) {
   EXPECT_THROW(b.restore(Json::object()), Error);
   Item item;
   a.next(item);
-  EXPECT_THROW(a.restore(a.save()), Error) << "after reading began";
+  EXPECT_THROW(a.restore(a.save()), Error) << "reading has begun";
 }
 
-// A million samples of which a filter drops three in seven: the position stays small.
+// The position after many of a million samples stays small, although a filter drops three in seven.
 TEST(Restore, AMillionSamplesAreASmallState) {
   TempDir dir;
   constexpr int kSamples = kSanitized ? 100'000 : 1'000'000;
@@ -301,16 +302,16 @@ TEST(Restore, AMillionSamplesAreASmallState) {
   Pipeline original(spec);
   digest_of_epoch(original, kSamples / 200);
   const Json state = original.save();
-  EXPECT_GT(state.dump().size(), 1000u) << "the filter drops";
+  EXPECT_GT(state.dump().size(), 1000u) << "dropped samples are in it";
   EXPECT_LT(state.dump().size(), 1'000'000u);
   Pipeline restored(spec);
   restored.restore(state);
   EXPECT_EQ(digest_of_epoch(original), digest_of_epoch(restored));
 }
 
-// Positions that no pipeline saves -----------------------------------------------------------------
+// Positions that no pipeline saves ----------------------------------------------------------------
 
-// Five samples a file, of a number that is known beforehand (idx) or is not (webdataset).
+// Returns a spec with a source of 60 samples, whose number is known in advance.
 Json idx_spec(const TempDir& dir) {
   std::ofstream(dir.path("images"), std::ios::binary)
       << std::string("\0\0\x08\x03\0\0\0\x3c\0\0\0\1\0\0\0\1", 16) << std::string(60, 'x');
@@ -328,7 +329,8 @@ Json saved_within_an_epoch(const Json& spec) {
   return parse_json(pipeline.save().dump(), "state");
 }
 
-// What restoring, and reading an epoch, says.
+// Restores and reads an epoch. Returns the message of the error, "" if there is none. The message
+// must not be one of the JSON library.
 std::string said_of(const Json& spec, const Json& state) {
   try {
     Pipeline pipeline(spec);
@@ -413,7 +415,7 @@ TEST(Restore, CanBeCancelledOnALongWay) {
   EXPECT_EQ(code.get(), Code::cancelled);
 }
 
-// Keeps what it gets, and has the way stopped at the tenth item.
+// Holds all items, and interrupts the replay at the tenth.
 struct StopsAndHolds final : pipeline::SerialStage {
   explicit StopsAndHolds(Interrupt& way) : interrupt(way) {}
   void process(Item&& item, pipeline::Emitter&) override {
@@ -424,7 +426,7 @@ struct StopsAndHolds final : pipeline::SerialStage {
   std::vector<Item> held;
 };
 
-TEST(Restore, AWayThatIsStoppedMayHoldSamples) {  // the address sanitizer watches
+TEST(Restore, AWayThatIsStoppedMayHoldSamples) {  // the address sanitizer finds leaks
   Interrupt interrupt;
   std::vector<std::unique_ptr<pipeline::Stage>> stages;
   auto& stage =
@@ -436,18 +438,18 @@ TEST(Restore, AWayThatIsStoppedMayHoldSamples) {  // the address sanitizer watch
   EXPECT_THROW(plan_replay(input, std::move(stages)), Error);
 }
 
-// Threads that cannot be had ------------------------------------------------------------------------
+// Threads that cannot be started ------------------------------------------------------------------
 
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // their own memory is beyond every limit
+    !defined(__SANITIZE_THREAD__)  // their own memory exceeds every limit
 TEST(Threads, ThatCannotBeStartedAreAnErrorThatSaysSo) {
   EXPECT_EQ(
       in_child([] {
         const auto now = static_cast<rlim_t>(status_kb("VmSize") * 1024 + (2 << 20));
-        const rlimit limit{now, now};  // a stack takes more
+        const rlimit limit{now, now};  // a stack needs more
         if (setrlimit(RLIMIT_AS, &limit) != 0) return 2;
         try {
-          std::vector<std::unique_ptr<pipeline::Task>> tasks;  // stacks of earlier threads are kept
+          std::vector<std::unique_ptr<pipeline::Task>> tasks;  // earlier threads may leave stacks
           for (int i = 0; i < 200; ++i) tasks.push_back(pipeline::make_thread_task([] {}));
         } catch (const Error& error) {
           const std::string text = error.what();

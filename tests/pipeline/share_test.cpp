@@ -1,4 +1,4 @@
-// Going on within an epoch on another number of ranks: no sample is lost, and none comes twice.
+// Continues within an epoch on another number of ranks: no sample is lost or repeated.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ using pipeline::Item;
 using pipeline::Pipeline;
 using pipeline::SampleCopy;
 
-// Notes in the sample which copy of which one it is; batches keep that.
+// Adds a field that says which copy of which sample this is. Batches keep it.
 void name_copy(Item& item, uint64_t) {
   Tensor name(DType::i32, {3});
   auto* to = static_cast<int32_t*>(name.mutable_data());
@@ -30,10 +30,10 @@ void name_copy(Item& item, uint64_t) {
   item.set("copy", std::move(name));
 }
 
-using Copies = std::map<SampleCopy, int>;  // how often each came
+using Copies = std::map<SampleCopy, int>;  // how often each was delivered
 
 void note(const Item& item, Copies& into) {
-  if (item.batch.size > 0 && item.replica != 0) return;  // a batch once more
+  if (item.batch.size > 0 && item.replica != 0) return;  // a repeated batch
   const Tensor* names = item.find("copy");
   const auto* at = static_cast<const int32_t*>(names->data());
   for (int64_t i = 0; i < std::max(1, item.batch.size); ++i, at += 3)
@@ -43,7 +43,7 @@ void note(const Item& item, Copies& into) {
 
 struct Case {
   Json spec;
-  bool exact = true;  // copies are of a fixed number
+  bool exact = true;  // every run has the same copies
 };
 
 Json stage(const char* name, Json options = Json::object()) {
@@ -51,7 +51,8 @@ Json stage(const char* name, Json options = Json::object()) {
   return options;
 }
 
-// A source of `samples` numbers, of which some are bad, and some of what may stand behind it.
+// Returns a random pipeline: a source of numbers, of which some records are bad, and some of the
+// stages that may follow it.
 Case random_case(const TempDir& dir, std::mt19937& random) {
   const auto pick = [&](int most) { return static_cast<int>(random() % (most + 1)); };
   const int samples = 20 + pick(80);
@@ -92,7 +93,7 @@ Pipeline rank_of(Json spec, int rank, int world) {
   return Pipeline(spec, {{"name", name_copy}});
 }
 
-// Items of the rest of the epoch.
+// Reads the rest of the epoch, and adds its copies to `into`. Returns the number of items.
 int read_rest(Pipeline& pipeline, Copies& into) {
   Item item;
   int items = 0;
@@ -100,7 +101,8 @@ int read_rest(Pipeline& pipeline, Copies& into) {
   return items;
 }
 
-// Each rank of a world goes on from `state`, reads a random part of what it gets, and saves.
+// Lets each rank of a world continue from `state`, read a random part of its share, and save.
+// Returns the positions.
 Json part_of_epoch(const Json& spec, int world, const Json& state, std::mt19937& random,
                    Copies& into) {
   Json positions = Json::array();
@@ -135,7 +137,7 @@ Copies whole_epoch(const Json& spec) {
   return all;
 }
 
-// ECHOTRAIN_TEST_SHARES: how many pipelines.
+// Returns the number of random pipelines, which ECHOTRAIN_TEST_SHARES can set.
 uint32_t most_seeds() {
   const char* const asked = std::getenv("ECHOTRAIN_TEST_SHARES");
   return asked ? static_cast<uint32_t>(std::atoi(asked)) : kSanitized ? 10 : 40;
@@ -168,7 +170,7 @@ TEST(Share, EverySampleComesOnceWhateverTheWorlds) {
     if (made.exact) {
       EXPECT_EQ(all, expected);
     }
-    EXPECT_EQ(fresh_of(next_epoch), fresh_of(expected)) << "the epoch after it is a whole one";
+    EXPECT_EQ(fresh_of(next_epoch), fresh_of(expected)) << "the next epoch is complete";
     if (HasFailure()) return;
   }
 }
@@ -210,7 +212,8 @@ TEST(Share, TheSamePositionsGiveTheSameRest) {
   EXPECT_EQ(rest(1), rest(3));
 }
 
-// With a list of all positions, a rank of the same world takes its own and goes on to the bit.
+// Given the positions of all ranks, a rank of a world of the same size takes its own and continues
+// bit for bit.
 TEST(Share, ARankOfTheSameWorldTakesItsOwn) {
   TempDir dir;
   const Json spec = shuffled(dir), state = positions_of(spec, 3, 4);
@@ -223,7 +226,7 @@ TEST(Share, ARankOfTheSameWorldTakesItsOwn) {
   }
 }
 
-// So does one that was restored from a run that shares out the rest of an epoch.
+// A run that got a share of the rest of an epoch can itself be saved and restored bit for bit.
 TEST(Share, TheRestOfAnEpochIsResumedToTheBit) {
   TempDir dir;
   const Json spec = shuffled(dir, Json::array({stage("echo", {{"factor", 2.5}, {"buffer", 12}})}));
@@ -242,15 +245,15 @@ TEST(Share, TheRestOfAnEpochIsResumedToTheBit) {
   }
 }
 
-// Where an echo node decided by the clock, and was on credit.
+// The decisions of the echo node depend on time, and it is on credit.
 TEST(Share, EchoesByDemandLoseNoSample) {
   TempDir dir;
   for (const char* mode : {"on_demand", "auto"}) {
     Json spec = shuffled(
         dir, Json::array({stage("delay", {{"milliseconds", 1}}),
                           stage("echo", {{"mode", mode}, {"factor", 1.5}, {"buffer", 12}})}));
-    std::swap(spec["stages"][1], spec["stages"][3]);  // the delay first
-    std::swap(spec["stages"][2], spec["stages"][4]);  // names behind the echo
+    std::swap(spec["stages"][1], spec["stages"][3]);  // the delay before the echo
+    std::swap(spec["stages"][2], spec["stages"][4]);  // the names after the echo
     std::mt19937 random(1);
     Copies all;
     Json state;
@@ -346,7 +349,7 @@ TEST(DoneSamples, CountWhatIsLeft) {
       EXPECT_EQ(one->left(1, n), left[n]);
       EXPECT_EQ(one->left_before(1, left[n]), n);
       EXPECT_FALSE(one->is_done(1, left[n]));
-      EXPECT_EQ(one->left(0, n), n) << "a pass of which nothing is done";
+      EXPECT_EQ(one->left(0, n), n) << "nothing of this pass is done";
     }
   EXPECT_EQ(done.left_before(1, 5), 1u);
   EXPECT_TRUE(done.is_done(1, 5));

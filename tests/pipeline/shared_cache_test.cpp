@@ -1,4 +1,4 @@
-// The cache that processes share: what it saves, and that nothing makes it give a wrong sample.
+// The cache that processes share: what work it saves, and that it never yields a wrong sample.
 #include "pipeline/shared_cache.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ std::string get(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Images in three class folders, and a cache beside them.
+// Images in three class folders, and a cache beside them. Collects warnings.
 class SharedCacheTest : public ::testing::Test {
  protected:
   SharedCacheTest() {
@@ -129,8 +129,8 @@ TEST_F(SharedCacheTest, RanksMakeEachSampleOnceAndTheNextRunNone) {
     EXPECT_EQ(count(p, "kept"), decoded(p));
   }
   EXPECT_EQ(made, kImages);
-  for (const int rank :
-       {0, 1}) {  // in another order, so that each needs samples that the other made
+  // In another order, so that each rank needs samples that the other made.
+  for (const int rank : {0, 1}) {
     const Json own = spec({{"rank", rank}, {"world", 2}, {"seed", 4}});
     Pipeline p(own);
     EXPECT_EQ(digest_of_epoch(p), digest(without_cache(own)));
@@ -147,11 +147,11 @@ TEST_F(SharedCacheTest, SeesWhatAnotherRankAddsWhileItRuns) {
   Pipeline first(spec({{"rank", 0}, {"world", 2}})), second(spec({{"rank", 1}, {"world", 2}}));
   Pipeline all(spec({{"queue_items", 1}, {"prefetch", 1}}));
   Item item;
-  ASSERT_EQ(all.next(item), Pipeline::Next::item);  // it has opened the cache, which is empty
+  ASSERT_EQ(all.next(item), Pipeline::Next::item);  // has opened the cache, which is empty
   digest_of_epoch(first);
   digest_of_epoch(second);
   digest_of_epoch(all);
-  EXPECT_LT(decoded(all), kImages) << "what its queues hold it may have made, and no more";
+  EXPECT_LT(decoded(all), kImages) << "it decodes only what its queues hold";
   EXPECT_GT(count(all, "hits"), 0);
 }
 
@@ -181,7 +181,7 @@ TEST_F(SharedCacheTest, RefusesWhatIsMadeOtherwise) {
                                  "('resize'): 'height' was 8 and is 6. Remove the folder");
   EXPECT_HAS(failure(spec(Json::object(), {{"version", "2"}})),
              "its 'version' was \"\" and is \"2\"");
-  EXPECT_EQ(failure(spec({{"seed", 9}}, {{"bytes", 1 << 20}})), "") << "neither makes the samples";
+  EXPECT_EQ(failure(spec({{"seed", 9}}, {{"bytes", 1 << 20}})), "") << "neither affects samples";
   put(dir_.path("images/2/new.png"), make_png(12, 9, 3, 99));
   EXPECT_HAS(failure(spec()), "'2/new.png' is new");
 }
@@ -295,7 +295,8 @@ TEST_F(SharedCacheTest, KeepsWithinItsBytes) {
   EXPECT_EQ(count(p, "kept"), 0);
 }
 
-// Bytes turned over, cut off and put in anywhere: the samples are right, or an error says what to remove.
+// Flips a bit or cuts off the end somewhere in a file. The samples must be right, or an error must
+// say what to remove.
 TEST_F(SharedCacheTest, DamageIsNeverASample) {
   const uint64_t right = digest(without_cache(spec()));
   std::mt19937 random(5);
@@ -325,7 +326,7 @@ TEST_F(SharedCacheTest, DamageIsNeverASample) {
       ASSERT_EQ(found, right) << path << " " << at;
       made_again += decoded(p) > 0;
       if (run == 1 && path.ends_with(".data") && at >= 64) {
-        EXPECT_EQ(decoded(p), 0) << "what was damaged is there again";
+        EXPECT_EQ(decoded(p), 0) << "the damaged sample was cached again";
       }
     }
   }
@@ -333,7 +334,7 @@ TEST_F(SharedCacheTest, DamageIsNeverASample) {
   EXPECT_GT(refused, 10);
 }
 
-// A cache by itself, of records that are made up.
+// A cache without a pipeline, with made-up records.
 class Alone {
  public:
   explicit Alone(const std::string& folder, int64_t bytes = 1 << 30) : cache_(folder, bytes, "") {
@@ -353,7 +354,7 @@ class Alone {
     return item;
   }
   void keep(uint64_t record) { cache_.keep(sample(record)); }
-  // Whether it has the record; the right one then.
+  // Returns whether the cache has the record, and checks the sample if it does.
   bool gives(uint64_t record) {
     if (!cache_.has(record, 0)) return false;
     Item item;
@@ -399,7 +400,8 @@ TEST(SampleBytes, AHeadThatIsMadeUpIsAnError) {
   EXPECT_EQ(item.find("values")->shape(), sample.find("values")->shape());
 }
 
-// This program, made to run one of the disabled tests below: memory of threads is in no good state after fork() alone.
+// Starts this program again to run one of the disabled tests below. fork() alone would not do:
+// locks of other threads would stay in an undefined state.
 pid_t start_child(const char* test, const std::string& folder, int number) {
   setenv("ECHOTRAIN_CACHE_FOLDER", folder.c_str(), 1);
   setenv("ECHOTRAIN_CACHE_NUMBER", std::to_string(number).c_str(), 1);
@@ -423,7 +425,7 @@ class SharedCacheChild : public ::testing::Test {
   void SetUp() override {
     const char *folder = std::getenv("ECHOTRAIN_CACHE_FOLDER"),
                *number = std::getenv("ECHOTRAIN_CACHE_NUMBER");
-    if (!folder || !number) GTEST_SKIP() << "it is started by other tests";
+    if (!folder || !number) GTEST_SKIP() << "other tests start it";
     folder_ = folder;
     number_ = std::atoi(number);
   }
@@ -459,12 +461,12 @@ TEST_F(SharedCacheTest, AWriterThatIsKilledLeavesNothingBad) {
     Alone cache(folder());
     uint64_t now = 0;
     while (cache.gives(now)) ++now;
-    EXPECT_GE(now, found) << "what was kept stays";
+    EXPECT_GE(now, found) << "kept samples remain";
     found = now;
     EXPECT_EQ(cache.stats()["withdrawn"], 0) << warnings();
   }
   EXPECT_GE(found, 16u);
-  EXPECT_FALSE(fs::exists(data_file(1))) << "the part of a dead writer is gone on with";
+  EXPECT_FALSE(fs::exists(data_file(1))) << "the dead writer's part is continued";
 }
 
 constexpr uint64_t kRecords = 400;
@@ -513,7 +515,7 @@ TEST_F(SharedCacheTest, AFileThatShrinksWhileItIsUsedIsAnError) {
   const std::string error = error_text([&] { other.cache().recall(item); });
   EXPECT_HAS(error, "was damaged while it was used");
   EXPECT_HAS(error, data_file());
-  EXPECT_FALSE(other.gives(8)) << "it is made again";
+  EXPECT_FALSE(other.gives(8)) << "it must be made again";
   other.keep(8);
   EXPECT_TRUE(other.gives(8));
   EXPECT_TRUE(Alone(folder()).gives(8));
@@ -530,7 +532,7 @@ TEST_F(SharedCacheChild, DISABLED_FillsTheDisk) {
   const rlimit little{4000, RLIM_INFINITY}, any{RLIM_INFINITY, RLIM_INFINITY};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
   for (uint64_t record = 5; record < 30; ++record) cache.keep(record);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &any), 0);  // the test's output may go to a file
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &any), 0);  // since the output may go to a file
   set_log_hook(nullptr);
   EXPECT_HAS(told, "takes no further samples of this process: cannot enlarge");
   EXPECT_EQ(told.find("takes no"), told.rfind("takes no"));
@@ -543,13 +545,13 @@ TEST_F(SharedCacheTest, AFullDiskIsToldAndTheRestGoesOn) {
   Alone next(folder());
   EXPECT_TRUE(next.gives(4));
   next.keep(20);
-  EXPECT_TRUE(next.gives(20)) << "where there is room again";
+  EXPECT_TRUE(next.gives(20)) << "there is room again";
 }
 
 TEST_F(SharedCacheTest, AFolderThatCannotBeWrittenIsReadFrom) {
   Alone(folder()).keep(1);
-  for (const char* lock : {"/part-0.lock", "/part-1.lock"})  // as where the folder is read-only:
-    fs::create_directory(folder() + lock);                   // root may write there
+  for (const char* lock : {"/part-0.lock", "/part-1.lock"})  // stands for a read-only folder,
+    fs::create_directory(folder() + lock);                   // in which root could write
   Alone cache(folder());
   cache.keep(2);
   EXPECT_TRUE(cache.gives(1));
@@ -559,7 +561,7 @@ TEST_F(SharedCacheTest, AFolderThatCannotBeWrittenIsReadFrom) {
   EXPECT_HAS(error_text([&] { Alone(dir_.path("file")); }), "the shared cache's folder");
 }
 
-// As a part of another user, whose files this one may not write.
+// As with a part of another user, whose files this process may not write.
 TEST_F(SharedCacheTest, APartThatCannotBeOpenedLeavesTheNextOne) {
   Alone(folder()).keep(1);
   fs::create_directory(folder() + "/part-0.lock");

@@ -31,10 +31,11 @@ TEST(Tune, TriesWithinTheMachineAndSaysWhatItFound) {
     EXPECT_LE(trial["threads"].get<int>(), cores);
     EXPECT_GT(trial["samples_per_s"].get<double>(), 0);
   }
-  EXPECT_FALSE(found["options"].contains("remote_connections")) << "nothing is read over the network";
+  EXPECT_FALSE(found["options"].contains("remote_connections")) << "no files are remote";
 }
 
-// Thousands of epochs go by in a trial of a set of two batches; one of less than a batch has none.
+// With a set of two batches, a trial has thousands of epochs. A set of less than a batch has no
+// batches.
 TEST(Tune, TakesTheSmallestSets) {
   TempDir dir;
   const auto set_of = [&](int samples) {
@@ -56,12 +57,12 @@ TEST(Tune, TakesTheSmallestSets) {
 TEST(Tune, TakesTheSmallestThatIsAsGood) {
   const auto first = [](std::vector<double> rates) { return pipeline::first_as_good(rates); };
   EXPECT_EQ(first({100}), 0u);
-  EXPECT_EQ(first({98, 100, 99}), 0u) << "2 % are within the noise";
+  EXPECT_EQ(first({98, 100, 99}), 0u) << "2 % is within the noise";
   EXPECT_EQ(first({50, 96, 100}), 2u);
   EXPECT_EQ(first({50, 98, 100, 99}), 1u);
 }
 
-// What it says it found is what its trials say, whatever the machine does meanwhile.
+// The choice must agree with the recorded trials, whatever the load of the machine.
 TEST(Tune, ChoosesByItsTrials) {
   TempDir dir;
   const Json found = pipeline::tune(spec_of(dir), {}, {0.02, 1, {}});
@@ -84,7 +85,7 @@ TEST(Tune, WhatItFoundServesAPipeline) {
   spec["prefetch"] = 2;
   const Json merged = pipeline::with_tuned(spec);
   EXPECT_EQ(merged["threads"], 3);
-  EXPECT_EQ(merged["prefetch"], 2) << "what the pipeline says itself counts";
+  EXPECT_EQ(merged["prefetch"], 2) << "the spec's own options take precedence";
   Pipeline p(spec);
   pipeline::Item item;
   p.next(item);
