@@ -250,7 +250,10 @@ void cut_unfinished_line(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, none)) return;
   const InputFile file(path);
   const uint64_t end = end_of_whole_lines(file);
-  if (end < file.size()) shorten_file(path, end);
+  if (end == file.size()) return;
+  char first = 0;
+  file.read_at(end, std::as_writable_bytes(std::span(&first, 1)));
+  if (first == '{') shorten_file(path, end);
 }
 
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string name)

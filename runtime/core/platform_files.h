@@ -85,8 +85,9 @@ bool is_file_or_free(const std::string& path);
 // Shortens a file to its first `bytes` bytes. Error(io).
 void shorten_file(const std::string& path, uint64_t bytes);
 
-// Cuts the last line of a text file off if it has no newline, because a killed process or a full
-// disk has left a part of it. Does nothing if there is no regular file. Error(io).
+// Cuts the last line of a file of JSON objects off if it has no newline, because a killed process or
+// a full disk has left a part of it. Does nothing if the line does not begin with '{', so that a
+// file of another kind stays as it is, or if there is no regular file. Error(io).
 void cut_unfinished_line(const std::string& path);
 
 // A buffered file, written front to back. Exceeding the process's file size limit (RLIMIT_FSIZE) is

@@ -37,9 +37,9 @@ void remove_figures(const std::string& path);
 class StudyFolder {
  public:
   // Claims the folder, and loads this study's earlier results; `overwrite` moves the results of any
-  // study to the folder `replaced` below, in place of those that were moved there before. Error(state) if another process has the folder, if it holds something else or
-  // another study, or if a trial was run otherwise than the study says now: the message names the
-  // key that differs.
+  // study to the folder `replaced` below, in place of those that were moved there before.
+  // Error(state) if another process has the folder, if it holds something else or another study, or
+  // if a trial was run otherwise than the study says now: the message names the key that differs.
   StudyFolder(const std::string& path, const Study& study, bool overwrite);
 
   const std::string& path() const { return path_; }

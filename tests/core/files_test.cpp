@@ -205,16 +205,17 @@ TEST(OutputFile, ALimitOnTheSizeOfFilesIsAnError) {
 TEST(Files, AnUnfinishedLastLineIsCutOff) {
   TempDir dir;
   const std::string path = dir.path("lines");
-  const std::string longer(200'000, 'x');
-  for (const auto& [text, left] :
-       std::vector<std::pair<std::string, std::string>>{{"", ""},
-                                                        {"a\nb\n", "a\nb\n"},
-                                                        {"a\nb\nc", "a\nb\n"},
-                                                        {"c", ""},
-                                                        {"a\n" + longer, "a\n"},
-                                                        {longer + "\n" + longer, longer + "\n"},
-                                                        {longer + "\n", longer + "\n"},
-                                                        {longer, ""}}) {
+  const std::string longer = "{" + std::string(200'000, 'x');
+  for (const auto& [text, left] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""},
+           {"{a\n{b\n", "{a\n{b\n"},
+           {"{a\n{b\n{c", "{a\n{b\n"},
+           {"{", ""},
+           {"{a\n" + longer, "{a\n"},
+           {longer + "\n" + longer, longer + "\n"},
+           {longer + "\n", longer + "\n"},
+           {longer + "\nprose", longer + "\nprose"},  // a file of another kind
+           {"prose", "prose"}}) {
     std::ofstream(path) << text;
     platform::cut_unfinished_line(path);
     EXPECT_EQ(platform::read_file(path), left);
