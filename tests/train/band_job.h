@@ -1,4 +1,4 @@
-// A small job on drawn images, and the output of its run.
+// A small job on synthetic images, and readers of its metrics.
 #pragma once
 
 #include <sstream>
@@ -12,7 +12,7 @@
 
 namespace etr::test {
 
-// Without batch normalization, whose moments are each rank's own.
+// Has no batch normalisation, whose moments would differ between ranks.
 inline Json job_of(const TempDir& dir, int64_t batch, const std::string& out = "",
                    int samples = 400) {
   const auto stages = [&](const std::string& pattern, bool drop) {

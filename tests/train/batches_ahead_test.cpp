@@ -24,7 +24,8 @@ using train::Supply;
 constexpr int64_t kSamples = 500, kRows = 4;
 const std::vector<int64_t> kBoundaries{16, 32, 48};
 
-// Lines of 4 to 60 characters that begin with their number.
+// Writes lines of 4 to 60 characters that begin with their number, and returns a pipeline that
+// reads them in buckets by length.
 Json pipeline_of(const TempDir& dir) {
   std::ofstream text(dir.path("lines.txt"));
   Rng rng(5);
@@ -60,7 +61,8 @@ Batch batch_of(const pipeline::Item& item) {
   return batch;
 }
 
-// The batches of a rank in two epochs, and its position before each of them.
+// What a rank has read: its batches, the number of batches at the end of each epoch, and with
+// `saves` its position before each call of next().
 struct Read {
   std::vector<Batch> batches;
   std::vector<size_t> epoch_ends;
@@ -108,7 +110,9 @@ std::vector<Read> read_together(int size, const Json& pipeline, size_t ahead, co
   return out;
 }
 
-// Rows times the longest of all ranks' batches in each step, over what each of them has.
+// Returns the sum of lengths if in each step all ranks wait for the longest batch, divided by the
+// sum of the batches' own lengths. `unlike` receives the number of steps in which the ranks'
+// buckets differ.
 double waste(const std::vector<Read>& ranks, size_t* unlike) {
   double paced = 0, own = 0;
   *unlike = 0;
@@ -132,7 +136,7 @@ void expect_once_each(const std::vector<Read>& ranks) {
     for (size_t i = 0; i < rank.epoch_ends[0]; ++i)
       for (const std::string& sample : rank.batches[i].samples) ++seen[sample];
   for (const auto& [sample, times] : seen) EXPECT_EQ(times, 1) << sample;
-  // All but what fills no further batch of every rank.
+  // The samples that are left over do not make another batch for every rank.
   EXPECT_GE(seen.size(), static_cast<size_t>(kSamples) - 20 * ranks.size());
 }
 
@@ -148,13 +152,13 @@ TEST(BatchesAhead, AreOfOneBucketOnAllRanks) {
       }
       expect_once_each(*ranks);
     }
-    EXPECT_EQ(alike[0].epoch_ends, apart[0].epoch_ends) << "as many steps";
+    EXPECT_EQ(alike[0].epoch_ends, apart[0].epoch_ends) << "the same number of steps";
     size_t unlike_apart = 0, unlike = 0;
     const double before = waste(apart, &unlike_apart), after = waste(alike, &unlike);
     EXPECT_GT(unlike_apart, apart[0].batches.size() / 2);
-    EXPECT_LT(unlike, unlike_apart / 3) << "most of them at the ends of epochs";
+    EXPECT_LT(unlike, unlike_apart / 3) << "most of them are at the ends of epochs";
     EXPECT_LT(after - 1, (before - 1) / 3) << before << " to " << after;
-    EXPECT_EQ(read_together(size, pipeline, 8)[1].batches, alike[1].batches) << "in each run";
+    EXPECT_EQ(read_together(size, pipeline, 8)[1].batches, alike[1].batches) << "the same again";
   }
 }
 
@@ -166,7 +170,8 @@ TEST(BatchesAhead, AreGoneOnWithWhereverTheRunWasSaved) {
   const size_t epoch = whole[0].epoch_ends[0];
   for (const size_t at :
        {size_t{0}, size_t{1}, size_t{7}, epoch - 9, epoch - 1, epoch + 1, epoch + 6}) {
-    // A position is also taken before the end of the first epoch is found, which gives no batch.
+    // One position was taken before the call that found the end of the first epoch and gave no
+    // batch.
     const size_t batch = at <= epoch ? at : at - 1;
     const uint64_t epochs = at <= epoch ? 2 : 1;
     const auto rest = read_together(2, pipeline, 6, {&whole[0].positions[at], 2, epochs});
@@ -179,7 +184,7 @@ TEST(BatchesAhead, AreGoneOnWithWhereverTheRunWasSaved) {
   }
 }
 
-// Of a run that was itself resumed, before and after it has read the first batch again.
+// Positions of a run that was itself resumed: before its first batch, and later.
 TEST(BatchesAhead, AreSavedAgainAfterARestart) {
   const TempDir dir;
   const Json pipeline = pipeline_of(dir);
@@ -214,7 +219,8 @@ TEST(BatchesAhead, AreNotForgottenByOtherWorldsOrOptions) {
   EXPECT_FALSE(ends[0].error) << ends[0].error->what();
 }
 
-// Batches of a bucket still differ in length, so ranks have plans of their own, and change them at different steps.
+// Batches of a bucket still differ in length, so each rank has its own plans and changes them at
+// its own steps.
 TEST(BatchesAhead, TrainRanksWhoseShapesDiffer) {
   const TempDir dir;
   Json pipeline = pipeline_of(dir);
@@ -239,7 +245,7 @@ TEST(BatchesAhead, TrainRanksWhoseShapesDiffer) {
   for (const Outcome& rank : ranks) {
     ASSERT_FALSE(rank.error) << rank.error->what();
     EXPECT_GT(rank.end.step, 50u);
-    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
   }
 }
 

@@ -1,4 +1,4 @@
-// How much calls of next_event() do.
+// How long calls of next_event() take, and how many steps they make.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Calls of one run, timed.
+// Times calls of one run.
 struct Calls {
   std::vector<double> seconds, steps;
 
@@ -37,7 +37,8 @@ struct Calls {
   }
 };
 
-// Of `count` steps, made by calls of hardly any time: each is over after one step at most.
+// Returns the mean duration of `count` steps. Makes them by calls with hardly any budget, each of
+// which must end after at most one step.
 double seconds_a_step(Trainer& trainer, uint64_t& step, uint64_t count) {
   const int64_t begin = now_ns();
   Calls calls;
@@ -48,7 +49,8 @@ double seconds_a_step(Trainer& trainer, uint64_t& step, uint64_t count) {
   return seconds_between(begin, now_ns()) / static_cast<double>(count);
 }
 
-// A call that takes longer than its budget makes more steps in it. Medians: the machine may have other work.
+// Calls use their budget, and make more steps if it is larger. Compares medians, since the machine
+// may have other work.
 TEST(TrainerBudget, CallsKeepTheirBudget) {
   TempDir dir;
   const Json stages{{{"stage", "webdataset"}, {"pattern", make_band_shard(dir, "train", 400, 1)}},
@@ -68,14 +70,14 @@ TEST(TrainerBudget, CallsKeepTheirBudget) {
                   {"output", {{"dir", ""}}}};
   Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
   uint64_t step = 0;
-  seconds_a_step(trainer, step, 20);  // until all stages have begun
+  seconds_a_step(trainer, step, 20);  // until all stages are running
   const double budget = 2 * seconds_a_step(trainer, step, 20);
   Calls calls, long_calls;
   for (int i = 0; i < 9; ++i) {
     calls.make(trainer, budget, step);
     long_calls.make(trainer, 10 * budget, step);
   }
-  for (const double seconds : calls.seconds) EXPECT_GE(seconds, budget) << "it is used";
+  for (const double seconds : calls.seconds) EXPECT_GE(seconds, budget) << "the budget is used";
   for (const double seconds : long_calls.seconds) EXPECT_GE(seconds, 10 * budget);
   EXPECT_GT(median(long_calls.steps), 2 * median(calls.steps));
 }

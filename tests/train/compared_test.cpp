@@ -1,4 +1,4 @@
-// Training whose first steps compare kernels with the host: it is the same training.
+// Training that compares kernels with the host in its first steps gives the same results.
 #include <gtest/gtest.h>
 
 #include "core/log.h"
@@ -48,7 +48,7 @@ TEST(Compared, TheFirstStepIsAStep) {
       warnings() = 0;
       const std::vector<float> compared = losses_on(options);
       ASSERT_EQ(compared.size(), plain.size());
-      // A kernel that was compiled again may round otherwise; lavapipe's does not.
+      // A kernel that was compiled again may round differently. The others give equal results.
       for (size_t i = 0; i < plain.size(); ++i)
         EXPECT_NEAR(compared[i], plain[i], *wrong ? 1e-4 * std::abs(plain[i]) : 0) << wrong;
       EXPECT_EQ(warnings() > 0, *wrong != 0) << wrong;
@@ -56,7 +56,8 @@ TEST(Compared, TheFirstStepIsAStep) {
   set_log_hook(nullptr);
 }
 
-// An operation of the user's own that reads beyond its input's end: every device may read something else there.
+// A user's own operation that reads beyond the end of its input, where each device may read
+// something else.
 TEST(Compared, AFaultyOperationIsWarnedOf) {
   static std::vector<std::string> lines;
   lines.clear();

@@ -24,7 +24,7 @@ using train::EventKind;
 using train::Job;
 using train::Trainer;
 
-// Evaluations of four batches of which the first is seen.
+// Evaluations have four batches; stop() is called after the first one.
 TEST(Trainer, StopEndsAnEvaluationAndStillSaves) {
   TempDir dir;
   Json spec = job_json(dir, dir.path("out"));
@@ -37,7 +37,7 @@ TEST(Trainer, StopEndsAnEvaluationAndStillSaves) {
     return true;
   });
   const Event end = run_to_end(trainer);
-  EXPECT_EQ(batches, 1) << "neither this evaluation goes on nor one at the end";
+  EXPECT_EQ(batches, 1) << "this evaluation does not go on, and none follows at the end";
   EXPECT_EQ(end.step, 3u);
   EXPECT_EQ(end.eval_loss, 0);
   EXPECT_EQ(platform::read_file(dir.path("out/metrics.jsonl")).find("evaluation"),
@@ -46,19 +46,19 @@ TEST(Trainer, StopEndsAnEvaluationAndStillSaves) {
   EXPECT_EQ(run_to_end(resumed).step, 30u);
 }
 
-// A pipe into which a program writes nothing, and who waits for its reader.
+// A named pipe into which nothing is written.
 class SilentPipe {
  public:
-  // `then` is called on a thread of its own once somebody reads.
+  // `then` is called in another thread once somebody has opened the pipe to read.
   SilentPipe(std::string path, std::function<void()> then) : path_(std::move(path)) {
     if (mkfifo(path_.c_str(), 0600) != 0) throw std::runtime_error("cannot make " + path_);
     writer_ = std::thread([this, then = std::move(then)] {
-      file_ = ::open(path_.c_str(), O_WRONLY);  // until there is a reader
+      file_ = ::open(path_.c_str(), O_WRONLY);  // waits for a reader
       then();
     });
   }
   ~SilentPipe() {
-    const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);  // where nobody was one
+    const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);  // if nobody has read
     writer_.join();
     ::close(file_);
     ::close(reader);
@@ -75,7 +75,7 @@ class SilentPipe {
 TEST(Trainer, EvaluationsAfterTheFirstReadNothing) {
   TempDir dir;
   for (const double keep_mb : {64.0, 0.01, 0.0}) {
-    Json job = job_json(dir);  // writes the data, too
+    Json job = job_json(dir);  // also writes the data
     job["evaluation"]["keep_mb"] = keep_mb;
     Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), /*resume=*/false);
     const train::EvalMetrics first = trainer.evaluate();
@@ -88,7 +88,8 @@ TEST(Trainer, EvaluationsAfterTheFirstReadNothing) {
   }
 }
 
-// What was stopped, dropped records or decides by the clock is read again.
+// Batches are read again if the first evaluation was stopped or dropped bad records, or if the
+// pipeline depends on timing or has a memory budget.
 TEST(Trainer, EvaluationsThatMayDifferAreNotKept) {
   TempDir dir;
   for (const char* what : {"stopped", "bad record", "clock", "budget"}) {
@@ -128,7 +129,7 @@ TEST(Trainer, StopEndsAnEvaluationThatWaitsForData) {
     const Event end = run_to_end(*trainer);
     EXPECT_EQ(end.step, 3u);
     EXPECT_EQ(end.eval_loss, 0);
-    EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is kept";
+    EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is saved";
   }
   std::filesystem::remove(dir.path("pipe.tar"));
   Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), train::Start::evaluate);
@@ -158,7 +159,7 @@ TEST(Trainer, ErrorsOfAnEvaluationSaySo) {
       << empty;
 }
 
-// What is known of evaluations, by their rows.
+// Returns the rows of evaluations, without durations.
 std::vector<std::string> evaluation_lines(const std::string& out) {
   std::vector<std::string> found;
   std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
@@ -170,7 +171,8 @@ std::vector<std::string> evaluation_lines(const std::string& out) {
   return found;
 }
 
-// Within an epoch, at its end (step 18) and at the run's; by stop(), or by the program that is told of it.
+// Evaluations are stopped within an epoch, at its end (step 18) and at the end of the run. The
+// callback returns false, and in all cases but one also calls stop().
 TEST(Trainer, ResumingMakesUpForAnEvaluationThatWasStopped) {
   TempDir dir;
   Json spec = job_json(dir, dir.path("whole"));
@@ -201,7 +203,7 @@ TEST(Trainer, ResumingMakesUpForAnEvaluationThatWasStopped) {
     EXPECT_EQ(end.eval_loss, whole_end.eval_loss);
     Trainer again(shared_kernels(), job(), true);
     const Event complete = again.next_event();
-    EXPECT_EQ(complete.kind, EventKind::end) << "it is not made twice";
+    EXPECT_EQ(complete.kind, EventKind::end) << "the last evaluation is not repeated";
     EXPECT_EQ(complete.eval_loss, whole_end.eval_loss);
   }
 }
@@ -224,7 +226,7 @@ TEST(Trainer, EvaluationsTellHowTheyGoOnAndMayBeStopped) {
   EXPECT_THROW(trainer.evaluate(), Error);
   trainer.on_evaluation({});
   const train::EvalMetrics again = trainer.evaluate();
-  EXPECT_EQ(again.samples, 100) << "what was in flight of the stopped one does not count";
+  EXPECT_EQ(again.samples, 100) << "without what was in flight when it was stopped";
   EXPECT_EQ(again.loss, whole.loss);
 }
 

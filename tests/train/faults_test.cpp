@@ -1,4 +1,4 @@
-// The driver fails at every call in turn; the device is lost in the middle of a run; memory has a limit.
+// Training when calls of the driver fail, when the device is lost, and under a memory limit.
 #include "support/faults.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ pipeline::Item batch_of(int step) {
   return batch;
 }
 
-// Plans, trains, predicts and saves; the losses and the size of what was saved.
+// Plans, trains, predicts and saves. Returns the losses, the prediction and the number of saved
+// files.
 std::vector<float> scenario(const std::shared_ptr<gpu::Kernels>& kernels) {
   Learner learner(
       kernels,
@@ -52,7 +53,8 @@ std::vector<float> scenario(const std::shared_ptr<gpu::Kernels>& kernels) {
   return out;
 }
 
-// A typed error, nothing hangs, and the device goes on as if nothing had been.
+// Every failure is an Error with the right code, nothing hangs, and the device works afterwards.
+// The parameter is `uploads_apart`.
 class FaultsWith : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FaultsWith, EveryCallOfTheDriverMayFail) {
@@ -67,7 +69,7 @@ TEST_P(FaultsWith, EveryCallOfTheDriverMayFail) {
   int failed = 0;
   for (int call = 1; call <= calls; ++call) {
     const bool memory = call % 2 == 0;
-    // Kernels are made in every third run only: the driver takes its time to compile them.
+    // Only every third run makes kernels, because the driver compiles them slowly.
     const auto used = call % 3 == 0 ? std::make_shared<gpu::Kernels>(kernels->device()) : kernels;
     faults.fail_at(call, memory ? VK_ERROR_OUT_OF_DEVICE_MEMORY : VK_ERROR_INITIALIZATION_FAILED);
     try {

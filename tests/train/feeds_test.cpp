@@ -1,4 +1,4 @@
-// How batches get to the device: bytes that become floats there, views of samples that it keeps.
+// How batches reach the device: as bytes that become floats there, or as views of samples on it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using train::Learner;
 
-// [6, 3, 5, 3], rows of 15 bytes: words hold parts of two.
+// Images of [3, 5, 3]: their rows have 15 bytes, so a 32-bit word may hold parts of two rows.
 pipeline::Item image_batch(int64_t samples, bool bytes) {
   pipeline::Item batch;
   Tensor pixels(DType::u8, {samples, 3, 5, 3}), floats(DType::f32, pixels.shape());
@@ -41,7 +41,7 @@ TEST(Learner, BytesBecomeFloatsOnTheDevice) {
       learner.step(image_batch(samples, bytes || (mixed && samples == 5)));
     std::vector<float> out;
     for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
-    for (const bool as_bytes : {bytes, !bytes}) {  // a prediction takes them as they come
+    for (const bool as_bytes : {bytes, !bytes}) {  // predictions take both
       const Tensor y = learner.predict(image_batch(3, as_bytes));
       out.insert(out.end(), y.view<float>().begin(), y.view<float>().begin() + 30);
     }
@@ -50,13 +50,13 @@ TEST(Learner, BytesBecomeFloatsOnTheDevice) {
   const std::vector<float> whole = losses(false, false);
   EXPECT_EQ(whole.size(), 64u);
   EXPECT_EQ(losses(true, false), whole);
-  EXPECT_EQ(losses(false, true), whole) << "bytes become floats on the host where those came first";
+  EXPECT_EQ(losses(false, true), whole) << "if floats came first, bytes become floats on the host";
   Learner learner = make_learner(model, R"({"optimizer": "sgd"})");
   learner.step(image_batch(6, true));
   EXPECT_THROW(learner.step(image_batch(6, false)), Error);
 }
 
-// More samples than the reservoir holds: those that went are uploaded again, and nothing else changes.
+// Samples that were evicted are uploaded again, and losses do not change.
 TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
   Rng rng(5);
   std::vector<std::shared_ptr<const Tensor>> images;

@@ -11,7 +11,7 @@
 namespace etr::test {
 namespace {
 
-// Batches of 24, two of three samples in which are echoes.
+// Two of three samples are echoes, and the run's length is in fresh examples.
 Json echoed_job(const TempDir& dir, const std::string& out, int64_t fresh, int64_t batch = 24) {
   Json job = job_of(dir, batch, out);
   const Json echo{{"stage", "echo"}, {"factor", 3}, {"buffer", 32}};
@@ -27,14 +27,14 @@ Outcome run_alone(const Json& job, Start start = Start::fresh, const Watch& watc
 
 TEST(FreshExamples, EndARun) {
   TempDir dir;
-  for (const int64_t fresh : {100, 560}) {  // within an epoch and behind one
+  for (const int64_t fresh : {100, 560}) {  // in the first epoch, and in the second
     Json job = echoed_job(dir, dir.path(cat("out", fresh)), fresh);
     const Outcome out = run_alone(job);
     ASSERT_FALSE(out.error) << out.error->what();
     const auto rows = steps_of(dir.path(cat("out", fresh)));
     EXPECT_EQ(out.end.epoch, fresh > 400 ? 1u : 0u);
     EXPECT_GE(rows.back()["fresh"], fresh);
-    EXPECT_LT(rows[rows.size() - 2]["fresh"], fresh) << "with the step that reaches it";
+    EXPECT_LT(rows[rows.size() - 2]["fresh"], fresh) << "ends at the first step that reaches it";
     EXPECT_GT(out.end.echoed, out.end.fresh);
     EXPECT_EQ(out.end.total_steps, out.end.step);
   }
@@ -80,7 +80,7 @@ TEST(FreshExamples, AreTheClockOfSchedulesThatAskForIt) {
       << endless.error->what();
 }
 
-// Without echo both clocks tell the same.
+// Without echo both clocks give the same schedule.
 TEST(FreshExamples, MakeTheSameScheduleWhereNoneIsEchoed) {
   TempDir dir;
   Json job = job_of(dir, 24, dir.path("steps"));
@@ -141,11 +141,11 @@ TEST(FreshExamples, SayWhenToEvaluate) {
   for (size_t i = 0; i < 4; ++i) {
     const uint64_t multiple = 50 * (i + 1), step = out.evaluations[i].step;
     EXPECT_GE(out.evaluations[i].fresh, multiple);
-    EXPECT_LT(rows.at(step - 2)["fresh"], multiple) << "after the first step that is there";
+    EXPECT_LT(rows.at(step - 2)["fresh"], multiple) << "after the first step that reaches it";
   }
 }
 
-// A stop ends the evaluation that falls on the first multiple; the run that goes on makes it first.
+// stop() ends the evaluation at the first multiple of 50; the resumed run begins with it.
 TEST(FreshExamples, OfAnEvaluationThatWasStoppedAreKept) {
   TempDir dir;
   Json job = echoed_job(dir, dir.path("out"), 100);
@@ -165,7 +165,7 @@ TEST(FreshExamples, OfAnEvaluationThatWasStoppedAreKept) {
   EXPECT_EQ(rest.evaluations[0].step, end.step);
 }
 
-// An earlier version's checkpoint does not say how many there were.
+// Checkpoints of earlier versions have no counts of examples.
 TEST(FreshExamples, AreTakenFromTheRunWhereACheckpointDoesNotSay) {
   const auto make = [] {
     return make_learner(R"({"inputs": ["x"], "layers": [{"layer": "dense", "units": 1}],
@@ -192,7 +192,7 @@ TEST(FreshExamples, AreTakenFromTheRunWhereACheckpointDoesNotSay) {
   EXPECT_EQ(same.passed().examples, 99u);
 }
 
-// A lower rate by the share of fresh examples so far; a resumed run knows it.
+// The rate is multiplied by a power of the share of fresh examples so far, also in a resumed run.
 TEST(EchoPower, LowersTheRateOfEchoedExamples) {
   TempDir dir;
   const auto until = [&](const std::string& name, int64_t steps, double power) {

@@ -1,4 +1,4 @@
-// A program shares its Vulkan device: one that the library opened plays the program's.
+// Training on a Vulkan device that a program shares; here the library opened it, too.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -57,7 +57,7 @@ gpu::HostDevice host_of(const gpu::Device& program) {
 
 gpu::DevicePtr shared_device(const gpu::HostDevice& host) {
   gpu::DeviceOptions options = device_options();
-  options.validation = false;  // the program's own layers see everything
+  options.validation = false;  // the program's device has validation layers already
   options.host = host;
   return std::make_shared<gpu::Device>(options);
 }
@@ -86,13 +86,13 @@ TEST(HostDevice, IsTrainedOnAndLeftToItsProgram) {
   EXPECT_THROW(gpu::Device device(options), Error);
 }
 
-// The program's buffers: memory of its device, of which the learner knows the handle only.
+// Buffers of the program's device, of which the learner gets only the handles.
 class ProgramMemory {
  public:
   explicit ProgramMemory(const gpu::DevicePtr& program)
       : in_(program, gpu::MemoryUse::upload), out_(program, gpu::MemoryUse::readback) {}
 
-  // A copy of a batch whose fields lie in buffers, after `shift` bytes of something else.
+  // Returns a copy of the batch with its fields in buffers, each at an offset of `shift` bytes.
   pipeline::Item buffered(const pipeline::Item& batch, uint64_t shift) {
     pipeline::Item out;
     for (const pipeline::Field& field : batch.fields) {
@@ -122,7 +122,7 @@ TEST(HostDevice, BuffersOfTheProgramAreBatches) {
   train::Learner from_buffers = learner_on(shared_device(host_of(*program)));
   const std::vector<pipeline::Item> buffered{memory.buffered(batch_of(4), 0),
                                              memory.buffered(batch_of(4), 64),
-                                             memory.buffered(batch_of(3), 4)};  // a smaller one
+                                             memory.buffered(batch_of(3), 4)};  // fewer rows
   for (const size_t i : {0, 1, 1, 1, 1, 2, 0, 2}) {
     from_host.step(batch_of(i == 2 ? 3 : 4));
     from_buffers.step(buffered[i]);
@@ -133,7 +133,7 @@ TEST(HostDevice, BuffersOfTheProgramAreBatches) {
   const auto [field, values] = memory.output({3, 3});
   from_buffers.predict(buffered[2], field);
   EXPECT_TRUE(std::equal(wanted.view<float>().begin(), wanted.view<float>().end(), values));
-  from_buffers.predict(batch_of(3), field);  // predictions take either
+  from_buffers.predict(batch_of(3), field);  // a prediction also takes host memory
   EXPECT_TRUE(std::equal(wanted.view<float>().begin(), wanted.view<float>().end(), values));
   EXPECT_EQ(program->validation_messages(), 0);
 }

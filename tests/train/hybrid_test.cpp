@@ -1,4 +1,5 @@
-// A job whose model is cut into stages, of which several ranks share the tensors: together they train as one device does.
+// Jobs whose model is cut into stages, each of whose tensors several ranks share: together they
+// train as one device does.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -30,7 +31,7 @@ struct Model {
   const char* name;
   const Json& layers;
   Json optimizer;
-  Json stages;  // at which layers they begin; empty: chosen
+  Json stages;  // the layers at which they begin; empty: chosen automatically
 };
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
@@ -52,13 +53,13 @@ class OnAMesh : public testing::TestWithParam<Model> {
     expect_no_errors(ranks);
     expect_same_losses(dir_.path("mesh"), dir_.path("one"), tolerance);
     for (const size_t stage : {0, 1})
-      EXPECT_EQ(ranks[2 * stage].weights, ranks[2 * stage + 1].weights) << "whole ones";
+      EXPECT_EQ(ranks[2 * stage].weights, ranks[2 * stage + 1].weights) << "whole tensors";
     for (const Outcome& rank : ranks) {
       ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
       for (size_t i = 0; i < one.evaluations.size(); ++i)
         EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, tolerance);
     }
-    // What they have saved is one device's.
+    // One device loads their checkpoint.
     const Outcome loaded = run(job("mesh"), Start::resume, nullptr, {});
     ASSERT_FALSE(loaded.error) << loaded.error->what();
     ASSERT_EQ(loaded.weights.size(), one.weights.size());
@@ -78,18 +79,19 @@ INSTANTIATE_TEST_SUITE_P(
     MeshOf, OnAMesh,
     testing::Values(
         Model{"mlp", dense_layers(), kClipped, Json::array()},
-        // The second stage begins with the rows of a product whose columns the first one has: slices cross the cut.
+        // dense_2 is split by columns and dense_4, where the second stage begins, by rows: what
+        // crosses the cut is sliced.
         Model{"lamb", dense_layers(), {{"optimizer", "lamb"}, {"epsilon", 0.1}}, {"dense_4"}},
         Model{"attention", attention_layers(), kClipped, Json::array()}),
     [](const auto& each) { return each.param.name; });
 
-// Two lines of two stages of two slices each, with a half of the batch. The second stage has nothing to slice: in norms it counts on one
-// of its ranks.
+// Two pipelines of two stages of two slices, each pipeline with half of the batch. The second stage
+// has nothing to slice, so norms must count it on only one of its ranks.
 TEST(Hybrids, TrainAsOneDeviceOnEightRanks) {
   TempDir dir;
   const auto job = [&](int64_t batch, const char* out) {
     Json list = dense_layers();
-    list.erase(2);  // masks of dropout follow the rows, which lie otherwise in one batch
+    list.erase(2);  // its masks depend on the order of rows, which differs in one device's batch
     list.push_back(list.back());
     Json made = layers(job_of(dir, batch, dir.path(out), 104), list);
     made["optimizer"] = kClipped;
@@ -102,8 +104,8 @@ TEST(Hybrids, TrainAsOneDeviceOnEightRanks) {
   expect_no_errors(ranks);
   expect_same_losses(dir.path("mesh"), dir.path("one"), 1e-4);
   for (const size_t rank : {0, 1, 4, 5}) {
-    EXPECT_EQ(ranks[rank].weights, ranks[0].weights) << "to the bit, of the first stage";
-    EXPECT_EQ(ranks[rank + 2].weights, ranks[2].weights) << "of the second stage";
+    EXPECT_EQ(ranks[rank].weights, ranks[0].weights) << "the first stage, bit for bit";
+    EXPECT_EQ(ranks[rank + 2].weights, ranks[2].weights) << "the second stage, bit for bit";
   }
   for (const Outcome& rank : ranks) EXPECT_NEAR(rank.end.eval_loss, one.end.eval_loss, 1e-4);
 }

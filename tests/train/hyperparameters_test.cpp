@@ -22,7 +22,7 @@ Json small_job(const TempDir& dir, int64_t batch, const std::string& out = "") {
   return job;
 }
 
-// At the end of the first epoch; what is to change may depend on the rank.
+// Calls `change` once on each rank, at the evaluation after the first epoch.
 Watch changing(const std::function<void(int rank, Trainer& trainer)>& change) {
   return [change, done = std::make_shared<std::array<std::atomic<bool>, 4>>()](
              int rank, Trainer& trainer, const Event& event) {
@@ -61,13 +61,13 @@ TEST(ChangedHyperparameters, ComeWithTheCheckpoint) {
   Json job = small_job(dir, 48, whole);
   run(job, Start::fresh, nullptr, changing(change_all));
   job["output"]["dir"] = parts;
-  job["train"]["steps"] = 12;  // the change came at the end of the first epoch, after 8
+  job["train"]["steps"] = 12;  // the change came after step 8, at the end of the first epoch
   job["train"]["planned_steps"] = 15;
   run(job, Start::fresh, nullptr, changing(change_all));
   job["train"]["steps"] = 15;
   const Outcome rest = run(job, Start::resume, nullptr, {});
   ASSERT_FALSE(rest.error) << rest.error->what();
-  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "bit for bit";
 }
 
 TEST(ChangedHyperparameters, AreThoseOfAllRanks) {
@@ -77,7 +77,7 @@ TEST(ChangedHyperparameters, AreThoseOfAllRanks) {
       2, [&](int) { return small_job(dir, 24); }, Start::fresh, changing(change_all));
   for (const Outcome& rank : ranks) {
     ASSERT_FALSE(rank.error) << rank.error->what();
-    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
     ASSERT_EQ(rank.weights.size(), one.weights.size());
     for (size_t i = 0; i < one.weights.size(); ++i)
       ASSERT_NEAR(rank.weights[i], one.weights[i], 1e-4) << i;
@@ -121,7 +121,7 @@ TEST(ChangedHyperparameters, FollowTheScheduleOnAllRanks) {
   }
 }
 
-// Mistakes change nothing, and end nothing.
+// After an error about an unknown name the run goes on.
 TEST(ChangedHyperparameters, ReachAllDevicesOfAProcess) {
   TempDir dir;
   const auto open = [](const std::string& selector) {

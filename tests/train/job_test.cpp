@@ -38,7 +38,7 @@ TEST(Job, OverridesAndVariables) {
   EXPECT_EQ(job.pipeline()["stages"][1]["size"], 16);
   EXPECT_EQ(job.optimizer()["momentum"], 0.9);
   EXPECT_EQ(job.name(), "other");
-  EXPECT_EQ(job.pipeline()["seed"], 3) << "the job's seed is the pipeline's";
+  EXPECT_EQ(job.pipeline()["seed"], 3) << "the pipeline takes the job's seed";
 }
 
 TEST(Job, AVariableKeepsItsType) {
@@ -52,7 +52,7 @@ TEST(Job, AVariableKeepsItsType) {
   EXPECT_NE(error_of({"data=/d", "n=many"}, text)
                 .find("'n=many': the job declares this variable as a number"),
             std::string::npos);
-  // Within a text, and where nothing says that it is a number, it is text.
+  // A variable that is declared as null and used within a text is text.
   EXPECT_EQ(Job::parse(kJob, "the job", {"data=7"}).pipeline()["stages"][0]["pattern"],
             "7/x-*.tar");
 }
@@ -137,7 +137,7 @@ TEST(Job, NamesEveryOutputOfAClassifier) {
             "");
 }
 
-// Whatever stands where something else belongs: the error is in the product's words.
+// Puts a value of another type in every place. No error may be one of the JSON library.
 TEST(Job, WrongTypesAreErrorsInPlainWords) {
   const Json whole = Job::parse(kJob, "the job", {"data=/d"}).json().flatten();
   for (const auto& [path, old] : whole.items())

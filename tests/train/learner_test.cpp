@@ -1,4 +1,5 @@
-// A learner fed by hand: sequences, several inputs, what surrounds the optimizer, profiles.
+// A learner on batches made by hand: sequences, several inputs, averaging, accumulation, mixed
+// precision, steps that are not finite, and profiles.
 #include "train/learner.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 using train::Learner;
 
 pipeline::Item counting_batch(int seed) {
-  // Each row counts up from somewhere, modulo 7: the next symbol follows from the last.
+  // Each row counts up modulo 7, so a symbol determines the next one.
   pipeline::Item batch;
   const auto at = [seed](int64_t r, int64_t c) { return static_cast<int>((r * 3 + seed + c) % 7); };
   batch.set("input", symbols(8, 12, at));
@@ -37,7 +38,7 @@ TEST(Learner, ADecoderLearnsToCount) {
   EXPECT_EQ(learner.predict(counting_batch(3)).shape(), (Shape{8, 12, 7}));
 }
 
-// The decoder copies the source; what lies after a sample's length must not matter.
+// The decoder learns to copy the source. Symbols after a sample's length must not matter.
 TEST(Learner, AnEncoderDecoderReadsSourcesOfManyLengths) {
   Learner learner = make_learner(
       R"({"model": "transformer", "symbols": 9, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})",
@@ -67,7 +68,7 @@ TEST(Learner, AnEncoderDecoderReadsSourcesOfManyLengths) {
     ASSERT_EQ(a.view<float>()[static_cast<size_t>(i)], b.view<float>()[static_cast<size_t>(i)]);
 }
 
-// With a mean that keeps nearly everything, evaluation sees the weights from before training.
+// With an average that hardly moves, predictions remain those of the initial weights.
 TEST(Learner, EvaluatesWithTheMeanOfTheWeights) {
   Learner still = make_learner(kDecoder, R"({"optimizer": "sgd", "average": 0.9999999})", 0.5);
   still.prepare(counting_batch(0));
@@ -87,7 +88,7 @@ TEST(Learner, EvaluatesWithTheMeanOfTheWeights) {
 
 std::string not_finite(Learner& learner) {
   try {
-    while (!learner.take_metrics(true).empty()) continue;  // the results before it come first
+    while (!learner.take_metrics(true).empty()) continue;  // results of earlier steps come first
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::not_finite);
     return error.what();
@@ -95,7 +96,7 @@ std::string not_finite(Learner& learner) {
   return "";
 }
 
-// Normalisation is folded into weights for predictions: into those of now.
+// For predictions, batch normalisation is folded into the weights, which must be the current ones.
 TEST(Learner, PredictionsFollowTheWeights) {
   const auto make = [] {
     return train::Learner(
@@ -182,7 +183,7 @@ std::vector<float> weights_of(Learner& learner) {
   return out;
 }
 
-// Steps are in flight before the host knows that one has failed.
+// More steps are in flight before the host knows that one has failed.
 TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
   const auto batch_of = [](float value) {
     pipeline::Item batch;
@@ -215,7 +216,7 @@ TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
     EXPECT_NE(message.find("steps 4 to 5 after it were left out"), std::string::npos);
     const std::vector<float> after = weights_of(learner);
     ASSERT_EQ(after.size(), before.size());
-    size_t moved = 0;  // the running values of the two batches that were left out, and nothing else
+    size_t moved = 0;  // at most the running statistics of batch normalisation
     for (size_t i = 0; i < after.size(); ++i) {
       EXPECT_TRUE(std::isfinite(after[i])) << precision;
       moved += before[i] != after[i];
@@ -224,11 +225,11 @@ TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
     EXPECT_EQ(not_finite(learner), "");
     learner.step(batch_of(5));
     EXPECT_EQ(learner.take_metrics(true).size(), 1u);
-    EXPECT_NE(weights_of(learner), after) << "the trainer goes on";
+    EXPECT_NE(weights_of(learner), after) << "training goes on";
   }
 }
 
-// A loss can be infinite where its gradients are not.
+// A loss can be infinite while its gradients are finite.
 TEST(Learner, ALossThatIsNotFiniteChangesNothing) {
   Learner learner = make_learner(
       R"({"layers": [{"layer": "dense", "units": 1, "bias": false}], "loss": {"loss": "mse"}})",
@@ -246,7 +247,7 @@ TEST(Learner, ALossThatIsNotFiniteChangesNothing) {
   EXPECT_EQ(weights_of(learner), before);
 }
 
-// The loss is finite, the gradient of the square root at 0 is not.
+// The loss is finite, but the gradient of the square root at 0 is not.
 TEST(Learner, AGradientThatIsNotFiniteChangesNothing) {
   Learner learner = make_learner(
       R"({"layers": [{"layer": "dense", "units": 3, "init": "zeros", "bias": false},
@@ -269,7 +270,7 @@ TEST(Learner, AGradientThatIsNotFiniteChangesNothing) {
   for (const float v : after.view<float>()) EXPECT_EQ(v, 0);
 }
 
-// Parameters beyond what the device can bind at once are updated in parts.
+// Parameters that the device cannot bind at once are updated in parts.
 TEST(Learner, TrainsAlikeWhereTheDeviceBindsLittle) {
   const auto losses_on = [](uint64_t max_storage_bytes) {
     gpu::DeviceOptions options = device_options(gpu::KernelFamily::tiled);
@@ -295,12 +296,12 @@ TEST(Learner, TrainsAlikeWhereTheDeviceBindsLittle) {
   };
   const auto whole = losses_on(0), parts = losses_on(80 << 10);
   ASSERT_EQ(whole.size(), parts.size());
-  // The norm is summed in parts too.
+  // The norm is also summed in parts, so it is rounded differently.
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], parts[i], 1e-5);
   EXPECT_LT(whole.back(), 0.9f * whole.front());
 }
 
-// What was thrown away and computed again is what it was; statistics move once.
+// Recomputed activations equal those that were discarded, and running statistics move only once.
 TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
   const auto run = [](bool recompute, uint64_t& bytes) {
     Json model = parse_json(R"({"layers": [
@@ -324,7 +325,7 @@ TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
     std::vector<float> out;
     for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
     bytes = learner.device_bytes();
-    const Tensor y = learner.predict(batch);  // by the running statistics
+    const Tensor y = learner.predict(batch);  // with the running statistics
     out.insert(out.end(), y.view<float>().begin(), y.view<float>().end());
     return out;
   };
@@ -333,7 +334,7 @@ TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
   EXPECT_LT(static_cast<double>(recomputed), 0.7 * static_cast<double>(kept));
 }
 
-// Saved in the middle of an accumulation: the state of everything around the optimizer comes back.
+// Saves in the middle of an accumulation, with an average and a proximal term.
 TEST(Learner, GoesOnBitForBit) {
   const char* optimizer =
       R"({"optimizer": "adamw", "accumulate": 3, "clip_norm": 0.5, "average": 0.9, "proximal": 0.1})";
@@ -365,12 +366,13 @@ TEST(Learner, MixedPrecisionLearnsAlike) {
   const float full = last_loss("fp32");
   for (const char* precision : {"bf16", "fp16"}) {
     const float loss = last_loss(precision);
-    EXPECT_NE(loss, full) << "operands were rounded";
+    EXPECT_NE(loss, full) << "operands are rounded";
     EXPECT_NEAR(loss, full, 0.15 * static_cast<double>(full)) << precision;
   }
 }
 
-// Gradients that are infinite under the first loss scale change nothing; it falls until they fit, and is kept.
+// Gradients that overflow at the initial loss scale change nothing. The scale falls until they fit,
+// and is saved.
 TEST(Learner, TheLossScaleFallsUntilGradientsFit) {
   const std::string model = with_precision(
       R"({"layers": [{"layer": "dense", "units": 8, "name": "a"}, {"layer": "dense", "units": 2}],
@@ -379,7 +381,7 @@ TEST(Learner, TheLossScaleFallsUntilGradientsFit) {
   pipeline::Item batch;
   Tensor x(DType::f32, {4, 3}), target(DType::f32, {4, 2});
   for (float& v : x.mutable_view<float>()) v = 1;
-  for (float& v : target.mutable_view<float>()) v = 4000;  // dloss = 1000: 6.5e7 when scaled
+  for (float& v : target.mutable_view<float>()) v = 4000;  // dloss = 1000, or 6.5e7 when scaled
   batch.set("image", x);
   batch.set("label", target);
   for (const char* optimizer :
@@ -394,7 +396,7 @@ TEST(Learner, TheLossScaleFallsUntilGradientsFit) {
     for (size_t i = 0; i < skipped; ++i) EXPECT_EQ(steps[i].loss, steps[0].loss) << i;
     for (size_t i = skipped; i < steps.size(); ++i) EXPECT_FALSE(steps[i].skipped) << i;
     EXPECT_LT(steps.back().loss, steps[0].loss);
-    // A trainer that goes on from here has the scale already.
+    // A learner that loads the checkpoint begins with this scale.
     checkpoint::Files files;
     learner.save(files);
     Learner next = make_learner(model, optimizer);
@@ -407,7 +409,7 @@ TEST(Learner, TheLossScaleFallsUntilGradientsFit) {
   }
 }
 
-// Where no scale helps, the numbers themselves are at fault, and are named.
+// If no scale helps, the gradients themselves are not finite, and the error names the first one.
 TEST(Learner, TheLossScaleDoesNotFallForever) {
   Learner learner = make_learner(
       with_precision(R"({"layers": [{"layer": "dense", "units": 3, "init": "zeros", "bias": false},
@@ -424,7 +426,7 @@ TEST(Learner, TheLossScaleDoesNotFallForever) {
   EXPECT_NE(not_finite(learner).find("'root (gradient)'"), std::string::npos);
 }
 
-// Three batches of eight are one of twenty-four.
+// Three accumulated batches of 8 rows give the update of one batch of 24.
 TEST(Learner, AccumulatedBatchesAreALargeOne) {
   const auto rows = [](int begin, int count) {
     pipeline::Item batch;
@@ -479,7 +481,7 @@ TEST(Profile, SaysWhereTheTimeGoes) {
   }
   EXPECT_NEAR(sum, profile["seconds"].get<double>(), 1e-9);
   EXPECT_EQ(calls, static_cast<int>(profile["traceEvents"].size()));
-  EXPECT_GE(products, 8);  // of qkv, output, up, down, symbols: forward and gradients
+  EXPECT_GE(products, 8);  // qkv, output, up, down and symbols, forward and gradients
   const auto has = [&](const char* op, const char* kernel) {
     return std::any_of(profile["ops"].begin(), profile["ops"].end(),
                        [&](const Json& row) { return row["op"] == op && row["kernel"] == kernel; });
@@ -491,15 +493,16 @@ TEST(Profile, SaysWhereTheTimeGoes) {
   EXPECT_TRUE(has("optimizer", "optimizer"));
   const std::string text = train::profile_text(profile);
   EXPECT_NE(text.find("in kernels, one after another"), std::string::npos) << text;
-  EXPECT_NE(text.find("more\n"), std::string::npos) << "tables are for people: 20 rows";
+  EXPECT_NE(text.find("more\n"), std::string::npos) << "the text has only the first 20 rows";
 }
 
-// Otherwise later runs would be timed on a loss that is not finite, after which the optimizer does nothing.
+// If profiled runs were no real steps, later ones could be timed on a loss that is not finite, for
+// which the optimizer does nothing.
 TEST(Profile, ItsRunsAreStepsOnTheBatch) {
   Learner profiled = make_learner(kDecoder, R"({"optimizer": "sgd"})");
   profiled.profile(counting_batch(0), 3);
   Learner trained = make_learner(kDecoder, R"({"optimizer": "sgd"})");
-  for (int i = 0; i < 5; ++i)  // one before the recording, one that compiles, and three
+  for (int i = 0; i < 5; ++i)  // one before the recording, one that compiles, three timed
     trained.step(counting_batch(0));
   trained.take_metrics(true);
   const auto there = profiled.weights(""), here = trained.weights("");

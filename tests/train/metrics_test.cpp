@@ -1,4 +1,5 @@
-// Files of a run's rows: what is cut off, and that nothing else is lost.
+// Files of metrics: what is cut off when a run resumes, and that nothing else is lost. Also claims
+// of folders.
 #include "train/metrics.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ std::string put(const std::string& path, const std::string& text) {
   return path;
 }
 
-// The file holds `text`; what is left of it after `last`.
+// Writes `text` to a file, cuts off the rows after `last`, and returns what is left.
 std::string cut(const TempDir& dir, const std::string& text, train::LastRow last) {
   const std::string path = put(dir.path("metrics.jsonl"), text);
   train::cut_rows_after(path, last);
@@ -55,7 +56,7 @@ TEST(Metrics, AnUnfinishedLineIsCutOff) {
       EXPECT_TRUE(platform::read_file(path) == whole) << whole.size() << " " << rest;
     }
   }
-  const std::string foreign(size_t{1} << 17, 'x');  // no row is so long
+  const std::string foreign(size_t{1} << 17, 'x');  // longer than any row
   JsonLines lines(put(dir.path("foreign"), foreign));
   EXPECT_TRUE(platform::read_file(dir.path("foreign")) == foreign);
 }
@@ -63,7 +64,7 @@ TEST(Metrics, AnUnfinishedLineIsCutOff) {
 TEST(Metrics, RowsThatComeAgainAreCutOff) {
   TempDir dir;
   const std::string evaluation = row("evaluation", 5), note = "{\"note\": \"mine\"}\n";
-  EXPECT_TRUE(cut(dir, rows(1, 20000), {5}) == rows(1, 6)) << "in more than one piece";
+  EXPECT_TRUE(cut(dir, rows(1, 20000), {5}) == rows(1, 6)) << "read in more than one piece";
   EXPECT_EQ(cut(dir, rows(6, 9), {5}), "");
   EXPECT_EQ(cut(dir, rows(1, 6) + evaluation + rows(6, 9), {5, true}), rows(1, 6) + evaluation);
   EXPECT_EQ(cut(dir, rows(1, 6) + evaluation + rows(6, 9), {5, false}), rows(1, 6));
@@ -72,7 +73,7 @@ TEST(Metrics, RowsThatComeAgainAreCutOff) {
   EXPECT_EQ(cut(dir, rows(1, 6), {5}), rows(1, 6));
 }
 
-// A hole stands for millions of rows.
+// A sparse file stands for one with millions of rows. With little memory only its end can be read.
 TEST(Metrics, OfALargeFileTheEndIsRead) {
   TempDir dir;
   const std::string path = put(dir.path("metrics.jsonl"), row("step", 1));
@@ -92,11 +93,11 @@ TEST(Metrics, OfALargeFileTheEndIsRead) {
   EXPECT_EQ(fs::file_size(path), kHole + 1 + rows(3, 6).size());
 }
 
-// It may be written to, which says nothing of reading.
+// A file may be writable but not readable.
 TEST(Metrics, AFileThatCannotBeReadIsLeftAlone) {
   TempDir dir;
   const std::string path = put(dir.path("metrics.jsonl"), rows(1, 9));
-  chmod(dir.path().c_str(), 0755);  // for the child, whose user is another
+  chmod(dir.path().c_str(), 0755);  // for the child, which runs as another user
   chmod(path.c_str(), 0222);
   const auto names_it = [&](auto&& call) {
     try {
@@ -108,7 +109,7 @@ TEST(Metrics, AFileThatCannotBeReadIsLeftAlone) {
     return false;
   };
   EXPECT_EQ(in_child([&] {
-              if (geteuid() == 0 && seteuid(65534) != 0) return 90;  // who may read everything
+              if (geteuid() == 0 && seteuid(65534) != 0) return 90;  // root may read everything
               const bool opened = names_it([&] { JsonLines lines(path); });
               const bool cut = names_it([&] { train::cut_rows_after(path, {5}); });
               const bool looked = names_it([&] { JsonLines::may_be(path); });
@@ -119,7 +120,7 @@ TEST(Metrics, AFileThatCannotBeReadIsLeftAlone) {
   EXPECT_EQ(platform::read_file(path), rows(1, 9));
 }
 
-// Each removes the folders that it has made, while the other makes or locks them.
+// Each thread removes the folders that it has made while the other one makes or locks them.
 TEST(FolderClaim, BearsWithOneThatEndsMeanwhile) {
   TempDir dir;
   std::atomic<int> claims = 0;

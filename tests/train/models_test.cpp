@@ -1,4 +1,5 @@
-// Every ready-made model trains and predicts; under the validation layers this sees all ops in all shapes.
+// Every ready-made model trains and predicts. With validation layers this checks the ops with the
+// shapes that models use.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +26,7 @@ Tensor integers(const Shape& shape, uint32_t below, Rng& rng) {
 }
 
 struct Case {
-  const char* options;  // small
+  const char* options;  // that make the model small
   std::function<void(pipeline::Item&, Rng&)> fill;
   Shape output;
 };
@@ -88,7 +89,7 @@ TEST(ReadyMadeModels, TrainAndPredict) {
       if (kSanitized && family == gpu::KernelFamily::tiled && families().size() > 1) continue;
       Json spec = parse_json(c.options, "options");
       spec["model"] = model->name;
-      spec["recompute"] = family == gpu::KernelFamily::tiled;  // each way in one of the families
+      spec["recompute"] = family == gpu::KernelFamily::tiled;  // so that both ways are tested
       train::Learner learner({&kernels(family), [](gpu::Kernels*) {}},
                              {spec, Json{{"optimizer", "lamb"}, {"clip_norm", 1}},
                               Json{{"learning_rate", 1e-3}}, 3, 10});

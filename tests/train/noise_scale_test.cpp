@@ -1,4 +1,4 @@
-// The gradient noise scale: the arithmetic, and a model for which it is known.
+// The gradient noise scale: arithmetic, a model for which it is known, and runs that measure it.
 #include "train/noise_scale.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using train::GradientSquares;
 using train::GradientSum;
 using train::NoiseScale;
 
-// What the two sizes give in expectation is taken apart exactly.
+// From the expected values at two batch sizes, |G|^2 and tr S follow exactly.
 TEST(NoiseScale, SolvesForBothUnknowns) {
   const double gradient_square = 0.25, variance = 12;
   const auto expected = [&](double rows) { return gradient_square + variance / rows; };
@@ -33,12 +33,12 @@ TEST(NoiseScale, SolvesForBothUnknowns) {
   EXPECT_NEAR(*noise.value(), 48, 1e-9);
 }
 
-// A quotient of means, not a mean of quotients: a single estimate may well be negative.
+// The quotient of the means, not the mean of quotients: a single estimate may be negative.
 TEST(NoiseScale, AveragesBeforeItDivides) {
   NoiseScale noise;
   noise.add({1, 2, 10, 4});  // |G|^2 = -2, tr S = 12
   EXPECT_FALSE(noise.value());
-  noise.add({1, 2, 10, 7});  // 4 and 6
+  noise.add({1, 2, 10, 7});  // |G|^2 = 4, tr S = 6
   EXPECT_DOUBLE_EQ(noise.gradient_square(), 1);
   EXPECT_DOUBLE_EQ(noise.variance(), 9);
   EXPECT_DOUBLE_EQ(*noise.value(), 9);
@@ -49,7 +49,7 @@ TEST(NoiseScale, FollowsARunAndGoesOnFromACheckpoint) {
   noise.add({1, 2, 10, 7});
   NoiseScale again(0.5);
   again.load(noise.json());
-  for (NoiseScale* one : {&noise, &again}) one->add({1, 2, 10, 9});  // 8 and 2
+  for (NoiseScale* one : {&noise, &again}) one->add({1, 2, 10, 9});  // |G|^2 = 8, tr S = 2
   EXPECT_DOUBLE_EQ(noise.gradient_square(), (0.5 * 4 + 8) / 1.5);
   EXPECT_EQ(noise.json(), again.json());
 }
@@ -65,8 +65,10 @@ TEST(GradientSum, MeasuresBatchesAndTheirMean) {
   EXPECT_DOUBLE_EQ(squares.large, 0.25 + 2.25);
 }
 
-// Half of the squared distance between w (of a dense layer on a constant input, and zeros on all else) and targets drawn around
-// a mean: an example's gradient is w - t, so |G|^2 = |w - mean|^2 and tr S is the sum of the targets' variances.
+// A dense layer with the constant input 1 outputs its weights w. But for a constant factor, the
+// loss is half of the squared distance between w and a target t that is drawn around a mean. So the
+// gradient of an example is w - t, |G|^2 = |w - mean|^2, and tr S is the sum of the targets'
+// variances.
 TEST(NoiseScale, OfAQuadraticIsWhatItIs) {
   constexpr int64_t kRows = 64, kUnits = 8;
   constexpr float kMean = 0.5f, kSpread = 2;
@@ -95,7 +97,7 @@ TEST(NoiseScale, OfAQuadraticIsWhatItIs) {
   EXPECT_NEAR(*noise.value() / expected, 1, 0.25) << "expected " << expected;
   const Tensor after = learner.weights("")[0].tensor;
   for (size_t i = 0; i < kUnits; ++i) EXPECT_EQ(w.view<float>()[i], after.view<float>()[i]);
-  // By whole batches: the same.
+  // The same with whole batches as the small ones.
   NoiseScale by_batches;
   for (int i = 0; i < 20; ++i) by_batches.add(*learner.measure_noise({batch(), batch(), batch()}));
   EXPECT_NEAR(*by_batches.value() / expected, 1, 0.25);
@@ -115,7 +117,8 @@ void run_to_end(const Json& job, bool resume = false) {
   while (trainer.next_event().kind != train::EventKind::end) continue;
 }
 
-// Also running statistics, and what is random: losses are the same to the last bit, whether it is measured or not.
+// Measuring changes neither running statistics nor random numbers: the losses are the same bit for
+// bit. A resumed run measures the same values.
 TEST(NoiseScale, ARunIsTheSameWithItAndResumes) {
   const TempDir dir;
   const std::string plain = dir.path() + "/plain", measured = dir.path() + "/measured",
@@ -142,7 +145,7 @@ TEST(NoiseScale, ARunIsTheSameWithItAndResumes) {
   EXPECT_EQ(rows, 5);
 }
 
-// Where images lie on the device and batches are views of them.
+// With images on the device, and batches that are views of them.
 TEST(NoiseScale, IsMeasuredBehindDeviceEcho) {
   const TempDir dir;
   const auto losses = [&](const std::string& out, int every) {

@@ -49,7 +49,7 @@ std::vector<std::string> event_files(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (train::EventFile::is_name(entry.path().filename().string()))
       files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());  // as TensorBoard reads them
+  std::sort(files.begin(), files.end());  // the order in which TensorBoard reads them
   return files;
 }
 
@@ -65,7 +65,7 @@ TEST(EventFile, FramesAreWhatTensorBoardReads) {
             std::string::npos);
 }
 
-// Files that are made within a second come in their order, whatever the processes are called.
+// Names of files that are made within one second sort in the order in which they were made.
 TEST(EventFile, LaterOnesComeLater) {
   TempDir dir;
   for (uint64_t step = 1; step <= 12; ++step) train::EventFile(dir.path()).write(step, {});
@@ -76,7 +76,8 @@ TEST(EventFile, LaterOnesComeLater) {
               (std::string{'\x10', static_cast<char>(i + 1)}));
 }
 
-// A session's start with the step from which on TensorBoard forgets what it has read.
+// The resumed run's file begins with a session start, whose step tells TensorBoard from where on to
+// discard what it has read.
 TEST(EventFile, OfARunThatGoesOnVoidsWhatComesAgain) {
   TempDir dir;
   {
@@ -91,7 +92,7 @@ TEST(EventFile, OfARunThatGoesOnVoidsWhatComesAgain) {
   resumed.write_scalars(6, {{"loss", 0.5}});
   const auto files = event_files(dir.path());
   ASSERT_EQ(files.size(), 2u);
-  EXPECT_EQ(event_records(files[0]).size(), 10u) << "the version, and no start";
+  EXPECT_EQ(event_records(files[0]).size(), 10u) << "the version and nine steps, no session start";
   const auto records = event_records(files[1]);
   ASSERT_EQ(records.size(), 3u);
   const std::string start("\x10\x06\x3A\x02\x08\x01");  // step 6; session_log { status START }
@@ -99,7 +100,7 @@ TEST(EventFile, OfARunThatGoesOnVoidsWhatComesAgain) {
   EXPECT_EQ(records[2].substr(9, 2), start.substr(0, 2));
 }
 
-// Of rows, which are read one by one.
+// Rows are read one by one, so a huge or endless file is an error and does not fill the memory.
 TEST(Report, AFileWithoutEndIsRefused) {
   TempDir dir;
   const std::string path = dir.path("metrics.jsonl");
@@ -145,7 +146,8 @@ TEST(Report, TableAndPage) {
   EXPECT_EQ(table[1]["speedup"], 4);
   EXPECT_EQ(table[1]["fresh_to_target"], 48);
   EXPECT_EQ(table[1]["device_wait_share"], 0.5);
-  // A first run that never gets there gives a lower bound: its 40 s over the other's 6 s.
+  // If the first run never reaches the target, the speed-up is a lower bound: its 40 s over the
+  // other's 6 s.
   const Json bound = train::write_report("t", {{"never", write_run(dir, "c", 4, 0.02)}, runs[1]},
                                          0.8, dir.path("bound.html"));
   EXPECT_TRUE(bound[0]["speedup"].is_null());
@@ -192,7 +194,8 @@ TEST(Report, WhatIsNoRowOfMetricsIsNamed) {
   }
 }
 
-// Steps whose results are read some time after the device is done with them, several at once or late.
+// Writes a run in which the results of steps are read some time after the device has finished them,
+// often several at once. Returns the mean of its idle curve less the table's device_wait_share.
 double idle_of(const TempDir& dir, uint64_t seed) {
   Rng rng(seed);
   train::JsonLines lines(dir.path("metrics.jsonl"));
@@ -211,7 +214,7 @@ double idle_of(const TempDir& dir, uint64_t seed) {
   const train::ReportedRun run = train::load_run({"x", dir.path()});
   double idle = 0, from = 0;
   for (const auto& [middle, share] :
-       run.idle) {  // the points are middles of stretches without gaps
+       run.idle) {  // each point is the middle of a stretch; there are no gaps
     idle += share * 2 * (middle - from);
     from += 2 * (middle - from);
   }
@@ -230,24 +233,25 @@ TEST(Report, TheIdleCurveHasTheMeanOfTheTable) {
 TEST(Report, RunsOfOneNameAreOneRowOfMedians) {
   TempDir dir;
   std::vector<train::ReportRun> runs;
-  const double scales[][2] = {{4, 1}, {6, 1}, {8, 4}};  // 4, 6 and 2 times faster
+  const double scales[][2] = {{4, 1}, {6, 1}, {8, 4}};  // the second is 4, 6 and 2 times as fast
   for (int i = 0; i < 3; ++i)
     for (const int echo : {0, 1})
       runs.push_back(
           {echo ? "echo" : "plain", write_run(dir, cat("run", i, echo), scales[i][echo])});
   const Json table = train::write_report("t", runs, 0.8, dir.path("r.html"));
   ASSERT_EQ(table.size(), 2u);
-  EXPECT_EQ(table[0]["time_to_target_s"], 36) << "of 24, 36 and 48";
+  EXPECT_EQ(table[0]["time_to_target_s"], 36) << "the median of 24, 36 and 48";
   EXPECT_EQ(table[1]["speedup"], 4);
   EXPECT_EQ(table[1]["speedup_range"], Json({2, 6}));
   EXPECT_EQ(table[1]["runs"], 3);
   const std::string html = platform::read_file(dir.path("r.html"));
   EXPECT_NE(html.find("median of 3 runs each, 2 to 6"), std::string::npos);
-  // One that never gets there: no range, and the median of the other two and of none.
+  // A fourth run with echo never reaches the target: there is no range, and the median counts its
+  // speed-up as the smallest.
   runs.push_back({"plain", write_run(dir, "plain3", 4)});
   runs.push_back({"echo", write_run(dir, "echo3", 1, 0.02)});
   const Json missed = train::write_report("t", runs, 0.8, dir.path("r.html"));
-  EXPECT_EQ(missed[1]["speedup"], 3) << "of none, 2, 4 and 6";
+  EXPECT_EQ(missed[1]["speedup"], 3) << "the median of none, 2, 4 and 6";
   EXPECT_TRUE(missed[1]["speedup_range"].is_null());
 }
 
@@ -257,7 +261,7 @@ size_t count(const std::string& html, const std::string& text) {
   return found;
 }
 
-// A run of a model that does not classify, with or without evaluations.
+// Writes a run of a model that is no classifier, and returns its path.
 std::string write_losses(const TempDir& dir, const std::string& name, bool evaluates) {
   const std::string path = dir.path(name);
   train::JsonLines lines(path);
@@ -295,7 +299,7 @@ TEST(Report, ShowsTrainingLossWhereThereIsNoEvaluation) {
   const Json table = train::write_report("t", {{"only steps", write_losses(dir, "a", false)}}, 0,
                                          dir.path("r.html"));
   EXPECT_TRUE(table[0]["final_loss"].is_null());
-  // The mean of the last stretch of steps, which the curve ends with.
+  // The mean over the last stretch of steps, as at the end of the curve.
   EXPECT_NEAR(table[0]["final_training_loss"].get<double>(), 1, 0.01);
   const std::string html = platform::read_file(dir.path("r.html"));
   EXPECT_NE(html.find("Training loss over steps"), std::string::npos);
@@ -320,7 +324,7 @@ TEST(Report, ShowsTheNoiseScaleWhereItWasMeasured) {
   const std::string html = platform::read_file(dir.path("r.html"));
   EXPECT_NE(html.find("measured: from 112 to 1,100 at 1,000. Across: optimizer steps."),
             std::string::npos)
-      << "what a listener hears";
+      << "the description for screen readers";
   EXPECT_NE(html.find("Noise scale, examples"), std::string::npos);
   train::write_report("t", {other}, 0, dir.path("without.html"));
   EXPECT_EQ(platform::read_file(dir.path("without.html")).find("oise scale"), std::string::npos);
@@ -350,10 +354,10 @@ TEST(Report, ReadsAloudAndFollowsTheColourScheme) {
   EXPECT_EQ(count(html, "<title id='chart"), charts);
   EXPECT_EQ(count(html, "<desc id='chart"), charts);
   EXPECT_NE(html.find("a&lt;b: from 55\u00a0% to 100\u00a0% at 40. second: "), std::string::npos)
-      << "what a listener hears";
+      << "the description for screen readers";
   EXPECT_EQ(count(html, "<svg"),
             charts + count(html, "<svg class='swatch' viewBox='0 0 26 8' aria-hidden='true'"))
-      << "what only decorates is not read";
+      << "screen readers skip decoration";
   EXPECT_EQ(count(html, "scope='row'"), 2u);
   EXPECT_NE(html.find("<caption>"), std::string::npos);
   EXPECT_NE(html.find("prefers-color-scheme:dark"), std::string::npos);

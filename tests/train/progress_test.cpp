@@ -1,4 +1,4 @@
-// What a run has done, and what falls due in it.
+// What a run has done, and when it saves, evaluates and ends.
 #include "train/progress.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Progress, MeansAreOfTheStepsSinceTheLastEvent) {
   EXPECT_EQ(event.examples, 8u);
   EXPECT_EQ(event.fresh, 6u);
   EXPECT_EQ(event.echoed, 2u);
-  EXPECT_EQ(progress.busy_seconds(), 2) << "of the step that was timed";
+  EXPECT_EQ(progress.busy_seconds(), 2) << "only of the step that was timed";
   progress.fill(event);
   EXPECT_EQ(event.loss, 2) << "no step since: the same means";
   progress.count(step_of(7, 4), true);
@@ -64,7 +64,7 @@ TEST(Progress, SpeedAfterAResumeIsThatOfTheStepsSince) {
   progress.count(step_of(1, 1'000'000), true);
   Event event;
   progress.fill(event);
-  EXPECT_GT(event.examples_per_second, 1000) << "an hour has not gone by since";
+  EXPECT_GT(event.examples_per_second, 1000) << "the hour before the resume does not count";
 }
 
 TEST(Milestones, FallOnEpochsAndSteps) {
@@ -109,7 +109,7 @@ TEST(Milestones, FallOnFreshExamples) {
   EXPECT_TRUE(evaluates(430, 300)) << "several multiples at once";
   EXPECT_FALSE(evaluates(104, 4));
   EXPECT_FALSE(evaluates(99, 4));
-  EXPECT_FALSE(evaluates(100, 0)) << "a batch of echoes behind it";
+  EXPECT_FALSE(evaluates(100, 0)) << "a batch of echoes after the multiple";
   EXPECT_FALSE(evaluates(0, 0));
   EXPECT_TRUE(train::run_ends_at({9, 0, false, 1000}, job.train()));
   EXPECT_FALSE(train::run_ends_at({9, 0, false, 999}, job.train()));
@@ -120,7 +120,7 @@ TEST(Milestones, FallOnFreshExamples) {
   EXPECT_EQ(end(0, 0), 300u) << "nothing is known yet";
   EXPECT_EQ(end(1, 100), 10u);
   EXPECT_EQ(end(3, 100), 30u) << "two of three are echoes";
-  EXPECT_EQ(end(70, 100), 300u) << "the steps end it first";
+  EXPECT_EQ(end(70, 100), 300u) << "the limit of steps comes first";
   EXPECT_EQ(end(250, 1003), 250u);
 }
 
@@ -135,11 +135,11 @@ TEST(Milestones, TheEndFollowsFromTheEpochsThatAreLeft) {
     return train::total_steps(job.train(), epoch_steps, train::epoch_start(resumed, epoch_steps));
   };
   EXPECT_EQ(end({0, 0}, 62), 310u);
-  EXPECT_EQ(end({140, 2}, 62), 310u) << "in the midst of the third";
+  EXPECT_EQ(end({140, 2}, 62), 310u) << "in the middle of the third epoch";
   EXPECT_EQ(end({186, 3}, 62), 310u);
   EXPECT_EQ(end({186, 3}, 41), 268u) << "three epochs of 62 steps, then two of 41";
   EXPECT_EQ(end({186, 3}, 125), 436u);
-  EXPECT_EQ(end({268, 7}, 41), 268u) << "it was over before";
+  EXPECT_EQ(end({268, 7}, 41), 268u) << "the run was already past its end";
 }
 
 }  // namespace

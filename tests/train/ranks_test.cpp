@@ -25,7 +25,7 @@ TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
       ASSERT_FALSE(rank.error) << rank.error->what();
       EXPECT_EQ(rank.end.step, 15u);
       EXPECT_EQ(rank.end.examples, 15u * 48) << "of all ranks";
-      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
       ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
       for (size_t i = 0; i < one.evaluations.size(); ++i)
         EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, 1e-4);
@@ -39,7 +39,7 @@ TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
   }
 }
 
-// With plain SGD the mean of the weights after a step of each is what the mean of their gradients gives.
+// With plain SGD, averaging the ranks' weights after each step equals averaging their gradients.
 TEST(RanksOfAJob, AveragingWeightsInEveryStepIsSynchronousTraining) {
   TempDir dir;
   const auto trained = [&](Json parallel) {
@@ -54,14 +54,15 @@ TEST(RanksOfAJob, AveragingWeightsInEveryStepIsSynchronousTraining) {
   for (const Outcome& rank : averaged) {
     ASSERT_FALSE(rank.error) << rank.error->what();
     EXPECT_EQ(rank.end.step, 15u);
-    EXPECT_EQ(rank.weights, averaged[0].weights) << "to the bit";
+    EXPECT_EQ(rank.weights, averaged[0].weights) << "bit for bit";
     ASSERT_EQ(rank.weights.size(), synchronous[0].weights.size());
     for (size_t i = 0; i < rank.weights.size(); ++i)
       ASSERT_NEAR(rank.weights[i], synchronous[0].weights[i], 1e-4) << i;
   }
 }
 
-// Batch normalisation: in training each rank has moments of its own; what evaluates and what is saved is their mean.
+// With batch normalisation each rank has its own running statistics while it trains. Evaluations
+// and checkpoints use their mean.
 TEST(RanksOfAJob, EvaluateWhatTheySave) {
   TempDir dir;
   Json job = job_of(dir, 24, dir.path("out"));
@@ -70,7 +71,7 @@ TEST(RanksOfAJob, EvaluateWhatTheySave) {
   const auto ranks = together(3, [&](int) { return job; });
   for (const Outcome& rank : ranks) {
     ASSERT_FALSE(rank.error) << rank.error->what();
-    EXPECT_EQ(rank.weights, ranks[0].weights) << "statistics, too";
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "including running statistics";
   }
   Trainer saved(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
                 Job::parse(job.dump(), "job"), Start::evaluate);
@@ -80,7 +81,7 @@ TEST(RanksOfAJob, EvaluateWhatTheySave) {
   EXPECT_NEAR(metrics.accuracy, ranks[0].end.eval_accuracy, 1e-9);
 }
 
-// Batch normalisation over the rows of all ranks.
+// sync_batch_norm: batch normalisation over the rows of all ranks.
 TEST(RanksOfAJob, MayNormaliseTogether) {
   TempDir dir;
   const auto job = [&](int64_t batch, bool synchronised) {
@@ -110,7 +111,7 @@ TEST(RanksOfAJob, MayNormaliseTogether) {
   EXPECT_GT(furthest(false), 2e-3f);
 }
 
-// A job whose dense layers ranks can share.
+// Returns a job with dense layers that ranks can share.
 Json job_of_blocks(const TempDir& dir, int64_t batch, const std::string& out) {
   Json job = job_of(dir, batch, out);
   Json& layers = job["model"]["layers"];
@@ -130,14 +131,14 @@ TEST(RanksOfAJob, ShareTheTensorsOfAModel) {
       return together(
           of.size(), [&](int) { return job_of_blocks(dir, 24, ""); }, Start::fresh, {}, of);
     };
-    const Outcome one = with({mesh.data, 1, 1})[0];  // whose tensors are whole
+    const Outcome one = with({mesh.data, 1, 1})[0];  // with whole tensors
     ASSERT_FALSE(one.error) << one.error->what();
     const auto ranks = with(mesh);
     for (const Outcome& rank : ranks) {
       ASSERT_FALSE(rank.error) << rank.error->what();
       EXPECT_EQ(rank.end.examples, one.end.examples) << "each sample once";
-      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
-      ASSERT_EQ(rank.weights.size(), one.weights.size()) << "whole ones";
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
+      ASSERT_EQ(rank.weights.size(), one.weights.size()) << "whole tensors";
       for (size_t i = 0; i < one.weights.size(); ++i)
         ASSERT_NEAR(rank.weights[i], one.weights[i], 5e-4) << i;
       ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
@@ -147,7 +148,8 @@ TEST(RanksOfAJob, ShareTheTensorsOfAModel) {
   }
 }
 
-// The whole model, its optimizer's state and the position, whoever wrote it: one device, two ranks, one device again.
+// A checkpoint has the whole model, its optimizer state and the position, whoever wrote it: here
+// one device, then two ranks, then one device again.
 TEST(RanksOfAJob, SaveAWholeModelOfWhichEachHasAPart) {
   TempDir dir;
   const Outcome one = run(job_of_blocks(dir, 24, dir.path("one")), Start::fresh, nullptr, {});
@@ -206,12 +208,11 @@ TEST(RanksOfAJob, SayWhatTheyCannotShare) {
       << overtaking;
 }
 
-// Where one rank's data ends, so does the epoch of all.
 TEST(RanksOfAJob, EndAnEpochTogether) {
   TempDir dir;
   const auto ranks = together(2, [&](int) {
     Json job = job_of(dir, 8, "",
-                      8 * 13);  // seven batches for one rank, six for the other, but for the rest
+                      8 * 13);  // 13 batches: six for each rank, and a rest
     job["train"] = {{"epochs", 3}};
     return job;
   });
@@ -243,10 +244,10 @@ TEST(RanksOfAJob, AreStoppedByAnyOfThemAndGoOnTogether) {
     ASSERT_FALSE(rank.error) << rank.error->what();
     EXPECT_EQ(rank.end.step, 15u);
   }
-  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "bit for bit";
 }
 
-// In the middle of an epoch; every sample is trained on once.
+// Resumes in the middle of an epoch. Every sample is trained on once.
 TEST(RanksOfAJob, GoOnInAnotherNumber) {
   for (const int size : {1, 3}) {
     TempDir dir;
@@ -267,12 +268,13 @@ TEST(RanksOfAJob, GoOnInAnotherNumber) {
       EXPECT_EQ(rank.end.epoch, 1u);
       EXPECT_EQ(rank.end.examples, 400u);
       EXPECT_EQ(rank.end.step, 8u + 240 / (10 * static_cast<unsigned>(size)));
-      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
     }
   }
 }
 
-// A checkpoint drops what rounding has left of gradients, in the run that goes on as in one that begins from it.
+// When a checkpoint is saved, the rounding errors that are kept for later steps are dropped, also
+// in the run that goes on. So a resumed run is the same.
 TEST(RanksOfAJob, CompressedGoOnFromACheckpoint) {
   TempDir dir;
   const auto job = [&](const std::string& out, int steps) {
@@ -290,7 +292,7 @@ TEST(RanksOfAJob, CompressedGoOnFromACheckpoint) {
     ASSERT_FALSE(rank.error) << rank.error->what();
     EXPECT_EQ(rank.weights, ended[0].weights);
   }
-  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "bit for bit";
   together(2, [&](int) { return job_of(dir, 24, plain); });
   EXPECT_NE(losses_of(plain), losses_of(whole)) << "nothing was compressed";
 }
@@ -329,7 +331,7 @@ TEST(RanksOfAJob, AreToldWhyOneOfThemFailed) {
   }
 }
 
-// A rank without a sample has no part in the mean. It trains on as the others do.
+// A rank without a sample does not count in the mean, and trains on as the others do.
 TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAre) {
   TempDir dir;
   const auto job = [&](int batch, int samples) {
@@ -344,7 +346,7 @@ TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAre) {
   const auto ranks = together(3, [&](int) { return job(16, 2); });
   for (const Outcome& rank : ranks) {
     ASSERT_FALSE(rank.error) << rank.error->what();
-    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
     ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
     for (size_t i = 0; i < one.evaluations.size(); ++i) {
       EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, 1e-4);
@@ -353,7 +355,7 @@ TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAre) {
   }
 }
 
-// Of a checkpoint, with learners that have had no batch.
+// Evaluates a checkpoint with learners that have had no batch.
 TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAreBeforeTheFirstStep) {
   TempDir dir;
   Json job = job_of(dir, 24, dir.path("out"));
@@ -392,7 +394,7 @@ TEST(RanksOfAJob, AreToldThatThereIsNothingToEvaluate) {
   }
 }
 
-// Images of 6 x 6, or of 8 x 8; one with NaN.
+// Returns four images of size x size; `not_a_number`: one value is NaN.
 pipeline::Item images_of(int64_t size, bool not_a_number = false) {
   Tensor x(DType::f32, {4, size, size, 1});
   const auto values = x.mutable_view<float>();
@@ -405,7 +407,8 @@ pipeline::Item images_of(int64_t size, bool not_a_number = false) {
   return batch;
 }
 
-// The rank whose step failed has gone on to a batch of another shape, the others have not: they must not look for a plan together.
+// The failing batch of rank 1 has a shape of its own, and rank 0 has no such batch. The search for
+// the cause must not need a new plan, on which the ranks would have to agree.
 TEST(RanksOfAJob, SayWhatWasNotFiniteInABatchOfAShapeOfItsOwn) {
   constexpr const char* kPooled =
       R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})";
@@ -439,7 +442,7 @@ TEST(RanksOfAJob, SayOnWhichOfThemAStepWasNotFinite) {
   TempDir dir;
   const auto ranks = together(2, [&](int rank) {
     Json job = job_of(dir, 24);
-    if (rank == 1) job["schedule"]["learning_rate"] = 1000;  // its own weights leave all bounds
+    if (rank == 1) job["schedule"]["learning_rate"] = 1000;  // this rank's weights diverge
     return job;
   });
   for (const Outcome& rank : ranks) {

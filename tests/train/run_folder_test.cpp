@@ -1,4 +1,4 @@
-// Who may write into a run's folder, what stays there, and what a run needs to go on.
+// Which runs may write into a folder, what stays there, and what a run needs to resume.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ using train::Job;
 using train::Start;
 using train::Trainer;
 
-// By its path below the folder, what every file holds.
+// The contents of files by their path relative to a folder.
 using Contents = std::map<std::string, std::string>;
 
 Contents contents_of(const fs::path& folder) {
@@ -36,7 +36,7 @@ Contents contents_of(const fs::path& folder) {
   return out;
 }
 
-// The file of the newest checkpoint by that name.
+// Returns this file of the newest checkpoint.
 std::string saved(const std::string& folder, const char* file) {
   const auto loaded = checkpoint::Store(folder + "/checkpoints").load_latest();
   if (!loaded) return "no checkpoint";
@@ -89,7 +89,7 @@ class TrainerFolder : public ::testing::Test {
       return error.what();
     }
   }
-  // Steps in metrics.jsonl; every line is whole.
+  // Returns the number of steps in metrics.jsonl, all lines of which must be complete.
   size_t rows() const {
     std::stringstream lines(platform::read_file(out() + "/metrics.jsonl"));
     size_t steps = 0;
@@ -98,7 +98,7 @@ class TrainerFolder : public ::testing::Test {
     return steps;
   }
 
-  // Of every row but what depends on the clock.
+  // Returns all rows, without what depends on the clock.
   std::string rows_without_times() const {
     std::stringstream lines(platform::read_file(out() + "/metrics.jsonl"));
     std::string text;
@@ -133,7 +133,7 @@ TEST_F(TrainerFolder, AStartThatFailsLeavesNoFolder) {
   broken["output"]["dir"] = out() + "/of/nested/folders";
   error_of([&] { run(broken, Start::fresh); });
   EXPECT_FALSE(fs::exists(out()));
-  fs::create_directories(out() + "/of");  // not its own
+  fs::create_directories(out() + "/of");  // not made by the run
   EXPECT_HAS(error_of([&] { run(broken, Start::fresh); }), "elsewhere");
   EXPECT_TRUE(fs::exists(out() + "/of"));
   EXPECT_FALSE(fs::exists(out() + "/of/nested"));
@@ -147,7 +147,8 @@ TEST_F(TrainerFolder, ALabelBeyondTheClassesIsSaidFirst) {
       << error_of([&] { run(few, Start::overwrite); });
 }
 
-// Of a run that was killed before its first checkpoint, by another program's hand, and so on.
+// An empty checkpoint folder and metrics file, as of a run that was killed early, and another
+// program's file.
 TEST_F(TrainerFolder, WhatIsNoRunIsNoObstacle) {
   fs::create_directories(out() + "/checkpoints/step-999999999999");
   std::ofstream(out() + "/notes.txt") << "mine";
@@ -181,7 +182,7 @@ TEST_F(TrainerFolder, OverwritingRemovesWhatARunWroteAndNothingElse) {
   EXPECT_EQ(rows(), 4u);
 }
 
-// A run that never takes its first step has written and removed nothing.
+// A run that fails before its first step writes and removes nothing.
 TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
   Json bad = spec(12, "no data");
   const Json nested = [&] {
@@ -204,7 +205,8 @@ TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
   EXPECT_EQ(contents_of(out()), before);
 }
 
-// Whoever only reads is let in. What other processes see of the lock: tests/core/lock_test.cpp, tests/cli/runs_test.py.
+// Evaluations and trial runs are allowed meanwhile. For the lock as other processes see it, see
+// tests/core/lock_test.cpp and tests/cli/runs_test.py.
 TEST_F(TrainerFolder, TwoTrainersDoNotWriteIntoOneFolder) {
   for (const Start first : {Start::fresh, Start::resume, Start::overwrite}) {
     Trainer trainer(shared_kernels(), job(spec(first == Start::resume ? 16 : 8)), first);
@@ -227,7 +229,7 @@ TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
   Trainer first(shared_kernels(), job(spec(4)), Start::fresh);
   while (first.next_event().kind != EventKind::end) continue;
   {
-    const std::string path = first.save();  // and lets go of it again
+    const std::string path = first.save();  // and releases the folder again
     Trainer second(shared_kernels(), job(spec(8)), Start::resume);
     EXPECT_HAS(error_of([&] { first.save(); }), "another run writes into");
     while (second.next_event().kind != EventKind::end) continue;
@@ -239,7 +241,6 @@ TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
   EXPECT_EQ(rows(), 12u);
 }
 
-// Where nothing was written in the end, too.
 TEST_F(TrainerFolder, ASaveThatFailsAfterTheEndHoldsTheFolderNoLonger) {
   Trainer first(shared_kernels(), job(spec(4)), Start::fresh);
   while (first.next_event().kind != EventKind::end) continue;
@@ -267,7 +268,7 @@ TEST(RunFolder, IsLetGoOfAfterEachWriteOnceTheRunIsOver) {
   EXPECT_THROW(over.write_row(row), Error);
 }
 
-// What may become of the folder of a run that is on its way, or of its rows.
+// What may happen to the folder of a run while it trains, or to its metrics file.
 struct Loss {
   const char* name;
   std::function<void(const std::string& folder)> happens;
@@ -318,7 +319,7 @@ TEST_F(TrainerFolder, AFolderThatIsLostEndsTheRunAndIsNotMadeAgain) {
     }
 }
 
-// Between the last row and the end, and after it.
+// Losses between the last row and the end of the run, and after the end.
 TEST(RunFolder, ThatIsLostIsNoticedWithoutAFurtherRow) {
   const Json row{{"kind", "step"}, {"step", 1}};
   for (const Loss& loss : kLosses) {
@@ -346,7 +347,7 @@ TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
   };
   run(spec(12), Start::fresh);
   const std::string names[] = {"checkpoints", "metrics.jsonl", "checkpoints/step-000000000012"};
-  for (const std::string& name : names) {  // a link to where it went
+  for (const std::string& name : names) {  // replaced by a link to where it was moved
     fs::rename(out() + "/" + name, dir_.path("elsewhere"));
     fs::create_symlink(dir_.path("elsewhere"), out() + "/" + name);
     refuses(name);
@@ -356,7 +357,7 @@ TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
   }
   fs::remove_all(out());
   fs::create_directories(out());
-  for (const std::string name : {"checkpoints", "metrics.jsonl"}) {  // a file of somebody else's
+  for (const std::string name : {"checkpoints", "metrics.jsonl"}) {  // another program's file
     std::ofstream(out() + "/" + name) << "mine";
     refuses(name);
     fs::remove(out() + "/" + name);
@@ -384,7 +385,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
       EXPECT_GT(evaluated.evaluate().samples, 0);
       Trainer exported(shared_kernels(), job(spec(40)), Start::evaluate);
       EXPECT_FALSE(exported.shaped_learner().onnx().empty());
-      EXPECT_EQ(exported.learner().device_bytes(), 0u) << "nothing is planned for it";
+      EXPECT_EQ(exported.learner().device_bytes(), 0u) << "exporting plans nothing";
       EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);
@@ -396,7 +397,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
   }
 }
 
-// Logs, lists of bad records and the quarantine belong to the run, too.
+// Logs, lists of bad records and the quarantine also belong to the run.
 TEST_F(TrainerFolder, WhatOnlyLooksLeavesTheRunsOtherFilesAlone) {
   std::ofstream(dir_.path("data/broken.tar")) << std::string(1024, 'x');
   Json noisy = spec(12);
@@ -447,10 +448,11 @@ TEST_F(TrainerFolder, AResumedRunAppends) {
     ++events;
     EXPECT_GT(bytes.size(), 100u) << name;
   }
-  EXPECT_EQ(events, 2u) << "one of each part, also in the same second";
+  EXPECT_EQ(events, 2u) << "one file for each run, even within one second";
 }
 
-// As a killed run leaves it: rows behind the newest checkpoint, which the run that goes on writes again.
+// A killed run leaves rows after its newest checkpoint. The resumed run writes these rows again, so
+// it first cuts them off.
 TEST_F(TrainerFolder, RowsBehindTheCheckpointAreNotWrittenTwice) {
   Json noted = spec(22);
   noted["evaluation"]["every_steps"] = 3;

@@ -1,4 +1,4 @@
-// Trainers that are workers of a parameter server: threads with a device each.
+// Trainers as workers of a parameter server, each a thread with its own device.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -48,7 +48,7 @@ const Json kSequential{{"algorithm", "downpour"},
                        {"server_optimizer", "sgd"},
                        {"servers", 2}};
 
-// Its local update is overwritten by that of the servers, which is the same.
+// The servers' update replaces the worker's own, which is the same.
 TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
   TempDir dir;
   const Outcome alone = run(job_of(dir, dir.path("alone"), nullptr), nullptr);
@@ -76,7 +76,7 @@ TEST(Workers, ThatAverageAtARateOfZeroTrainAlone) {
   const Outcome worker = run_with_servers(
       job_of(dir, dir.path("worker"), {{"algorithm", "easgd"}, {"elastic_rate", 0}}));
   ASSERT_FALSE(worker.error) << worker.error->what();
-  EXPECT_EQ(losses_of(dir.path("worker")), losses_of(dir.path("alone"))) << "to the bit";
+  EXPECT_EQ(losses_of(dir.path("worker")), losses_of(dir.path("alone"))) << "bit for bit";
 }
 
 TEST(Workers, GoOnFromACheckpointWithTheServersState) {
@@ -91,13 +91,13 @@ TEST(Workers, GoOnFromACheckpointWithTheServersState) {
         if (event.kind == EventKind::checkpoint) trainer.stop();
       });
   EXPECT_LT(stopped.end.step, 12u);
-  job["parallel"]["servers"] = 3;  // the state is cut anew
+  job["parallel"]["servers"] = 3;  // instead of 2: the state is divided again
   const auto resumed = run_with_servers(job, Start::resume);
   ASSERT_FALSE(resumed.error) << resumed.error->what();
-  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "bit for bit";
   job.erase("parallel");
   job["train"] = {{"steps", 14}};
-  EXPECT_FALSE(run(job, nullptr, Start::resume).error) << "the weights serve a run without servers";
+  EXPECT_FALSE(run(job, nullptr, Start::resume).error) << "loads the weights without servers";
   job["parallel"] = parallel;
   job["train"] = {{"steps", 16}};
   const auto other = run_with_servers(job, Start::resume);
@@ -105,8 +105,9 @@ TEST(Workers, GoOnFromACheckpointWithTheServersState) {
   EXPECT_NE(std::string(other.error->what()).find("servers.safetensors"), std::string::npos);
 }
 
-// Every update of every worker is applied once, and none has to wait for another. (Elastic averaging makes no exchange while one is
-// under way, however many steps that takes; with a bound, also one that is never reached, each is over before the next step.)
+// Workers with 40 and 25 steps train together, and a third one begins late. Elastic averaging makes
+// no exchange while one is in progress, however many steps that takes. With a bound, even one that
+// is never reached, each exchange is over before the next step.
 TEST(Workers, TrainTogetherEachAtItsOwnPace) {
   for (const char* algorithm : {"downpour", "easgd"}) {
     TempDir dir;
@@ -131,8 +132,8 @@ TEST(Workers, TrainTogetherEachAtItsOwnPace) {
     EXPECT_EQ(worker.end.step, 25u);
     const auto losses = losses_of(dir.path("out"));
     EXPECT_LT(losses.back(), losses.front());
-    // A worker begins late: with what has been learnt.
-    EXPECT_FALSE(servers.first().wait(0)) << "it is here";
+    // A worker that begins late starts with the trained weights.
+    EXPECT_FALSE(servers.first().wait(0)) << "the third worker has yet to finish";
     const auto late = run(job("", 1), std::move(c));
     ASSERT_FALSE(late.error) << late.error->what();
     EXPECT_LT(late.end.loss, losses.front());
@@ -155,7 +156,7 @@ TEST(Workers, EndWhenTheFirstHasReachedTheTarget) {
   EXPECT_LT(worker.end.step, 1000000u);
 }
 
-// The first worker has nothing to go on with, and nobody else begins.
+// The first worker has nothing left to do, and the second one does not begin.
 TEST(Workers, OfARunThatIsCompleteEndInOrder) {
   TempDir dir;
   const Json job = job_of(dir, dir.path("out"), kSequential);
@@ -173,7 +174,7 @@ TEST(Workers, OfARunThatIsCompleteEndInOrder) {
   EXPECT_EQ(servers.first().status().roster.finished, 2u) << "none was lost";
 }
 
-// One that waits for another: within a moment, by its trainer's stop(), and in order.
+// stop() ends a worker that waits for another one, before the time-out and in order.
 TEST(Workers, AreStoppedWhileTheyWait) {
   TempDir dir;
   Json job = job_of(dir, "", kSequential);
@@ -182,7 +183,7 @@ TEST(Workers, AreStoppedWhileTheyWait) {
   for (const bool has_begun : {false, true}) {
     Servers servers(job);
     auto holds = servers.join(0, 2), waits = servers.join(1, 2);
-    std::unique_ptr<Trainer> held;  // makes a step, or none, and then nothing
+    std::unique_ptr<Trainer> held;  // makes its first step, or none, and then nothing
     const auto trainer_of = [&](std::unique_ptr<train::Membership> membership, Start start) {
       return std::make_unique<Trainer>(
           std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
@@ -193,7 +194,7 @@ TEST(Workers, AreStoppedWhileTheyWait) {
       while (held->next_event().step == 0) {
       }
     }
-    // Without one who begins it waits for the first worker's checkpoint.
+    // If the first worker has not begun, this one waits for its checkpoint.
     const auto trainer = trainer_of(std::move(waits), has_begun ? Start::fresh : Start::resume);
     auto end = std::async(std::launch::async, [&] {
       while (true)
@@ -208,7 +209,7 @@ TEST(Workers, AreStoppedWhileTheyWait) {
   }
 }
 
-// However few steps a worker makes, the servers have its part of them.
+// A worker that makes fewer steps than n_push exchanges once, after its last step.
 TEST(Workers, ThatAverageExchangeAfterTheirLastStep) {
   TempDir dir;
   Json job = job_of(

@@ -19,13 +19,13 @@ namespace {
 
 using train::Learner;
 
-// Serves images of every size; its statistics show what a batch was filled up with.
+// A model for images of any size. Its batch statistics depend on the rows that fill up a batch.
 constexpr const char* kPooled =
     R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "batch_norm", "activation": "relu"},
                    {"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})";
 constexpr const char* kSgd = R"({"optimizer": "sgd", "momentum": 0.9})";
 
-// Row r of batch `seed` is the same in a batch of any number of rows.
+// Returns a batch. Its row r depends on the seed and the size, not on the number of rows.
 pipeline::Item images(int64_t rows, int seed, int64_t size = 6) {
   Tensor x(DType::f32, {rows, size, size, 2});
   const auto values = x.mutable_view<float>();
@@ -72,7 +72,7 @@ std::string error_of(const Call& call, Code code = Code::invalid_argument) {
   return "";
 }
 
-// What came before training, in whatever size, leaves training as it is.
+// A prediction before training, with any number of rows, does not change training.
 TEST(Shapes, APredictionDoesNotDecideHowTrainingIsPlanned) {
   Learner plain = make_learner(kPooled, kSgd, 0.1);
   for (int i = 0; i < 4; ++i) plain.step(images(16, i));
@@ -87,7 +87,8 @@ TEST(Shapes, APredictionDoesNotDecideHowTrainingIsPlanned) {
   }
 }
 
-// Any order of sizes, before and after training: each row has what it has alone.
+// In any order of sizes, before and after training, the prediction for a row does not depend on the
+// batch's size.
 TEST(Shapes, BatchesOfAnySizeArePredicted) {
   Learner learner = make_learner(kPooled, kSgd, 0.1);
   for (const bool trained : {false, true}) {
@@ -102,7 +103,8 @@ TEST(Shapes, BatchesOfAnySizeArePredicted) {
   }
 }
 
-// Two runs that saw the same batches are the same, also where a run was interrupted before one with fewer rows.
+// A run that was interrupted equals one that was not, also if it was interrupted before a batch
+// with fewer rows.
 TEST(Shapes, AResumedRunFillsBatchesUpAsBefore) {
   const std::vector<int64_t> rows = {16, 5, 16, 24, 16, 5};
   Learner whole = make_learner(kPooled, kSgd, 0.1);
@@ -131,7 +133,7 @@ pipeline::Pipeline evaluation(const std::string& shard, int batch, int epochs = 
                  "pipeline"));
 }
 
-// Of a pipeline that is within an epoch the rest is read past, and the next epoch is scored.
+// If the pipeline is within an epoch, the rest of it is skipped and the next epoch is scored.
 TEST(Shapes, AnEvaluationIsAWholeEpoch) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
@@ -153,7 +155,8 @@ TEST(Shapes, AnEvaluationIsAWholeEpoch) {
   EXPECT_HAS(error_of([&] { learner.evaluate(once); }), "the last one had begun");
 }
 
-// An evaluation that was stopped leaves the pipeline within its epoch; so does a position that was restored there.
+// An evaluation that was stopped leaves the pipeline within an epoch, and so does restoring such a
+// position.
 TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
@@ -171,7 +174,7 @@ TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
     return true;
   };
   EXPECT_EQ(learner.evaluate(p, listen).samples, 100);
-  ASSERT_EQ(told.size(), 18u) << "eight batches that are read past, and ten";
+  ASSERT_EQ(told.size(), 18u) << "eight batches that are skipped, then ten";
   for (size_t i = 0; i < told.size(); ++i)
     EXPECT_EQ(told[i].first, i < 8 ? 0 : static_cast<int64_t>(i) - 7);
   EXPECT_EQ(learner.evaluate(restored).samples, 100);
@@ -185,7 +188,7 @@ TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
              "before the first batch");
 }
 
-// A validation set in batches that are larger or smaller than those of training, and a last one that is smaller still.
+// Evaluation batches are larger or smaller than those of training, and the last may be smaller.
 TEST(Shapes, EvaluationCountsEachSampleOnceWhateverItsBatch) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
@@ -217,7 +220,7 @@ TEST(Shapes, EvaluationCountsEachSampleOnceWhateverItsBatch) {
       EXPECT_EQ(got.samples, 100);
       EXPECT_NEAR(got.loss, expected.loss, 1e-5) << size << resumed;
       EXPECT_NEAR(got.accuracy, expected.accuracy, 1e-6) << size << resumed;
-      learner.step(training);  // evaluated first, trained then
+      learner.step(training);  // trains after the evaluation
       EXPECT_EQ(learner.take_metrics(true).size(), 1u);
       if (!resumed) trained.load(files);
     }
@@ -240,7 +243,8 @@ TEST(Shapes, MoreThanTheMemoryHoldsIsCutIntoParts) {
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(parts[i], whole[i], 1e-5) << i;
 }
 
-// As from a bucketed pipeline. Trained in turn, each shape has steps in flight; they are told in the order of the steps.
+// As from a bucketed pipeline. Steps of several shapes are in flight at once; their results come in
+// the order of the steps.
 TEST(Shapes, ImagesOfManySizesTrainInTurn) {
   Learner learner = make_learner(kPooled, kSgd, 0.1);
   for (int i = 0; i < 12; ++i) learner.step(images(i % 2 ? 8 : 4, i, 6 + i % 3));
@@ -248,7 +252,7 @@ TEST(Shapes, ImagesOfManySizesTrainInTurn) {
   ASSERT_EQ(metrics.size(), 12u);
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(metrics[i].step, i + 1);
   EXPECT_EQ(learner.predict(images(5, 0, 11)).shape(), (Shape{5, 3}));
-  // The same steps one by one.
+  // The same steps, each finished before the next.
   Learner careful = make_learner(kPooled, kSgd, 0.1);
   for (int i = 0; i < 12; ++i) {
     careful.step(images(i % 2 ? 8 : 4, i, 6 + i % 3));
@@ -257,7 +261,7 @@ TEST(Shapes, ImagesOfManySizesTrainInTurn) {
   EXPECT_EQ(saved(learner), saved(careful));
 }
 
-// Where a checkpoint is loaded, numbers of steps come again while those from before are in flight.
+// After a checkpoint is loaded, step numbers repeat while earlier steps are still in flight.
 TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
   Learner learner = make_learner(kPooled, kSgd, 0.1);
   learner.step(images(16, 0));
@@ -275,7 +279,7 @@ TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
   EXPECT_EQ(learner.in_flight(), 0);
 }
 
-// More shapes than there are plans: the device's memory stays what a few of them take, and results are the same.
+// With more shapes than plans are kept, the memory in use does not grow beyond that of a few plans.
 TEST(Shapes, PlansOfAFewShapesAreKept) {
   Learner learner = make_learner(kPooled, kSgd, 0.1);
   uint64_t most = 0;
@@ -310,7 +314,7 @@ TEST(Shapes, SequencesOfManyLengths) {
   const auto metrics = learner.take_metrics(true);
   EXPECT_LT(metrics.back().loss, metrics.front().loss);
   EXPECT_EQ(learner.predict(sequences(3, 10)).shape(), (Shape{3, 10, 7}));
-  // A learned position for each place of a sequence: those of 12 places do not serve 13.
+  // With a learned embedding for each position, 12 positions do not serve a sequence of 13.
   Learner learned = make_learner(model("learned"), R"({"optimizer": "adam"})");
   learned.step(sequences(8, 12));
   const std::string error = error_of([&] { learned.step(sequences(8, 13)); });
@@ -325,7 +329,7 @@ TEST(Shapes, SequencesOfManyLengths) {
   EXPECT_EQ(learned.take_metrics(true).size(), 2u);
 }
 
-// What never can fit is refused by name, and refuses nothing else afterwards.
+// A batch that can never fit is an error, after which batches that fit are still accepted.
 TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   const char* flat = R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 3}]})";
   Learner learner = make_learner(flat, kSgd);
@@ -344,7 +348,7 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
             }).find("field 'label' is i32 [3] in a batch of 4 samples"),
             std::string::npos);
   EXPECT_NE(error_of([&] { learner.predict(bytes); }).find("normalize"), std::string::npos);
-  learner.step(images(4, 0, 8));  // the first that fits says what the parameters are
+  learner.step(images(4, 0, 8));  // the first that fits determines the parameters' shapes
   const std::string error = error_of([&] { learner.step(images(4, 0, 6)); });
   for (const char* words :
        {"field 'image' is f32 [N, 6, 6, 2], and was f32 [N, 8, 8, 2]",
@@ -357,7 +361,7 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   EXPECT_EQ(learner.take_metrics(true).size(), 2u);
 }
 
-// It is not forgotten because the first batch failed for it.
+// Before and after the learner's first batch.
 TEST(Shapes, ACheckpointOfAnotherOptimizerIsRefusedByName) {
   const char* optimizers[] = {"sgd", "adam", "adamw", "lion", "rmsprop"};
   for (const char* made : optimizers) {
@@ -383,7 +387,7 @@ TEST(Shapes, ACheckpointOfAnotherOptimizerIsRefusedByName) {
   }
 }
 
-// Those of earlier versions do not say it.
+// Checkpoints of earlier versions lack it.
 TEST(Shapes, ACheckpointWithoutTheOptimizersNameLoads) {
   Learner learner = make_learner(kPooled, kSgd), other = make_learner(kPooled, kSgd);
   learner.step(images(4, 0));
@@ -394,7 +398,7 @@ TEST(Shapes, ACheckpointWithoutTheOptimizersNameLoads) {
   checkpoint::put_text(files, "learner.json", state.dump());
   other.load(files);
   EXPECT_EQ(other.steps(), 1u);
-  EXPECT_EQ(saved(other), saved(learner)) << "nor is anything lost";
+  EXPECT_EQ(saved(other), saved(learner)) << "nothing is lost";
 }
 
 TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
@@ -452,7 +456,7 @@ TEST(Shapes, ACheckpointIsLoadedWholeOrNotAtAll) {
   }
   other.load(good);
   EXPECT_EQ(saved(other), good)
-      << "nor is anything of before left, the rows of its batches neither";
+      << "nothing from before is left, not even the row counts of its batches";
 }
 
 TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
@@ -474,8 +478,8 @@ TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
       << "steps change the weights again";
 }
 
-// Fuzzed: any sequence of what a program may do. Two learners that took the same steps are the same, whatever else one of
-// them was asked in between.
+// Random sequences of calls: two learners that take the same steps are equal, whatever one of them
+// is asked in between.
 TEST(Shapes, WhatIsAskedBetweenStepsChangesNothing) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     Rng rng(seed, 77);

@@ -1,4 +1,5 @@
-// Ranks that share out the update of their weights: the run is that of ranks that do not.
+// Ranks that divide the update of the weights among them (zero_stage). The run equals that of ranks
+// that do not.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -11,7 +12,8 @@
 namespace etr::test {
 namespace {
 
-// As `job`, with gradients and weights in many exchanges.
+// Returns the job with this zero_stage, and with buckets so small that gradients and weights take
+// many exchanges.
 Json sharded(Json job, int stage) {
   job["parallel"]["zero_stage"] = stage;
   job["parallel"]["bucket_mb"] = 0.001;
@@ -22,7 +24,7 @@ struct Update {
   std::string name;
   Json optimizer;
   int ranks = 2;
-  double tolerance = 0;  // of stage 2, whose sums and norms may be rounded in another way
+  double tolerance = 0;  // of stage 2, whose sums and norms may be rounded differently
 };
 
 void PrintTo(const Update& update, std::ostream* out) { *out << update.name; }
@@ -39,12 +41,12 @@ void expect_same_run(const std::vector<Outcome>& ranks, const std::vector<Outcom
                      double tolerance) {
   for (const Outcome& rank : ranks) {
     ASSERT_FALSE(rank.error) << rank.error->what();
-    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
     ASSERT_EQ(rank.evaluations.size(), whole[0].evaluations.size());
     for (size_t i = 0; i < rank.evaluations.size(); ++i)
       EXPECT_NEAR(rank.evaluations[i].eval_loss, whole[0].evaluations[i].eval_loss, tolerance);
     if (tolerance == 0) {
-      EXPECT_EQ(rank.weights, whole[0].weights) << "to the bit";
+      EXPECT_EQ(rank.weights, whole[0].weights) << "bit for bit";
       continue;
     }
     ASSERT_EQ(rank.weights.size(), whole[0].weights.size());
@@ -53,7 +55,7 @@ void expect_same_run(const std::vector<Outcome>& ranks, const std::vector<Outcom
   }
 }
 
-// The last batches of an epoch have other numbers of rows on each rank.
+// The last batch of an epoch has fewer rows.
 TEST_P(SharedOutUpdates, AreThoseOfEachRankAlone) {
   TempDir dir;
   Json job = with(GetParam(), job_of(dir, 24, "", 201));
@@ -100,7 +102,7 @@ TEST(SharedOutUpdates, GoWithNumbersOf16Bits) {
                   together(2, [&](int) { return sharded(job, 0); }), 0);
 }
 
-// More ranks than there are parts of the weights: some have none.
+// There are more ranks than parts of the weights, so some ranks have none.
 TEST(SharedOutUpdates, MayBeSmallerThanTheirRanks) {
   TempDir dir;
   Json job = job_of(dir, 24);
@@ -132,7 +134,8 @@ std::string newest(const std::string& out) {
   return found;
 }
 
-// What the ranks have of the state becomes one device's, and the other way round.
+// The ranks' parts of the state are saved as one device's state, from which any number of ranks can
+// resume.
 TEST(SharedOutUpdates, SaveAndResumeOneDevicesCheckpoint) {
   TempDir dir;
   const std::string folders[] = {dir.path("whole"), dir.path("shared")};
@@ -151,7 +154,7 @@ TEST(SharedOutUpdates, SaveAndResumeOneDevicesCheckpoint) {
           << file << " after step " << steps;
   };
   const struct {
-    int steps, ranks, stage;  // of the one run; the other's ranks update all
+    int steps, ranks, stage;  // the stage of one run; in the other, each rank updates everything
   } parts[] = {{4, 4, 1}, {8, 2, 2}, {12, 1, 1}, {16, 3, 0}, {20, 3, 1}};
   for (const auto& part : parts) {
     train(0, part.steps, part.ranks, 0);
@@ -159,7 +162,7 @@ TEST(SharedOutUpdates, SaveAndResumeOneDevicesCheckpoint) {
   }
 }
 
-// Of twelve layers with as many parameters each: what is kept of one of them for a while is little.
+// Returns the job with twelve wide layers, of which each is a small part of the model.
 Json deep(Json job) {
   const Json dense = {{"layer", "dense"}, {"units", 360}, {"activation", "relu"}};
   Json& layers = job["model"]["layers"] = Json::array({{{"layer", "flatten"}}});
@@ -173,7 +176,7 @@ Json deep(Json job) {
   return job;
 }
 
-// By the device's own count.
+// By the device's own count of allocated bytes.
 TEST(SharedOutUpdates, FitWhereWholeOnesDoNot) {
   TempDir dir;
   const Json job = deep(job_of(dir, 24));
@@ -200,14 +203,14 @@ TEST(SharedOutUpdates, FitWhereWholeOnesDoNot) {
   };
   ASSERT_TRUE(train(0)) << told;
   const double all = taken;
-  // Three quarters of Adam's two moments are elsewhere.
+  // With 4 ranks, three quarters of Adam's two moments are on other ranks.
   options.memory_limit_bytes = static_cast<uint64_t>(all - parameters);
   EXPECT_FALSE(train(0));
   EXPECT_NE(told.find("memory limit"), std::string::npos) << told;
   EXPECT_TRUE(train(1)) << told;
   const double first = taken;
   EXPECT_LE(first, all - parameters);
-  // Of the gradients a plan has a few at a time, beside the quarter that is reduced here.
+  // A plan has only a few gradients at a time, besides the quarter that is reduced on this rank.
   options.memory_limit_bytes = static_cast<uint64_t>(first - 0.4 * parameters);
   EXPECT_TRUE(train(2)) << told << " all " << all << ", of them with stage 1 " << first;
 }

@@ -38,7 +38,8 @@ void write_npy(const std::string& path, const char* type, int rows, int columns,
             static_cast<std::streamsize>(values.size() * sizeof(T)));
 }
 
-// Samples of ids that are seldom the same, and labels that depend on pairs of them. Returns the option of the stage `npy`.
+// Writes samples of random ids, and labels that depend on all ids of a sample. `spoilt` replaces
+// ids at some places. Returns the option 'arrays' of the stage `npy`.
 std::string make_ids(const TempDir& dir, const std::string& name, int samples, unsigned seed,
                      const std::set<std::pair<size_t, int32_t>>& spoilt = {}) {
   std::mt19937 random(seed);
@@ -59,7 +60,7 @@ std::string make_ids(const TempDir& dir, const std::string& name, int samples, u
   return cat("ids=", x, ",label=", y);
 }
 
-// A factorisation machine, its linear part in a table of its own.
+// Returns a factorisation machine with its linear part in a table of its own.
 Json machine(bool sparse, int64_t entries) {
   const auto table = [&](const char* name, int width) {
     return Json{{"layer", "embedding"}, {"name", name},   {"input", {"ids"}},
@@ -180,10 +181,10 @@ TEST(Sparse, RowsBeginWithWhatTheWholeTableDraws) {
     for (size_t k = 0; k < kWidth; ++k)
       ASSERT_EQ(row[k], whole.view<float>()[id * kWidth + k]) << id << " " << k;
   }
-  EXPECT_EQ(table.rows(), 0u) << "reading makes none";
+  EXPECT_EQ(table.rows(), 0u) << "reading creates no rows";
 }
 
-// word2vec-like: there is no other parameter.
+// As in word2vec, there is no other parameter.
 TEST(Sparse, AModelOfTablesAlone) {
   TempDir dir;
   for (const bool served : {false, true}) {
@@ -232,7 +233,7 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
   job["parallel"]["servers"] = 2;
   const auto resumed = run_with_servers(job, Start::resume);
   ASSERT_FALSE(resumed.error) << resumed.error->what();
-  EXPECT_EQ(losses_of(dir.path("parts")), losses_of(dir.path("whole"))) << "to the bit";
+  EXPECT_EQ(losses_of(dir.path("parts")), losses_of(dir.path("whole"))) << "bit for bit";
   EXPECT_EQ(resumed.end.eval_loss, whole.end.eval_loss);
 
   // Without servers the rows come from the checkpoint.
@@ -247,7 +248,7 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
       << problem_of(job, Start::resume);
 }
 
-// Every update of every worker is applied once, on every shard.
+// Two workers, with 60 and 45 steps. Unless consistency is eventual, each step is one push.
 TEST(Sparse, WorkersTrainTogether) {
   for (const char* consistency : {"eventual", "bounded", "sequential"}) {
     TempDir dir;

@@ -32,7 +32,7 @@ inline const Json& dense_layers() {
   return all;
 }
 
-// The rows of the image are the positions.
+// Each row of the image is a position of the sequence.
 inline const Json& attention_layers() {
   const auto block = [](const char* name) {
     return Json{{"layer", "residual"},

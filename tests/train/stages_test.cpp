@@ -1,4 +1,4 @@
-// A job whose model is cut into stages, each a trainer's: together they train as one device does.
+// Jobs whose model is cut into stages, one per trainer: together they train as one device does.
 #include <gtest/gtest.h>
 
 #include "core/log.h"
@@ -13,7 +13,7 @@ Json named(Json layer, const char* name, Json input = {}) {
   return layer;
 }
 
-// In the manner of ResNet-8, with skip connections; its stages begin within the blocks.
+// Similar to ResNet-8, with skip connections. Its stages begin within the blocks.
 const Json& residual_layers() {
   const auto conv = [](int filters, int stride) {
     return Json{{"layer", "conv2d"}, {"filters", filters}, {"kernel", 3}, {"stride", stride}};
@@ -40,14 +40,14 @@ const Json& residual_layers() {
 struct Model {
   const char* name;
   const Json& layers;
-  Json two, three;  // at which layers stages begin; empty: chosen
+  Json two, three;  // the layers at which stages begin; empty: chosen automatically
 };
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
 class OfAModel : public testing::TestWithParam<Model> {
  protected:
-  // 2 and 3 stages, 2 schedules.
+  // Compares 2 stages with both schedules, and 3 stages with 1f1b, with one device.
   void compare(int steps, double tolerance) {
     Json job = layers(job_of(dir_, 24, dir_.path("one")), GetParam().layers);
     job["train"]["steps"] = steps;
@@ -64,7 +64,7 @@ class OfAModel : public testing::TestWithParam<Model> {
         expect_same_losses(dir_.path(cat(schedule, stages)), dir_.path("one"), tolerance);
       }
     }
-    EXPECT_EQ(losses_of(dir_.path("gpipe2")), losses_of(dir_.path("1f1b2"))) << "to the bit";
+    EXPECT_EQ(losses_of(dir_.path("gpipe2")), losses_of(dir_.path("1f1b2"))) << "bit for bit";
   }
 
   void expect_like(const Outcome& one, const std::vector<Outcome>& ranks, double tolerance) {
@@ -93,13 +93,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Model{"attention", attention_layers(), Json::array(), {"wide1", "attend2"}}),
     [](const auto& each) { return each.param.name; });
 
-// Two lines of two stages, each with a half of the batch. What is left of an epoch has fewer rows.
+// Two pipelines of two stages, each with half of the batch. The last evaluation batch is smaller.
 TEST(StagesOfAModel, SeveralTimesTrainAsOneDevice) {
   TempDir dir;
   const auto job = [&](int64_t batch, const char* out) {
-    Json list =
-        dense_layers();  // masks of dropout follow the rows, which lie otherwise in one batch
-    list.erase(2);
+    Json list = dense_layers();
+    list.erase(2);  // dropout: its masks depend on the order of rows, which differs in one batch
     Json one = layers(job_of(dir, batch, dir.path(out), 104), list);
     one["train"]["steps"] = 6;
     one["optimizer"]["clip_norm"] = 0.3;
@@ -110,12 +109,13 @@ TEST(StagesOfAModel, SeveralTimesTrainAsOneDevice) {
   const auto ranks = together(4, [&](int) { return staged(job(12, "mesh"), 2, 3); });
   expect_no_errors(ranks);
   expect_same_losses(dir.path("mesh"), dir.path("one"), 1e-4);
-  EXPECT_EQ(ranks[0].weights, ranks[2].weights) << "to the bit, of the first stage";
-  EXPECT_EQ(ranks[1].weights, ranks[3].weights) << "of the second stage";
+  EXPECT_EQ(ranks[0].weights, ranks[2].weights) << "the first stage, bit for bit";
+  EXPECT_EQ(ranks[1].weights, ranks[3].weights) << "the second stage, bit for bit";
   EXPECT_NEAR(ranks[0].end.eval_loss, one.end.eval_loss, 1e-4);
 }
 
-// Moments of micro-batches are those of batches as small, of which several make an update.
+// Normalising micro-batches is the same as normalising batches of their size, of which several are
+// accumulated.
 TEST(StagesOfAModel, NormaliseMicroBatches) {
   TempDir dir;
   Json list = residual_layers();
@@ -150,7 +150,7 @@ TEST(StagesOfAModel, TellAllThatAStepWasNotFinite) {
   }
 }
 
-// Gradients that do not fit into float16 halve the scale on all stages at once.
+// If gradients overflow float16 on one stage, all stages must skip the step and lower the scale.
 TEST(StagesOfAModel, AgreeOnTheLossScale) {
   TempDir dir;
   Json job = layers(job_of(dir, 24, dir.path("out")), dense_layers());

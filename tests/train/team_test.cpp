@@ -27,7 +27,7 @@ std::shared_ptr<gpu::Kernels> open_device() {
   return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
 }
 
-// The device under test, so many times.
+// Returns the job with the device under test listed `count` times.
 Json on_devices(Json job, size_t count) {
   const std::string name = device()->info().name;
   job["parallel"] = {{"devices", std::vector<std::string>(count, name)}, {"timeout", 30}};
@@ -46,7 +46,7 @@ Event run(Team& team) {
   return event;
 }
 
-// The same job on as many ranks that are nobody's team.
+// Runs the job on `size` ranks that are not a team.
 void run_apart(const Json& job, int size) {
   auto groups = exchange::local_groups(size, 30);
   std::vector<std::future<void>> ranks;
@@ -87,7 +87,7 @@ TEST(TeamOfDevices, MayShareOutItsUpdate) {
     });
     EXPECT_TRUE(files.contains("optimizer.safetensors"));
   }
-  EXPECT_EQ(losses_of(shared), losses_of(whole)) << "to the bit";
+  EXPECT_EQ(losses_of(shared), losses_of(whole)) << "bit for bit";
 }
 
 TEST(TeamOfDevices, TrainsAsSoManyRanks) {
@@ -99,7 +99,7 @@ TEST(TeamOfDevices, TrainsAsSoManyRanks) {
   EXPECT_EQ(end.examples, 15u * 48);
   EXPECT_GT(end.eval_accuracy, 0);
   ASSERT_EQ(losses_of(team).size(), 15u);
-  EXPECT_EQ(losses_of(team), losses_of(apart)) << "to the bit";
+  EXPECT_EQ(losses_of(team), losses_of(apart)) << "bit for bit";
 }
 
 TEST(TeamOfDevices, StopsInOrderAndResumes) {
@@ -115,10 +115,10 @@ TEST(TeamOfDevices, StopsInOrderAndResumes) {
     EXPECT_LT(run(*team).step, 15u);
   }
   EXPECT_EQ(run(*team_of(job, Start::resume)).step, 15u);
-  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "bit for bit";
 }
 
-// Calls between events are calls of all ranks; the run goes on after them as it would have without.
+// Calls between events reach all ranks, and the run goes on as it would have without them.
 TEST(TeamOfDevices, EvaluatesAndTellsItsWeightsAtAnyTime) {
   TempDir dir;
   const std::string plain = dir.path("plain"), asked = dir.path("asked");
@@ -128,15 +128,15 @@ TEST(TeamOfDevices, EvaluatesAndTellsItsWeightsAtAnyTime) {
   int asks = 0;
   Event event;
   do {
-    event = team->next_event(1e-6);  // nearly each step
+    event = team->next_event(1e-6);  // after nearly every step
     const train::EvalMetrics metrics = team->evaluate();
     EXPECT_EQ(metrics.samples, 100);
     ++asks;
   } while (event.kind != EventKind::end);
   EXPECT_GT(asks, 5);
   std::filesystem::remove(dir.path("test.tar"));
-  EXPECT_EQ(team->evaluate().loss, event.eval_loss) << "of batches that were kept";
-  EXPECT_EQ(losses_of(asked), losses_of(plain)) << "to the bit";
+  EXPECT_EQ(team->evaluate().loss, event.eval_loss) << "with the batches that were kept";
+  EXPECT_EQ(losses_of(asked), losses_of(plain)) << "bit for bit";
 }
 
 TEST(TeamOfDevices, ChangesTheWeightsOfAll) {
@@ -173,7 +173,7 @@ TEST(TeamOfDevices, EndsWithTheErrorOfTheDeviceThatFailed) {
   const std::string missing = error_text([&] { team_of(job); });
   EXPECT_NE(missing.find("no Vulkan device matches 'no such device'"), std::string::npos)
       << missing;
-  // A rank whose memory is too small for a step, among those that have enough.
+  // Device 1 has too little memory for a step, device 0 has enough.
   job = on_devices(job_of(dir, 24), 2);
   const auto open_small = [](const std::string& selector) {
     gpu::DeviceOptions options = device_options();

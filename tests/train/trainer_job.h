@@ -1,4 +1,4 @@
-// A small job with echo and batch normalization on drawn images, and the run of it.
+// A small job on synthetic images with echo and batch normalisation, and helpers that run it.
 #pragma once
 
 #include <string>

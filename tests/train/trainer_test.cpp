@@ -35,7 +35,7 @@ TEST(Trainer, StopAndProgressDoNotWaitForAStalledSource) {
   EXPECT_EQ(trainer.next_event().kind, EventKind::end);
 }
 
-// A program that has a frame to draw: short calls, and the same run.
+// Short calls, as of a program that draws frames, make the same run.
 TEST(Trainer, ShortCallsMakeTheSameRun) {
   TempDir dir;
   std::vector<std::vector<std::string>> curves;
@@ -65,7 +65,7 @@ TEST(Trainer, AnEpochWithoutABatchIsAnError) {
   }
 }
 
-// In training, in an evaluation, and where a batch is looked for to take shapes from.
+// In training, in an evaluation, and when a batch is read only for its shapes.
 TEST(Trainer, AnEpochWithoutABatchSaysThatItsRecordsWereDropped) {
   TempDir dir;
   for (const char* shard : {"bad-0.tar", "bad-1.tar"})
@@ -115,14 +115,14 @@ TEST(Trainer, LearnsAndReports) {
   EXPECT_EQ(event.step, 6u * 18);  // 600 samples an epoch with echo, 32 in a batch
   EXPECT_EQ(event.examples, event.fresh + event.echoed);
   EXPECT_EQ(event.examples, 6u * 18 * 32);
-  // An epoch's last 24 samples fill no batch. Most of them are repeats, of 200 in an epoch.
+  // The last 24 samples of an epoch fill no batch; most are echoes, of which an epoch has 200.
   EXPECT_GE(event.fresh, 6u * 390);
   EXPECT_LE(event.fresh, 6u * 400);
   EXPECT_EQ(losses_of(dir.path("out")).size(), 108u);
-  EXPECT_EQ(trainer.next_event().kind, EventKind::end) << "the end stays";
+  EXPECT_EQ(trainer.next_event().kind, EventKind::end) << "the run stays ended";
 }
 
-// The same losses to the last bit: device echo changes where the work is done, never what is done.
+// The losses are the same bit for bit: device echo changes where work is done, not what is done.
 class EchoOnTheDevice : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EchoOnTheDevice, TrainsAlike) {
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"stage": "flip", "direction": "vertical"},
             {"stage": "random_crop", "height": 9, "width": 8}, {"stage": "brightness_contrast"},
             {"stage": "shuffle", "buffer": 50}])",
-        // Shrunk and enlarged parts, rows and columns first.
+        // Shrinks and enlarges crops, resizing rows first or columns first.
         R"([{"stage": "shuffle", "buffer": 50},
             {"stage": "random_resized_crop", "height": 9, "width": 8, "ratio_min": 0.4, "ratio_max": 2.5},
             {"stage": "flip"}, {"stage": "brightness_contrast"},
@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
         R"([{"stage": "echo", "mode": "together", "factor": 4},
             {"stage": "random_crop", "pad": 2, "height": 9, "width": 8}, {"stage": "flip"}])"));
 
-// Also where the node decides by the clock, and repeats samples on credit: the reservoir holds them all.
+// Echo nodes that decide by the clock may repeat samples on credit. The reservoir holds them all.
 TEST(Trainer, EchoOnTheDeviceHoldsWhatIsRepeatedOnCredit) {
   TempDir dir;
   const std::string log = dir.path("echoes.jsonl");
@@ -245,7 +245,8 @@ TEST(Trainer, NormalisesBatchesOfBytesAlike) {
     const std::string out = dir.path(deferred ? "deferred" : "now");
     Json spec = job_json(dir, out);
     for (Json* pipeline : {&spec["pipeline"], &spec["evaluation"]["pipeline"]}) {
-      // Samples become floats where they are; the last stage is left to the device.
+      // Without `deferred`, normalize comes before batch, so samples become floats on the host. As
+      // the last stage it is left to the device.
       Json& stages = (*pipeline)["stages"];
       if (!deferred) std::swap(stages[stages.size() - 2], stages[stages.size() - 1]);
     }
@@ -298,7 +299,8 @@ TEST(Trainer, ResumingIsBitwiseTheUninterruptedRun) {
   EXPECT_EQ(metrics.loss, whole_end.eval_loss);
 }
 
-// Interrupted where the next batch is not a whole one: the last of an epoch (step 18), or that of an evaluation (19).
+// Interrupted where the next batch has fewer rows: the last batch of the epoch (after step 18), or
+// one of an evaluation (after step 19).
 TEST(Trainer, ResumesBeforeABatchThatIsSmaller) {
   TempDir dir;
   Json spec = job_json(dir, dir.path("whole"));
@@ -341,7 +343,7 @@ TEST(Trainer, StopEndsInOrder) {
   std::thread([&] { trainer.stop(); }).join();
   const Event end = run_to_end(trainer);
   EXPECT_LT(end.step, 100000u);
-  EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is kept";
+  EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is saved";
 }
 
 TEST(Trainer, EventsSayWhereEpochsEnd) {
@@ -353,7 +355,7 @@ TEST(Trainer, EventsSayWhereEpochsEnd) {
     Trainer trainer(shared_kernels(), Job::parse(limited.dump(), "job"), false);
     const Event end = run_to_end(trainer);
     EXPECT_EQ(end.total_steps, end.step)
-        << "a known end, once the first pass has told the shards' length";
+        << "the end is known once the first epoch has counted the samples";
   }
 }
 
@@ -401,7 +403,7 @@ TEST(Trainer, ErrorsNameWhatDoesNotFit) {
             std::string::npos);
 }
 
-// A smaller last batch is padded, and its padding does not count.
+// A smaller last batch is padded, and the padding does not count.
 TEST(Learner, PartBatchesCountTheirOwnRowsOnly) {
   TempDir dir;
   Json spec = job_json(dir);
@@ -422,8 +424,8 @@ TEST(Learner, PartBatchesCountTheirOwnRowsOnly) {
   EXPECT_NEAR(whole.accuracy, parts.accuracy, 1e-6);
 }
 
-// Real data, where it is: one shard of CIFAR-10 drives the whole path, and the loss falls.
-// Where CMake knows of a folder with the shards: see ECHOTRAIN_TEST_CIFAR10.
+// Trains on one shard of CIFAR-10. CTest runs it if the CMake variable ECHOTRAIN_TEST_CIFAR10 names
+// a folder with the shards.
 TEST(Trainer, DISABLED_LearnsFromCifar10) {
   const char* folder = std::getenv("ECHOTRAIN_TEST_CIFAR10");
   ASSERT_TRUE(folder) << "set ECHOTRAIN_TEST_CIFAR10 to a folder with the shards";
