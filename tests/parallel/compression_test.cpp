@@ -22,7 +22,7 @@ using parallel::Compressor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// One rank's gradients of seven parameters, and what of them travels.
+// One rank's gradients of seven scalars, and what the rank sends of them.
 class Rank {
  public:
   Rank(Compression format, int ranks, bool feedback = true)
@@ -48,7 +48,7 @@ class Rank {
   const gpu::Buffer& scale() const { return scale_; }
   void forget() const { compressor_.forget(); }
 
-  // The words that this rank would send of these gradients.
+  // Returns the words that this rank would send for these gradients.
   std::span<uint16_t> pack(const std::vector<float>& gradients, uint32_t update = 1) {
     Tensor host(DType::f32, {kCount});
     std::copy(gradients.begin(), gradients.end(), host.mutable_view<float>().begin());
@@ -136,7 +136,7 @@ TEST(Compression, StepsWithoutAnUpdateChangeNothing) {
   EXPECT_NEAR(rank.unpack()[0], 0.001, 1e-5);
 }
 
-// What is left is of gradients without their scale, which may have changed.
+// Rounding errors are kept without the loss scale, which may change between steps.
 TEST(Compression, FollowsTheLossScale) {
   Rank rank(Compression::bf16, 1);
   Rank::set(rank.scale(), 1024);
@@ -154,7 +154,8 @@ TEST(Compression, ForgetsWhatIsLeft) {
   EXPECT_EQ(rank.unpack()[0], 0);
 }
 
-// Two ranks want to move a weight towards 3, weakly, and pull with strength 1 in opposite directions.
+// Two ranks pull a weight towards 3, weakly, and with strength 1 in opposite directions. Returns
+// the weight after these steps.
 float weight_after(int steps, bool feedback) {
   Rank first(Compression::bf16, 2, feedback), second(Compression::bf16, 2, feedback);
   float weight = 3.9f;

@@ -64,7 +64,7 @@ Outcome alone(const Problem& problem, int64_t rows) {
   return {worker.results(), worker.weights()};
 }
 
-// Each rank with a device, and rows, of its own: counts[rank] of them.
+// Trains ranks together, each with its own device and its own counts[rank] rows.
 std::vector<Outcome> together(const Problem& problem, int64_t rows,
                               const std::vector<int64_t>& counts,
                               const DataParallelOptions& options, std::vector<Group> groups = {}) {
@@ -90,7 +90,7 @@ std::vector<Outcome> together(const Problem& problem, int64_t rows,
 void expect_same_run(const std::vector<Outcome>& ranks, const Outcome& one,
                      double tolerance = 2e-4) {
   for (const Outcome& rank : ranks) {
-    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
     ASSERT_EQ(rank.results.size(), kSteps);
     for (uint32_t step = 0; step < kSteps; ++step) {
       EXPECT_EQ(rank.results[step].outputs, ranks[0].results[step].outputs);
@@ -120,7 +120,7 @@ TEST_P(OfProblem, RanksMayHaveFewerRows) {
   expect_same_run(together(GetParam(), 6, {6, 1, 3}, {1e-3}), alone(GetParam(), 10));
 }
 
-// Each rank's own moments are another model.
+// If each rank normalises with its own moments, the weights differ.
 TEST(SyncBatchNorm, IsWhatMakesRanksAsOneDevice) {
   Problem problem = problems()[4];
   const Outcome one = alone(problem, 12);
@@ -132,7 +132,8 @@ TEST(SyncBatchNorm, IsWhatMakesRanksAsOneDevice) {
   EXPECT_GT(most, 2e-2f);
 }
 
-// The second rank's third step; the update that it belongs to, and all after it, are left out on both.
+// The third step of rank 1 has a NaN. The update that the step belongs to and all later ones are
+// left out on both ranks.
 void expect_verdict_of_all(const Problem& problem, Compression format) {
   std::vector<Group> groups = exchange::local_groups(2, 30);
   struct Found {
@@ -171,10 +172,12 @@ TEST_P(OfProblem, WhatIsNotFiniteOnOneRankIsSoOnAll) {
   expect_verdict_of_all(GetParam(), Compression::none);
 }
 
-// Those whose steps follow their gradients smoothly: with Adam, or moments of few rows, roundings grow.
+// The problems whose steps depend smoothly on the gradients. With Adam, or batch normalisation of
+// few rows, rounding errors grow.
 class OfSmoothProblem : public testing::TestWithParam<Problem> {};
 
-// Gradients of 16 bits have relative errors of 2^-9 (bf16) and 2^-12; what is lost comes with the next step.
+// Gradients of 16 bits have relative errors of up to 2^-8 (bf16) and 2^-11 (fp16), which are added
+// to the next gradients.
 TEST_P(OfSmoothProblem, CompressedRanksAreOneDeviceButForRounding) {
   expect_same_run(
       together(GetParam(), 6, {6, 6}, {.bucket_mb = 1000, .compression = Compression::bf16}),
@@ -209,7 +212,7 @@ TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {
   worker.wait();
   leaver.wait();
   const std::vector<float> before = worker.weights();
-  for (uint32_t step = 3; step < 5; ++step) {  // and the next one, too
+  for (uint32_t step = 3; step < 5; ++step) {  // the next step fails, too
     worker.step(step, 0, 4);
     try {
       worker.wait();
@@ -221,7 +224,7 @@ TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {
   EXPECT_EQ(worker.weights(), before);
 }
 
-// A group of another's ranks that counts the bytes which sums would bring onto the wire.
+// An engine that wraps a group and counts the bytes that its sums would send.
 class Counting {
  public:
   Counting(Group group, std::atomic<uint64_t>& bytes) : group_(std::move(group)), bytes_(bytes) {}

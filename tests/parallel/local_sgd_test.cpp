@@ -63,7 +63,7 @@ TEST(LocalSgdTest, BeginsWithTheFirstRanksWeights) {
   });
 }
 
-// They would be the gradient of the next outer step otherwise.
+// Otherwise the change would count as the gradient of the next outer step.
 TEST(LocalSgdTest, TakesOtherWeightsAsTheyAre) {
   const std::vector<float> other = Model(5).weights();
   together(2, {.every = 1}, [&](LocalSgd& own, Model& model) {
@@ -98,7 +98,8 @@ TEST(LocalSgdTest, AveragesParametersWithARateOfOne) {
   });
 }
 
-// Three outer steps, by the formula in double precision; between the last two the state goes through a checkpoint.
+// Three outer steps against the formula in double precision. Before the last one the state goes
+// through a checkpoint.
 TEST(LocalSgdTest, TakesNesterovsStepAndGoesOnFromACheckpoint) {
   const std::vector<float> begin = Model(0).weights();
   std::vector<double> should(begin.begin(), begin.end()), momentum(begin.size());
@@ -116,7 +117,7 @@ TEST(LocalSgdTest, TakesNesterovsStepAndGoesOnFromACheckpoint) {
       by.started(static_cast<uint64_t>(number));
       model.move((by.rank() == 0 ? 0.5f : -0.1f) * static_cast<float>(number));
       by.average_states(model.store);
-      by.average_states(model.store);  // no second one
+      by.average_states(model.store);  // without another exchange
     };
     step(own, 1);
     step(own, 2);

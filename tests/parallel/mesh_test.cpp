@@ -63,7 +63,7 @@ TEST(Mesh, EveryRankHasAPlaceOfItsOwn) {
   EXPECT_THROW(Mesh(shape, 0, 11), Error);
 }
 
-// In each line the sum of the ranks' numbers tells who is in it.
+// The sum of the ranks in a line shows which ranks are in it.
 TEST(Mesh, LinesAreGroups) {
   const MeshShape shape{2, 2, 2};
   std::vector<exchange::Group> world = exchange::local_groups(shape.size(), 30);
@@ -96,7 +96,7 @@ TEST(Mesh, LinesNameRanksOfTheWorld) {
       const Mesh mesh(shape, rank, shape.size());
       exchange::Group line =
           mesh.line(world[static_cast<size_t>(rank)], Axis::pipeline).duplicate();
-      if (mesh.place(Axis::pipeline) == 1) return;  // leaves it
+      if (mesh.place(Axis::pipeline) == 1) return;  // leaves the line
       for (const char* what : {"first", "again"}) try {
           line.barrier();
           ADD_FAILURE() << what;

@@ -94,7 +94,7 @@ TEST(Partitions, GoByTheSecondsThatWereMeasured) {
   const Partition first = cut(net, {.stages = 2, .seconds = {slow_start, slow_start}});
   EXPECT_EQ(first_layers(net, first), (std::vector<std::string>{"a", "b"}));
   EXPECT_NE(first.reasons.find("'a': 100 ms a micro-batch"), std::string::npos) << first.reasons;
-  // All parts take as long as each other, on a first device that is five times as fast as the second.
+  // All parts take the same time. One device is five times as fast as the other, or both are equal.
   const std::vector<double> fast(parts.size(), 0.001), slow(parts.size(), 0.005);
   const auto second_of = [&](const auto& one, const auto& other) {
     return cut(net, {.stages = 2, .seconds = {one, other}}).begins[1];
@@ -184,11 +184,11 @@ TEST(Couriers, TellWhyTheyFail) {
   const uint64_t number = alone.receive(memory, 1, 0);
   alone.receive(memory, 1, 1);
   EXPECT_THROW(alone.wait(number), exchange::RankLost);
-  EXPECT_THROW(alone.wait(alone.begun()), exchange::RankLost) << "nor is the next one tried";
+  EXPECT_THROW(alone.wait(alone.begun()), exchange::RankLost) << "the next message is not tried";
   EXPECT_NE(told.get_future().get().find("rank 1"), std::string::npos);
 }
 
-// Destroying one that waits ends its wait.
+// Destroying a courier that waits ends its wait.
 TEST(Couriers, GiveUpWhatHasNotCome) {
   std::vector<exchange::Group> ends = exchange::local_groups(2, 3600);
   std::array<std::byte, 4> memory;

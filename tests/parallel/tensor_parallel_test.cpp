@@ -32,7 +32,7 @@ const Problem& mlp() {
   return problem;
 }
 
-// With a gated block beside the usual ones.
+// With a gated block besides the usual ones.
 const Problem& transformer() {
   static const Problem problem{"transformer",
                                R"({"layers": [
@@ -71,7 +71,8 @@ Result alone(const Problem& problem, uint32_t steps) {
   return {{worker.results(), worker.weights()}, {}, 0, worker.trainable()};
 }
 
-// As a trainer does it: whole groups of `world` are made in the same order on all ranks.
+// Trains the ranks of a mesh. As in a trainer, all ranks make their groups from `world` in the same
+// order.
 std::vector<Result> together(const Problem& problem, uint32_t steps, MeshShape shape) {
   shape = shape.fitted(shape.size());
   std::vector<Group> world = exchange::local_groups(shape.size(), 30);
@@ -100,7 +101,7 @@ std::vector<Result> together(const Problem& problem, uint32_t steps, MeshShape s
 
 void expect_same_run(const std::vector<Result>& ranks, const Result& one, double tolerance) {
   for (const Result& rank : ranks) {
-    EXPECT_EQ(rank.outcome.weights, ranks[0].outcome.weights) << "to the bit";
+    EXPECT_EQ(rank.outcome.weights, ranks[0].outcome.weights) << "bit for bit";
     ASSERT_EQ(rank.outcome.results.size(), one.outcome.results.size());
     for (size_t step = 0; step < one.outcome.results.size(); ++step) {
       EXPECT_EQ(rank.outcome.results[step].outputs, ranks[0].outcome.results[step].outputs);
@@ -119,12 +120,13 @@ TEST(TensorParallel, AnMlpIsThatOfOneDevice) {
   const Result one = alone(mlp(), 20);
   for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}}) {
     const auto ranks = together(mlp(), 20, mesh);
-    EXPECT_EQ(ranks[0].slices, 5u) << "two blocks, of which one has no bias before its end";
+    EXPECT_EQ(ranks[0].slices, 5u) << "of two blocks, one without an inner bias: 3 + 2";
     expect_same_run(ranks, one, 2e-4);
   }
 }
 
-// Not with Adam, which makes whole steps of the rounding that is all of a key's bias's gradient.
+// Not with Adam: the gradient of the bias of keys is nothing but rounding errors, of which Adam
+// would make full steps.
 TEST(TensorParallel, ATransformerIsThatOfOneDevice) {
   const auto ranks = together(transformer(), 8, {1, 1, 2});
   for (const graph::SplitLayer& layer : ranks[0].layers)
@@ -132,7 +134,8 @@ TEST(TensorParallel, ATransformerIsThatOfOneDevice) {
   expect_same_run(ranks, alone(transformer(), 8), 2e-4);
 }
 
-// Norms of all gradients together, and of whole tensors. Each of these changes every step: a norm of a slice is far from the whole's.
+// Optimizers that need the norm of all gradients or the norms of whole tensors. The norm of a slice
+// is far from that of the whole tensor, so with a wrong norm every step would differ.
 class NormsOfSlices : public testing::TestWithParam<const char*> {
  protected:
   static void compare(const Problem& problem, uint32_t steps, const MeshShape& mesh,
@@ -145,7 +148,7 @@ class NormsOfSlices : public testing::TestWithParam<const char*> {
 
 TEST_P(NormsOfSlices, AreThoseOfOneDevice) { compare(mlp(), 8, {2, 1, 2}, 2e-4); }
 
-// Of tests/night.sh.
+// Run by tests/night.sh.
 TEST_P(NormsOfSlices, DISABLED_AreThoseOfOneDeviceForAHundredSteps) {
   for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}})
     for (const Problem& problem : {mlp(), transformer()}) compare(problem, 100, mesh, 5e-3);
@@ -164,7 +167,7 @@ TEST(TensorParallel, ClippingForSixtyStepsIsThatOfOneDevice) {
     expect_same_run(together(problem, 60, {1, 1, 2}), alone(problem, 60), 1e-3);
 }
 
-// Of tests/night.sh.
+// Run by tests/night.sh.
 TEST(TensorParallel, DISABLED_AHundredStepsAreThoseOfOneDevice) {
   for (const Problem& problem : {mlp(), transformer()}) {
     const Result one = alone(problem, 100);

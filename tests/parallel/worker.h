@@ -1,4 +1,4 @@
-// A test rank: a model that trains on its rows of a batch that all ranks share.
+// A rank for tests: a model that trains on its rows of a batch that all ranks share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Problem {
   Shape sample;
   std::string optimizer = R"({"optimizer": "sgd", "momentum": 0.9})";
   bool sync_batch_norm = false;
-  int32_t symbols = 0;  // of which samples consist; 0: of floats
+  int32_t symbols = 0;  // samples consist of so many different symbols; 0: of floats
 };
 
 inline void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
@@ -40,7 +40,7 @@ class Worker {
         symbols_(problem.symbols),
         split_(net_of(problem, rows, parallel)),
         net_(split_.net),
-        // Seeds differ as between real ranks: only the first one's weights count.
+        // Seeds differ, as between real ranks; only the first rank's weights count.
         store_(kernels_.device(), net_.graph, parallel ? 100 + parallel->rank() : 100),
         accumulate_(static_cast<uint32_t>(
             optim::UpdateSpec(parse_json(problem.optimizer, "test")).accumulate())),
@@ -68,7 +68,7 @@ class Worker {
                                               std::vector{net_.loss, net_.accuracy}, work);
   }
 
-  // Uses rows of the step's batch from `first` on.
+  // Trains on `valid` rows of the step's batch from `first` on. `not_a_number`: one value is NaN.
   void step(uint32_t step, int64_t first, int64_t valid, bool not_a_number = false) {
     auto* x = reinterpret_cast<float*>(runner_->input(0));
     auto* labels = reinterpret_cast<int32_t*>(runner_->input(1));
@@ -101,7 +101,7 @@ class Worker {
   void wait() { runner_->wait(); }
   std::vector<graph::StepResult> results() { return runner_->take_results(true); }
 
-  // Returns whole weights and, with `states`, the running statistics of batch normalization.
+  // Returns whole weights and, with `states`, the running statistics of batch normalisation.
   std::vector<float> weights(bool states = true) const {
     std::vector<float> out;
     for (auto& [name, tensor] : store_.download()) {
