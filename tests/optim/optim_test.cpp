@@ -25,7 +25,6 @@ struct RuleCase {
   std::function<void(State&, double g, double rate, int t, bool decays)> rule;
 };
 
-// Runs `steps` steps of an update with gradients of its own for each element, and a rate that changes.
 class Rule : public testing::TestWithParam<RuleCase> {};
 
 float gradient_at(int step, size_t i) {
@@ -82,7 +81,7 @@ struct Harness {
   gpu::CommandList commands;
 };
 
-// Of ranks that share out an update.
+// As for ranks that share out an update (zero_stage).
 TEST(Update, HasStateForItsShareAlone) {
   graph::Graph graph;
   graph.add_parameter("w", {4096, 1024}, true, nn::constant(0.5f));
@@ -92,7 +91,7 @@ TEST(Update, HasStateForItsShareAlone) {
   const uint32_t count = store.count() / 4;
   for (const bool only_gradients : {false, true}) {
     const optim::Update quarter(spec, store, nullptr, optim::Share{count, count, only_gradients});
-    const double tensors = only_gradients ? 4 : 3;  // of a quarter's length; the others' are whole
+    const double tensors = only_gradients ? 4 : 3;  // of a quarter's length
     EXPECT_NEAR(static_cast<double>(quarter.reserved_bytes()),
                 static_cast<double>(whole.reserved_bytes()) / 4 * tensors / 3, 3e6);
     EXPECT_EQ(quarter.spared_bytes(), static_cast<uint64_t>(tensors) * 3 * count * 4);
@@ -103,7 +102,8 @@ TEST(Update, HasStateForItsShareAlone) {
   EXPECT_EQ(whole.spared_bytes(), 0u);
 }
 
-// Four steps against the formulas in double; `b` is exempt from decay.
+// Four steps against the formulas in double precision, with different gradients for each element
+// and a rate that changes; `b` is exempt from weight decay.
 TEST_P(Rule, MatchesTheFormulas) {
   Harness run(GetParam().options);
   std::map<std::string, std::vector<RuleCase::State>> expected{
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
                                s.w -= rate * ((c > 0) - (c < 0) + (decays ? 0.2 * s.w : 0));
                                s.m = 0.99 * s.m + 0.01 * g;
                              }},
-                    // What is done to gradients, on plain SGD.
+                    // Clipping by value, with plain SGD.
                     RuleCase{R"({"optimizer": "sgd", "clip_value": 0.15})",
                              [](State& s, double g, double rate, int, bool) {
                                s.w -= rate * std::clamp(g, -0.15, 0.15);
@@ -201,7 +201,7 @@ std::vector<double> values_of(const Harness& run, const char* name) {
   return {view.begin(), view.end()};
 }
 
-// LARS and LAMB against the formulas; `b` takes plain steps.
+// LARS and LAMB against the formulas; `b` has the trust ratio 1.
 TEST(TrustRatio, MatchesTheFormulas) {
   for (const bool lamb : {false, true}) {
     Harness run(lamb ? R"({"optimizer": "lamb", "weight_decay": 0.1})"
@@ -278,7 +278,7 @@ TEST(Accumulate, ThreeStepsMakeOneUpdate) {
   }
 }
 
-// An echoed batch is pulled back to the weights from before it came.
+// In steps on an echoed batch, weights are pulled to those from before the batch's first step.
 TEST(Proximal, PullsEchoedBatchesToTheirAnchor) {
   Harness run(R"({"optimizer": "sgd", "proximal": 2})");
   double w = 0.5, anchor = 0;
@@ -321,7 +321,7 @@ TEST(Hyperparameters, ChangeBetweenStepsOfOneRecording) {
   EXPECT_NEAR(values_of(run, "w")[4], w, 1e-6);
 }
 
-// With the corrections of the first steps, which follow the share of this step.
+// Setting beta1 or beta2 also changes the bias correction.
 TEST(Hyperparameters, OfMeansBringWhatBelongsToThem) {
   for (const std::string kind : {"adam", "lamb"}) {
     Harness changed(cat(R"({"optimizer": ")", kind, R"(", "beta1": 0.5, "beta2": 0.7})")),
@@ -443,7 +443,7 @@ TEST(Hyperparameters, FollowTheSchedulesClock) {
   EXPECT_NEAR(values.value("weight_decay", {2, 500}), 0.05, 1e-12);
 }
 
-// A run that is made shorter by one key, the number of its steps, still has a schedule.
+// If only the number of steps is changed, a warm-up that does not fit is cut to half of the run.
 TEST(Schedule, ShortRunsHaveSchedulesToo) {
   for (const char* kind : {"linear", "cosine", "polynomial"})
     for (const int64_t steps : {1, 2, 3, 100, 200}) {
@@ -474,7 +474,7 @@ TEST(Schedule, AWarmupShareFollowsTheLength) {
   }
 }
 
-// Any key of a job can be set by itself, also where the job has the other one.
+// Either key can be set on its own, even if the job already has the other one.
 TEST(Schedule, WarmupStepsCountBeforeTheShare) {
   const auto both = schedule_of(
       R"({"schedule": "constant", "learning_rate": 1, "warmup_steps": 2, "warmup_share": 0.5})", 0);
@@ -482,7 +482,7 @@ TEST(Schedule, WarmupStepsCountBeforeTheShare) {
   EXPECT_FLOAT_EQ(both.rate(2), 1);
 }
 
-// What cannot be meant is an error that names both keys.
+// Contradictory or missing options are errors that name the keys.
 TEST(Schedule, ContradictionsAreErrors) {
   const auto error_of = [](const char* json, int64_t total) -> std::string {
     try {
@@ -509,7 +509,7 @@ TEST(Schedule, ContradictionsAreErrors) {
       "warmup_share");
 }
 
-// By either clock, where each step has 8 fresh examples.
+// Both clocks give the same rates if each step has 8 fresh examples.
 TEST(Schedule, CountsStepsOrFreshExamples) {
   for (const char* kind :
        {"constant", "step", "linear", "cosine", "polynomial", "inverse_sqrt", "one_cycle"}) {
@@ -520,7 +520,7 @@ TEST(Schedule, CountsStepsOrFreshExamples) {
           40 * ticks);
     };
     const auto steps = of("steps", 1), fresh = of("fresh", 8);
-    EXPECT_EQ(steps.clock({30, 999}, 2), 15) << "updates";
+    EXPECT_EQ(steps.clock({30, 999}, 2), 15) << "counts updates";
     EXPECT_EQ(fresh.clock({30, 999}, 2), 999);
     for (int64_t step = 0; step < 50; ++step)
       EXPECT_NEAR(fresh.rate(8 * step, 8), steps.rate(step), 1e-6) << kind << " " << step;
@@ -556,7 +556,7 @@ TEST(Schedule, Kinds) {
   EXPECT_FLOAT_EQ(linear.rate(10), 1);
   EXPECT_FLOAT_EQ(linear.rate(60), 0.6f);
   EXPECT_FLOAT_EQ(linear.rate(110), 0.2f);
-  EXPECT_FLOAT_EQ(linear.rate(500), 0.2f) << "stays at the end";
+  EXPECT_FLOAT_EQ(linear.rate(500), 0.2f) << "stays at its last value";
   const auto cosine =
       schedule_of(R"({"schedule": "cosine", "learning_rate": 1, "decay_steps": 100})");
   EXPECT_FLOAT_EQ(cosine.rate(0), 1);
