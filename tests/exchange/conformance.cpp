@@ -13,11 +13,11 @@ using exchange::Reduction;
 
 namespace {
 
-// More than what one message, one segment or one socket buffer holds; and none, one, a prime.
+// None, one, primes, and more than one message, one segment or one socket buffer holds.
 constexpr size_t kCounts[] = {0, 1, 7, 1009, 65537, 2621441};  // the last: 10 MB of f32
 constexpr size_t kFew = 20011;
 
-// The value that a rank gives at a place: sums of these need no rounding.
+// Returns the value of a rank at a place. Sums of such values need no rounding.
 template <typename T>
 T value(int rank, size_t at) {
   const int out = static_cast<int>((at * 7 + static_cast<size_t>(rank) * 13) % 101) - 50;
@@ -66,7 +66,7 @@ class Check {
       if (!same(v[i], expected<T>(reduction, size, i))) return wrong("all_reduce", count, i);
   }
 
-  // Parts of different lengths, one of them empty.
+  // Returns different lengths of parts for the ranks; the first one is 0.
   std::vector<uint64_t> uneven(size_t unit) const {
     std::vector<uint64_t> out;
     for (int r = 0; r < size; ++r) out.push_back(static_cast<uint64_t>(r) * unit);
@@ -105,7 +105,7 @@ class Check {
     }
   }
 
-  // Around the ring and back.
+  // Sends around the ring, in both directions.
   void messages(size_t count) {
     if (size == 1) return;
     for (const int step : {1, size - 1}) {
@@ -120,7 +120,7 @@ class Check {
     }
   }
 
-  // Messages with different tags, in another order than they are received in.
+  // Messages with different tags, in a group and in a duplicate of it.
   void tags() {
     if (size == 1) return;
     std::vector<int32_t> first{1}, second{2};
@@ -137,7 +137,7 @@ class Check {
     g.barrier();
   }
 
-  // Odd and even ranks, in reverse order; the last rank in none.
+  // Splits into even and odd ranks, in reverse order, without the last rank.
   void split() {
     const bool in = rank + 1 < size || size == 1;
     std::optional<Group> part = g.split(in ? rank % 2 : -1, -rank);
@@ -150,7 +150,8 @@ class Check {
     if (sum[0] != want || part->size() != count || part->rank() != after) wrong("split", 1, 0);
   }
 
-  // Ranks that differ in the last bits give sums that depend on their order: it has to be the same everywhere.
+  // Sums that are rounded depend on the order of the ranks, which must be the same on all ranks and
+  // every time.
   template <typename T>
   void same_bits() {
     std::vector<T> v(kFew);
@@ -174,7 +175,7 @@ class Check {
         return wrong("all_reduce, on all ranks", kFew, static_cast<size_t>(r));
   }
 
-  // In memory of the group, where arrays begin anywhere.
+  // In memory of the group, with arrays that begin at any place.
   void own_memory(size_t count) {
     exchange::Buffer memory = g.allocate((count * 2 + 16) * sizeof(float));
     const std::span all(reinterpret_cast<float*>(memory.bytes().data()), count * 2 + 16);
@@ -208,7 +209,7 @@ class Check {
         return wrong(cat(operation, " in the group's memory").c_str(), found.size(), i);
   }
 
-  // A message to the rank after this one.
+  // Sends a message to the next rank.
   void neighbours(std::span<float> array, std::span<float> other) {
     if (size == 1) return;
     const int to = (rank + 1) % size, from = (rank + size - 1) % size;
@@ -220,7 +221,7 @@ class Check {
       wrong("receive in the group's memory", array.size(), 0);
   }
 
-  // A part that lies where it belongs already.
+  // Gathers parts that already lie in their places.
   void in_place(std::span<float> array) {
     const size_t each = array.size() / static_cast<size_t>(size);
     const auto all = array.first(each * static_cast<size_t>(size));

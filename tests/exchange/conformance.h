@@ -7,8 +7,8 @@
 
 namespace etr::test {
 
-// Makes every collective call with every type and many sizes, and messages and splits. Returns what
-// was wrong; "" for nothing.
+// Makes every collective call with every type and many sizes, sends messages and splits the group.
+// Returns what was wrong; "" for nothing.
 std::string every_operation(exchange::Group& group);
 
 }  // namespace etr::test

@@ -1,4 +1,4 @@
-// Ranks that die, freeze, leave, abort or disagree, on Gloo: the survivors learn which, in time.
+// Ranks on Gloo that die, freeze, leave or abort: the survivors learn in time which one it was.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,8 +19,7 @@ using exchange::World;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSize = 3;
-constexpr double kSlack =
-    10;  // of a loaded machine, after the time-out; less than other time-outs here
+constexpr double kSlack = 10;  // seconds that a loaded machine may need beyond a time-out
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -31,7 +30,7 @@ void sum_once(Group& group, size_t count = 1000) {
   group.all_reduce(std::span(values));
 }
 
-// What a survivor tells: who is missing, after it has called `operation` again and again.
+// Repeats `operation` until a rank is lost. Returns the missing ranks, or what else was wrong.
 std::string missing_after(Group& group, const std::function<void(Group&)>& operation) {
   auto begin = Clock::now();
   try {
@@ -54,7 +53,7 @@ std::string missing_after(Group& group, const std::function<void(Group&)>& opera
   }
 }
 
-// The helpers that a rank has started.
+// Returns the helper processes that a rank has started.
 std::vector<pid_t> helpers_of(pid_t process) {
   std::ifstream in(cat("/proc/", process, "/task/", process, "/children"));
   std::vector<pid_t> out;
@@ -65,8 +64,8 @@ std::vector<pid_t> helpers_of(pid_t process) {
 struct Fault {
   const char* name;
   double timeout_s;
-  std::function<void(const World&, Group&)> victim;  // what rank 1 does when the group stands
-  std::function<void(Ranks&)> strike;                // what happens to it then
+  std::function<void(const World&, Group&)> victim;  // what rank 1 does once the group has formed
+  std::function<void(Ranks&)> strike;                // what then happens to rank 1
   std::function<void(Group&)> survivor = [](Group& g) { sum_once(g); };
   std::string missing = "rank 1";
 };
@@ -95,7 +94,7 @@ void both(Ranks& ranks, int number) {
   ranks.signal(1, number);
 }
 
-// Deaths are known at once, whatever the time-out; who is frozen or late, when it is over.
+// A death is noticed at once, whatever the time-out; a frozen or late rank after it.
 constexpr double kLong = 30, kShort = 2;
 
 const Fault kFaults[] = {
@@ -171,7 +170,7 @@ TEST_P(Faults, SurvivorsNameTheRank) {
   fault.strike(ranks);
   for (const int survivor : {0, 2}) EXPECT_EQ(ranks.outcome(survivor), fault.missing);
   if (fault.timeout_s == kLong) {
-    EXPECT_LT(seconds_since(begin), kLong) << "known at once";
+    EXPECT_LT(seconds_since(begin), kLong) << "a death is noticed at once";
   }
   ranks.signal(1, SIGKILL);
   ranks.signal(1, SIGCONT);

@@ -141,10 +141,10 @@ TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
     });
     return why.find("rank 1") != std::string::npos ? "" : why;
   });
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // no SIGPIPE
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // not ended by SIGPIPE
 }
 
-// It waits for the frozen rank once, not at the end of each group that it has with it.
+// Rank 0 waits for the frozen rank once, not again for each group that it shares with it.
 TEST(Gloo, ARankThatFreezesWhileAPartFormsDoesNotKeepTheOthers) {
   World world;
   world.timeout_s = 1;
@@ -158,7 +158,7 @@ TEST(Gloo, ARankThatFreezesWhileAPartFormsDoesNotKeepTheOthers) {
         {
           Group group = open_group(mine);
           const Group second = group.duplicate(), third = group.duplicate();
-          if (mine.rank == 1) {  // comes to the call, and no further
+          if (mine.rank == 1) {  // takes part in the call's first exchange, and in no other
             std::array<std::byte, 8> part{};
             std::array<std::byte, 16> all{};
             group.all_gather(part, all);
@@ -203,7 +203,7 @@ TEST(Gloo, NamesRankZeroWhereItDoesNotServe) {
       0u);
 }
 
-// Without an answer from who has the port, and without waiting for the time-out.
+// The program that has the port does not answer. The error must not wait for the time-out.
 TEST(Gloo, SaysAtOnceThatAPortIsTaken) {
   const int port = free_port();
   const platform::Descriptor other = platform::listen_at("127.0.0.1", std::to_string(port));
@@ -223,7 +223,7 @@ TEST(Gloo, UsesTheStoreThatIsServedThereAlready) {
   EXPECT_EQ(second->get("word"), "told");
 }
 
-// Ranks with a mistyped path would wait for each other in different places.
+// Otherwise ranks with a mistyped path would wait for each other in different folders.
 TEST(Gloo, MakesTheFolderOfTheRendezvousAndNoOther) {
   TempDir folder;
   std::filesystem::create_directory(folder.path("shared"));
@@ -250,7 +250,7 @@ TEST(Gloo, AHelperThatCannotStartIsNoReasonToTryAgain) {
   }
 }
 
-// A child of fork() has the parent's descriptors. It must not keep the helper alive.
+// A child of fork() has its parent's descriptors, which must not keep the helper alive.
 TEST(Gloo, AChildDoesNotHideThatItsParentDied) {
   Ranks ranks(2, [](const World& mine) -> std::string {
     Group group = open_group(mine);
@@ -295,7 +295,7 @@ TEST(Gloo, SaysWhatItCannotUse) {
               std::string::npos);
 }
 
-// What is in a folder of a process, which may end meanwhile.
+// Returns the entries of a process's folder in /proc. The process may end meanwhile.
 std::vector<std::filesystem::path> entries(const std::string& process, const char* folder) {
   std::vector<std::filesystem::path> out;
   std::error_code gone;
@@ -312,7 +312,8 @@ void add_family(const std::string& process, std::set<std::string>& family) {
   }
 }
 
-// As /proc/net/tcp writes them: those of this program, of its ranks and of their helpers. Other tests listen at the same time.
+// Returns the sockets of this program, its ranks and their helpers, as /proc/net/tcp numbers them.
+// Other tests may listen at the same time.
 std::set<std::string> own_sockets() {
   std::set<std::string> family, out;
   add_family(std::to_string(getpid()), family);
@@ -325,7 +326,7 @@ std::set<std::string> own_sockets() {
   return out;
 }
 
-// Ports of the loopback interface.
+// Returns the ports of the loopback interface on which these sockets listen.
 std::vector<int> listening_ports() {
   const std::set<std::string> own = own_sockets();
   std::vector<int> out;
@@ -341,10 +342,11 @@ std::vector<int> listening_ports() {
   return out;
 }
 
-// Connects to every port that is new, in turn with garbage, a reset, and silence, until it is told to stop.
+// Connects to ports again and again until it is destroyed. In turn it sends garbage, resets the
+// connection, and stays silent.
 class Scanner {
  public:
-  // Of one port, or of all that are new.
+  // `only`: the port; 0: all new ones.
   explicit Scanner(int only = 0)
       : only_(only), before_(listening_ports()), thread_([this] { scan(); }) {}
   ~Scanner() {
@@ -388,8 +390,8 @@ class Scanner {
   std::thread thread_;
 };
 
-// Gloo takes whoever connects while a group forms, and its process ends when that is nonsense. The program lives on: the ranks try
-// again until a group forms between two visits of the scanner.
+// While a group forms, Gloo accepts any connection, and its process ends if it receives nonsense.
+// The program survives: the ranks try again until a group forms between two visits of the scanner.
 TEST(Gloo, SurvivesAPortScanWhileItForms) {
   TempDir folder;
   const std::string enough = folder.path("enough");
@@ -433,7 +435,7 @@ TEST(Gloo, SurvivesAPortScanOfItsStore) {
   Ranks ranks(
       3,
       [&](const World& mine) -> std::string {
-        // The others wait for this rank, and are scanned.
+        // Meanwhile the others wait for this rank and are scanned.
         if (mine.rank == 2 && !eventually([&] { return std::filesystem::exists(enough); }))
           return "no scan";
         return sum_of_ranks(mine);

@@ -1,4 +1,4 @@
-// Groups of threads, and what a Group does on any engine.
+// Groups of threads, and what a Group does with any engine.
 #include "exchange/local.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Each rank on a thread of its own.
+// Runs `body` for all ranks, each in its own thread.
 void on_all_ranks(std::vector<Group>& groups, const std::function<void(Group&)>& body) {
   std::vector<std::thread> threads;
   for (Group& group : groups) threads.emplace_back([&] { body(group); });
@@ -58,10 +58,10 @@ TEST(Local, NamesTheRanksThatDoNotCome) {
           "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
     }
   });
-  EXPECT_LT(seconds_since(begin), 30) << "another time-out than this group's";
+  EXPECT_LT(seconds_since(begin), 30) << "the time-out was not that of this group";
   EXPECT_EQ(error_text([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
             0u);
-  EXPECT_NE(error_text([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
+  EXPECT_NE(error_text([&] { groups[3].barrier(); }), "");  // a late rank learns of it, too
 }
 
 TEST(Local, NamesARankThatHasLeft) {
@@ -110,7 +110,8 @@ TEST(Group, RefusesWrongArgumentsAndLivesOn) {
   on_all_ranks(groups, [](Group& group) { group.barrier(); });
 }
 
-// As a plug-in that was compiled before the table had allocate() and release(), and what lay behind it.
+// As of a plug-in that was compiled before the table had allocate() and release(). What lies beyond
+// its struct_size must not be used.
 TEST(Group, TakesATableWithoutMemory) {
   static int destroyed;
   destroyed = 0;
@@ -139,14 +140,14 @@ TEST(Group, TakesATableWithoutMemory) {
   };
   table.abort = [](void*, const char*) {};
   table.destroy = [](void*) { ++destroyed; };
-  table.release = [](void*, void*) { FAIL() << "behind the table's end"; };
+  table.release = [](void*, void*) { FAIL() << "called a function beyond the table's end"; };
   table.struct_size = offsetof(etr_engine, allocate);
   std::optional<Group> group(table);
   std::optional<exchange::Buffer> buffer(group->allocate(5000));
   EXPECT_EQ(buffer->bytes().size(), 5000u);
   EXPECT_EQ(std::ranges::count(buffer->bytes(), std::byte{0}), 5000);
   group.reset();
-  EXPECT_EQ(destroyed, 0);  // a buffer keeps the engine
+  EXPECT_EQ(destroyed, 0);  // the buffer keeps the engine alive
   buffer.reset();
   EXPECT_EQ(destroyed, 1);
 
@@ -168,7 +169,7 @@ TEST(Group, RefusesATableThatIsNotWhole) {
   table.destroy = [](void* context) { ++*static_cast<int*>(context); };
   table.rank = 1;
   EXPECT_NE(error_text([&] { Group{table}; }).find("rank 1 of 1"), std::string::npos);
-  EXPECT_EQ(destroyed, 1) << "a group owns its engine also where it cannot be made";
+  EXPECT_EQ(destroyed, 1) << "the engine is destroyed even if the group cannot be made";
 }
 
 etr_engine bare_table() {
@@ -204,7 +205,7 @@ TEST(Group, TellsOfAFailureWithoutAReason) {
   EXPECT_NE(error.find("barrier failed with the status -3"), std::string::npos) << error;
 }
 
-// A transport of the program's may name a rank that there is not.
+// A program's own transport may name a rank that does not exist.
 TEST(Group, ALostRankOutsideOfTheGroupKeepsItsNumber) {
   etr_engine table = bare_table();
   table.size = 2;
@@ -235,7 +236,8 @@ TEST(Local, SaysWhichMessageARankLeftWithout) {
       << error;
 }
 
-// Memory that a rank brought to a meeting is in use until all are done, whatever becomes of the group meanwhile.
+// Memory that a rank brought to a meeting is in use until all ranks are done, even if the group
+// ends meanwhile.
 TEST(LocalWorld, WhoHasMetLeavesWithTheOthersAlsoWhereTheGroupEnds) {
   exchange::LocalWorld world(2);
   std::promise<void> at_work, go_on;
@@ -253,11 +255,11 @@ TEST(LocalWorld, WhoHasMetLeavesWithTheOthersAlsoWhereTheGroupEnds) {
   });
   at_work.get_future().wait();
   world.abort(0, "the test says so");
-  fast.wait_for(std::chrono::milliseconds(20));  // in which it might leave
+  fast.wait_for(std::chrono::milliseconds(20));  // enough time to leave, which it must not
   go_on.set_value();
   EXPECT_TRUE(fast.get()) << "left a rank that was at work";
   slow.get();
-  EXPECT_THROW(world.meet(0, {"barrier", ""}, 60, {}), RankLost) << "the next one";
+  EXPECT_THROW(world.meet(0, {"barrier", ""}, 60, {}), RankLost) << "the next meeting";
 }
 
 }  // namespace

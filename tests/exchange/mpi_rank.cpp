@@ -1,4 +1,5 @@
-// exchange_mpi_rank ENGINE EXPECTED_SIZE MODE FILE: one rank of tests that mpirun starts (mpi_test.cpp). What it finds goes to FILE.RANK.
+// exchange_mpi_rank ENGINE EXPECTED_SIZE MODE FILE: one rank of the tests that mpirun starts
+// (mpi_test.cpp). Writes what it found to FILE.RANK.
 #include <signal.h>
 #include <unistd.h>
 
@@ -61,7 +62,8 @@ int main(int, char** argv) {
   const std::string path = cat(argv[4], ".", world->rank);
   std::ofstream(path + "~") << outcome;
   std::rename((path + "~").c_str(), path.c_str());
-  // After a failure mpirun ends all ranks when the first has ended: not before all have said what they found.
+  // After a failure mpirun ends all ranks when the first one ends. So this rank waits until all
+  // have written what they found.
   test::eventually([&] { return std::filesystem::exists(cat(argv[4], ".over")); });
   return 0;
 }

@@ -37,7 +37,8 @@ class MpiGroups : public testing::TestWithParam<Mpi> {
       GTEST_SKIP() << "this build has no engine for " << GetParam().name;
   }
 
-  // Starts so many ranks that expect so many; what each of those found that end by themselves.
+  // Starts `size` ranks that expect a group of `expected`; size 0: one rank without a launcher.
+  // Returns what each rank in `of` found, or the log if it wrote nothing.
   std::vector<std::string> run(const std::string& mode, int size, int expected,
                                std::vector<int> of = {0, 1, 2}) {
     const std::string file = file_of(mode);
@@ -68,7 +69,7 @@ class MpiGroups : public testing::TestWithParam<Mpi> {
 
   std::string file_of(const std::string& mode) const { return folder_.path(mode); }
 
-  // Processes of this machine with this text in their command line.
+  // Returns the number of processes with this text in their command line.
   static int processes_with(const std::string& text) {
     int out = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc"))
@@ -96,7 +97,7 @@ TEST_P(MpiGroups, NameARankThatIsFrozen) {
   EXPECT_EQ(run("freeze", 3, 3, {0, 2}), (Texts{"rank 1", "rank 1"}));
 }
 
-// A rank that MPI or its launcher ends before it could tell what it found has said nothing.
+// Some ranks may have found nothing, because MPI or its launcher ended them first.
 void expect_named(const Texts& found, const Texts& expected) {
   bool any = false;
   for (size_t rank = 0; rank < found.size(); ++rank) {
@@ -115,17 +116,18 @@ TEST_P(MpiGroups, NameARankThatLeaves) {
   expect_named(run("leave", 3, 3), {"rank 1", "left", "rank 1"});
 }
 
-// Both launchers end all ranks when one dies: nothing hangs, nothing is left.
+// Both launchers end all ranks when one dies: nothing hangs, and no process is left.
 TEST_P(MpiGroups, EndWithARankThatDies) {
   run("kill", 3, 3, {});
   EXPECT_TRUE(eventually([&] { return processes_with(file_of("kill")) == 0; }));
 }
 
-// The group's end comes before MPI's: a rank that is gone without MPI_Finalize is a failure to launchers, which end the others.
+// The group must end before MPI does. To launchers a rank that ends without MPI_Finalize has
+// failed, and they end the others.
 TEST_P(MpiGroups, EndWithTheProgram) {
   for (int times = 0; times < 3; ++times) {
     const std::string file = file_of(cat("end", times));
-    // What an MPI has not freed at its end is not ours to report.
+    // Leaks of the MPI library are not ours to report.
     const std::string command =
         cat("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 40 ", GetParam().launcher,
             " -n 3 ", ETR_MPI_RANK, " mpi-", GetParam().name, " 3 leave_and_end ", file, " > ",

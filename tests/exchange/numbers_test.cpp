@@ -1,4 +1,4 @@
-// Numbers of 16 bits, all of them.
+// All floating-point numbers of 16 bits.
 #include "exchange/numbers.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Numbers, Float16IsBinary16) {
   }
 }
 
-// What lies between two neighbours goes to the nearer one, and to the even one from the middle.
+// A value between two neighbours is rounded to the nearer one, and from the middle to the even one.
 template <typename T>
 void expect_nearest(uint32_t largest) {
   for (uint32_t bits = 0; bits < largest; ++bits) {
@@ -56,7 +56,7 @@ TEST(Numbers, AreRoundedToTheNearest) {
   EXPECT_TRUE(std::isnan(BFloat16::of(NAN).value()));
 }
 
-// Which of two NaNs a sum takes its sign from is up to the compiler: it may swap them.
+// NaNs may differ in their bits, since the compiler may swap the operands of a sum.
 template <typename T>
 void expect_same(T a, T b, size_t index) {
   if (std::isnan(a.value()))
@@ -65,7 +65,8 @@ void expect_same(T a, T b, size_t index) {
     ASSERT_EQ(a.bits, b.bits) << index;
 }
 
-// Vectors' lanes, and what is left of them: of odd numbers, beside each other and in place.
+// Sums of an odd number of elements, so that some are left after the vectors, into another array
+// and in place.
 template <typename T>
 void expect_sums() {
   std::vector<T> a, b;

@@ -1,4 +1,4 @@
-// Who goes on when ranks are lost; and names that can be given once.
+// Which ranks go on when others are lost, and keys that can be created only once.
 #include "exchange/succession.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(Succession, SurvivorsTakeTheNextPlacesInTheirOrder) {
   }
 }
 
-// Each half thinks that the other one is dead, and both see the store.
+// Each part thinks that the other one is dead, and both see the store.
 TEST(Succession, OfTwoPartsOneGoesOn) {
   for (int attempt = 0; attempt < 5; ++attempt) {
     TempDir dir;
@@ -76,14 +76,14 @@ TEST(Succession, OfTwoPartsOneGoesOn) {
         EXPECT_NE(outcome.error.find("the run goes on without this rank"), std::string::npos)
             << outcome.error;
       } else {
-        EXPECT_EQ(outcome.error, "") << "the greater part";
+        EXPECT_EQ(outcome.error, "") << "the majority";
         EXPECT_EQ(outcome.place.size, 3);
       }
     }
   }
 }
 
-// The smaller part of a group goes on where nothing comes from the greater one.
+// A minority goes on if it hears nothing from the majority until the time-out.
 TEST(Succession, AMinorityWaitsForTheOthers) {
   TempDir dir;
   const auto ranks = group(dir, 3, 0.5);
@@ -94,7 +94,8 @@ TEST(Succession, AMinorityWaitsForTheOthers) {
   EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500));
 }
 
-// Rank 2 is gone. Rank 0 learns it first and leaves, and rank 1 takes it for lost, too.
+// Rank 2 is lost. Rank 0 learns of it first and leaves the group, so rank 1 thinks that rank 0 is
+// lost, too.
 TEST(Succession, WhoHasLeftToGoOnIsNotLost) {
   TempDir dir;
   const auto ranks = group(dir, 3, 30);
@@ -103,7 +104,7 @@ TEST(Succession, WhoHasLeftToGoOnIsNotLost) {
   EXPECT_EQ(second.get().place.rank, 1);
 }
 
-// One that comes back after the others have gone on.
+// Rank 2 comes back after the others have gone on.
 TEST(Succession, WhoComesLateLearnsThatTheOthersHaveGoneOn) {
   TempDir dir;
   const auto ranks = group(dir, 3, 0.5);
@@ -160,7 +161,7 @@ TEST(Succession, NewcomersAreToldThatThereIsNoRun) {
   EXPECT_NE(waiting.get().find("the run ended before"), std::string::npos);
 }
 
-// Of many that try to give a name, one does.
+// Of many that try to create the same key, exactly one succeeds.
 void expect_given_once(const std::function<std::unique_ptr<Store>()>& open) {
   std::vector<std::future<bool>> attempts;
   for (int i = 0; i < 8; ++i)

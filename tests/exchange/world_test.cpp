@@ -22,7 +22,7 @@ std::optional<World> world_in(const Variables& variables) {
   });
 }
 
-// "gloo 1/4 tcp://host:port name"
+// Returns, for example, "gloo 1/4 tcp://host:port name".
 std::string text_of(const std::optional<World>& world) {
   if (!world) return "none";
   return cat(world->engine, " ", world->rank, "/", world->size, " ", world->rendezvous, " ",
@@ -84,7 +84,7 @@ std::string half_said(const Variables& variables) {
 
 TEST(World, SaysWhichVariablesAreMissing) {
   EXPECT_EQ(half_said({}), "");
-  EXPECT_EQ(half_said({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}), "") << "says of no rank";
+  EXPECT_EQ(half_said({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}), "") << "they name no rank";
   EXPECT_EQ(half_said({{"RANK", "1"}, {"MASTER_ADDR", "a"}}),
             "the environment has RANK, MASTER_ADDR, and lacks WORLD_SIZE, MASTER_PORT");
   EXPECT_EQ(half_said({{"OMPI_COMM_WORLD_SIZE", "2"}}),
@@ -93,7 +93,7 @@ TEST(World, SaysWhichVariablesAreMissing) {
             std::string::npos);
 }
 
-// "1/4 2 OMPI_COMM_WORLD_RANK"
+// Returns, for example, "1/4 2 OMPI_COMM_WORLD_RANK".
 std::string launch_text(const Variables& variables) {
   const auto launch = launch_in([&](const char* name) {
     const auto found = variables.find(name);
