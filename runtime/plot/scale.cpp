@@ -157,6 +157,7 @@ namespace {
 constexpr double kMost = 1e300, kMostOfAxis = 1e307;
 
 Extent within(Extent values, double least) {
+  if (values.empty()) return values;
   values.low = std::clamp(values.low, least, kMost);
   values.high = std::clamp(values.high, least, kMost);
   return values;
@@ -195,10 +196,9 @@ Axis fitted(Axis axis, const Needs& needs) {
     axis.from = -0.5,
     axis.to = std::max<double>(1, static_cast<double>(axis.categories.size())) - 0.5;
   else if (is_log(axis.scale))
-    fit_log(axis, needs.values.empty() ? needs.values : within(needs.values, 1 / kMost));
+    fit_log(axis, within(needs.values, 1 / kMost));
   else
-    fit_linear(axis, needs.values.empty() ? needs.values : within(needs.values, -kMost),
-               needs.from_zero);
+    fit_linear(axis, within(needs.values, -kMost), needs.from_zero);
   if (std::isfinite(from)) axis.from = from;
   if (std::isfinite(to)) axis.to = to;
   if (!(axis.from < axis.to)) axis.to = is_log(axis.scale) ? axis.from * 10 : axis.from + 1;

@@ -213,10 +213,6 @@ std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
   }
 }
 
-std::shared_ptr<gpu::Kernels> Runner::reopened() const {
-  return open_(kernels_->device()->options().selector);
-}
-
 // A trial begins again on a new device if its device was lost. If that is lost, too, the study ends.
 // The program's own device cannot be opened here.
 void Runner::run_on(std::optional<Devices>& devices, size_t slot, const Place& place) {
@@ -224,10 +220,11 @@ void Runner::run_on(std::optional<Devices>& devices, size_t slot, const Place& p
     if (!devices) devices.emplace(kernels_of(slot), open_);
     run_one(place, *devices);
   } catch (const Error& error) {
-    if (error.code() != Code::device_lost || kernels_->device()->options().host) throw;
+    const gpu::DeviceOptions& options = kernels_->device()->options();
+    if (error.code() != Code::device_lost || options.host) throw;
     log_line(LogLevel::warning, cat("a trial begins again on a new device: ", error.what()));
     devices.reset();
-    devices.emplace(reopened(), open_);
+    devices.emplace(open_(options.selector), open_);
     run_one(place, *devices);
   }
 }

@@ -87,7 +87,6 @@ class Runner {
   std::shared_ptr<gpu::Kernels> kernels_of(size_t slot) const;
   class Devices;
   class Listed;
-  std::shared_ptr<gpu::Kernels> reopened() const;
   void work(size_t slot);
   void run_on(std::optional<Devices>& devices, size_t slot, const Place& place);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);

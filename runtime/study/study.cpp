@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "nn/model.h"
 #include "optim/schedule.h"
+#include "optim/update.h"
 #include "study/conditions.h"
 #include "study/figures.h"
 #include "study/schema.h"
@@ -205,7 +206,8 @@ void check_own_keys(const Workload& workload, const std::string& text, const std
     check_own_key(workload, cat(key, ".", name), owner);
 }
 
-// Returns the value at a key of the job as it is written; nullptr if there is none.
+// Returns the value at a key of the job as it is written; nullptr if there is none. (A JSON pointer
+// throws for an index that is no size_t.)
 const Json* written_at(const Json& job, const std::string& key) {
   const Json* at = &job;
   for (const std::string_view name : split(key, '.')) {
@@ -362,15 +364,35 @@ void check_device(const train::Job& job, const std::string& device, const std::s
          "each");
 }
 
+// None if the optimizer has no momentum, or refuses its options, which its trials will tell.
+std::optional<double> momentum_of(const train::Job& job) try {
+  const Json options = optim::UpdateSpec(job.optimizer()).options().json();
+  const auto found = options.find("momentum");
+  if (found == options.end() || !found->is_number()) return {};
+  return found->get<double>();
+} catch (const Error&) {
+  return {};
+}
+
+struct Tried {
+  uint64_t ranks = 1;              // of a trial
+  std::optional<double> momentum;  // if it is the same for all points
+};
+
 // Tries the job with some values of the search, so that a key or value that the job rejects is
-// found at once. Returns the number of ranks of its trials.
-uint64_t check_job(const Study& study, size_t workload, size_t condition,
-                   const std::string& owner) {
+// found at once.
+Tried check_job(const Study& study, size_t workload, size_t condition, const std::string& owner) {
   const Workload& of = study.workloads()[workload];
   const Condition& in = of.conditions[condition];
-  uint64_t ranks = 1;
-  for (const Json& point : tried_points(in)) {
-    const train::Job job = trial_job(of, in, point, 1);
+  Tried out;
+  const std::vector<Json> points = tried_points(in);
+  for (size_t i = 0; i < points.size(); ++i) {
+    const train::Job job = trial_job(of, in, points[i], 1);
+    const auto momentum = momentum_of(job);
+    if (i == 0)
+      out.momentum = momentum;
+    else if (momentum != out.momentum)
+      out.momentum.reset();
     check_device(job, study.device(), owner);
     check_schedule(job);
     if (!job.evaluation())
@@ -378,13 +400,13 @@ uint64_t check_job(const Study& study, size_t workload, size_t condition,
     check_no_log(job.pipeline()["stages"], owner);
     if (job.parallel()) {
       check_ranks(job, owner);
-      ranks = std::max<uint64_t>(ranks, job.parallel()->strings("devices").size());
+      out.ranks = std::max<uint64_t>(out.ranks, job.parallel()->strings("devices").size());
     }
     if (of.goal.accuracy && !nn::Model(job.model()).loss().classifies())
       fail(Code::invalid_argument, owner,
            ": goal: the job's model has no accuracy; set 'metric' to loss");
   }
-  return ranks;
+  return out;
 }
 
 // Returns what a condition changes, without its labels.
@@ -490,12 +512,14 @@ void Study::check_figures() const {
 void Study::check_trials() {
   for (size_t w = 0; w < workloads_.size(); ++w)
     for (size_t c = 0; c < workloads_[w].conditions.size(); ++c) {
-      const Condition& condition = workloads_[w].conditions[c];
+      Condition& condition = workloads_[w].conditions[c];
       const std::string owner = cat(origin_, ": ", workloads_[w].name);
       check_set(workloads_[w], condition, owner);
       try {
         if (w == 0 && c == 0) device_ = device_of(workloads_[w], condition);
-        most_ranks_ = std::max(most_ranks_, check_job(*this, w, c, owner));
+        const Tried tried = check_job(*this, w, c, owner);
+        most_ranks_ = std::max(most_ranks_, tried.ranks);
+        condition.momentum = tried.momentum;
       } catch (const Error& error) {
         if (std::string_view(error.what()).starts_with(origin_)) throw;
         fail(error.code(), owner, condition.name.empty() ? "" : cat(" (", condition.name, ")"),

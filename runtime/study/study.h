@@ -44,7 +44,8 @@ struct Condition {
   std::vector<std::string> set;  // overrides, with labels filled in
   Space space;                   // without scaled keys
   std::vector<Scaling> scale;
-  std::optional<size_t> base;  // the condition whose best point the scaling uses
+  std::optional<size_t> base;      // the condition whose best point the scaling uses
+  std::optional<double> momentum;  // optimizer.momentum, if it is the same for all points
   uint64_t trials = 0, searches = 0;
 };
 

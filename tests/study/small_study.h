@@ -1,6 +1,8 @@
 // A small study on generated images, and helpers to run it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "core/json.h"
 #include "study/runner.h"
 #include "support/device.h"
+#include "support/error_text.h"
 #include "train/band_job.h"
 
 namespace etr::test {
@@ -53,6 +56,21 @@ inline Json study_json(const TempDir& dir, const std::string& job_name = "bands"
 inline Study parsed(const Json& json, const std::vector<std::string>& overrides = {}) {
   return Study::parse(json, "the study", "", overrides);
 }
+
+// A study file, and what is wrong with it.
+class StudyFileTest : public testing::Test {
+ protected:
+  std::string problem(const Json& json, const std::vector<std::string>& overrides = {}) const {
+    return error_text([&] { parsed(json, overrides); });
+  }
+  void expect_problem(const Json& json, const std::string& part) const {
+    const std::string text = problem(json);
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+
+  TempDir dir_;
+  Json json_ = study_json(dir_);
+};
 
 // Returns options for a runner that runs `parallel` trials at once.
 inline RunOptions run_options(const std::string& folder, uint64_t parallel = 1,

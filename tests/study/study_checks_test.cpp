@@ -7,18 +7,7 @@
 namespace etr::test {
 namespace {
 
-class StudyChecks : public testing::Test {
- protected:
-  std::string problem(const Json& json) const {
-    return error_text([&] { parsed(json); });
-  }
-  void expect_problem(const Json& json, const std::string& part) const {
-    const std::string text = problem(json);
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  }
-  TempDir dir_;
-  Json json_ = study_json(dir_);
-};
+using StudyChecks = StudyFileTest;
 
 TEST_F(StudyChecks, WhatIsSetAndWhatIsSearchedMayNotBeTheSameUnderTwoNames) {
   json_["job"]["vars"] = {{"size", 16}};
@@ -76,6 +65,11 @@ TEST_F(StudyChecks, HasAtMostAHundredThousandTrials) {
   json_["search"]["trials"] = 1000000;
   json_["search"]["searches"] = 10000;
   expect_problem(json_, "there are 20000000000 trials in all; at most 100000 are possible");
+}
+
+TEST_F(StudyChecks, AnIndexBeyondAnyListIsNamed) {
+  json_["set"].push_back("pipeline.stages.99999999999999999999.size=3");
+  expect_problem(json_, "'99999999999999999999' of 'pipeline.stages.99999999999999999999.size=3'");
 }
 
 TEST_F(StudyChecks, AWorkloadIsAnObject) {

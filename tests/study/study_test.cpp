@@ -28,18 +28,7 @@ std::string first_digest(const Json& json) {
   return trial_spec(parsed(json), {0, 0, 0, 0}, Json()).digest;
 }
 
-class StudyFile : public testing::Test {
- protected:
-  std::string problem(const Json& json, const std::vector<std::string>& overrides = {}) const {
-    return error_text([&] { parsed(json, overrides); });
-  }
-  void expect_problem(const Json& json, const std::string& part) const {
-    const std::string text = problem(json);
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  }
-  TempDir dir_;
-  Json json_ = study_json(dir_);
-};
+using StudyFile = StudyFileTest;
 
 TEST_F(StudyFile, TrialsAreKnownByOptionsAndNotByPaths) {
   const std::string digest = first_digest(json_);

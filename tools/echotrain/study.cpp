@@ -97,11 +97,10 @@ std::vector<std::string> cells(const Json& result) {
 }
 
 // Prints how many trials are still to come.
-void print_missing(const Study& study, const Json& results) {
-  const Json plan = spec_of(study);
+void print_missing(const Json& spec, const Json& results) {
   int64_t trials = 0;
   for (const Json& result : results) trials += result.at("trials").get<int64_t>();
-  const int64_t planned = planned_trials(plan);
+  const int64_t planned = planned_trials(spec);
   if (trials < planned)
     std::printf("\n%lld of %s have ended so far\n", static_cast<long long>(trials),
                 counted(planned, "trial").c_str());
@@ -145,11 +144,11 @@ void print_warnings(const std::string& folder) {
 }
 
 // Prints the results, writes the report and returns the results.
-Json report(const Study& study, const std::string& folder) {
+Json report(const Study& study, const Json& spec, const std::string& folder) {
   Json results = results_of(study, folder);
   print_table(results);  // first, since a report may fail for want of space
   check(etr_study_write_report(study.get(), folder.c_str()));
-  print_missing(study, results);
+  print_missing(spec, results);
   print_warnings(folder);
   std::printf("\nwrote %s/report.html\n", folder.c_str());
   return results;
@@ -267,11 +266,11 @@ int command_study(const Arguments& arguments) {
   Study study;
   load_study(arguments, study);
   const std::string folder = folder_of(arguments, study);
+  const Json spec = spec_of(study);
   if (arguments.flag("report")) {
-    report(study, folder);
+    report(study, spec, folder);
     return 0;
   }
-  const Json spec = spec_of(study);
   if (arguments.flag("plan")) {
     print_plan(spec);
     return 0;
@@ -286,7 +285,7 @@ int command_study(const Arguments& arguments) {
     throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
                       counted(end.at("total").get<int64_t>(), "trial") + " are done, which '" +
                       folder + "' holds; the same command goes on from there"};
-  check_any_trained(report(study, folder), folder);
+  check_any_trained(report(study, spec, folder), folder);
   return 0;
 }
 
