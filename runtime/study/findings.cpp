@@ -15,22 +15,28 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kSteps = 2, kSeconds = 3;  // indices in kClocks
-constexpr double kBorder = 0.05;            // of a range, at either end
-constexpr double kFewFeasible = 0.5;        // of a condition's trials
-constexpr size_t kSearchedFrom = 4;         // trials from which the best point says where to search
+constexpr size_t kExamples = 1, kSteps = 2, kSeconds = 3;  // indices in kClocks
+constexpr double kBorder = 0.05;                           // of a range, at either end
+constexpr double kFewFeasible = 0.5;                       // of a condition's trials
+constexpr size_t kSearchedFrom = 4;  // trials from which the best point says where to search
 
 double steps_of(const Summary& summary, size_t condition) {
   return summary.conditions[condition].to_target[kSteps].median;
 }
 
+// Returns the least median of the conditions on a clock; infinite if none reached the target.
+double least_of(const Summary& summary, const std::vector<size_t>& conditions, size_t clock) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const size_t condition : conditions) {
+    const double median = summary.conditions[condition].to_target[clock].median;
+    if (median < least) least = median;  // not if it is NaN
+  }
+  return least;
+}
+
 void find_ends(const Summary& summary, ScalingResult& scaling) {
   const double first = steps_of(summary, scaling.at.front()), b0 = scaling.batches.front();
-  double least = std::numeric_limits<double>::infinity();
-  for (const size_t condition : scaling.at) {
-    const double steps = steps_of(summary, condition);
-    if (steps < least) least = steps;
-  }
+  const double least = least_of(summary, scaling.at, kSteps);
   bool perfect = std::isfinite(first);
   for (size_t i = 0; i < scaling.at.size(); ++i) {
     const double steps = steps_of(summary, scaling.at[i]);
@@ -39,6 +45,18 @@ void find_ends(const Summary& summary, ScalingResult& scaling) {
     if (!scaling.largest_useful && std::isfinite(least) && steps <= kUseful * least)
       scaling.largest_useful = scaling.batches[i];
   }
+}
+
+void find_critical_batch(const Summary& summary, const std::vector<Record>& records,
+                         ScalingResult& scaling) {
+  const double examples = least_of(summary, scaling.at, kExamples);
+  if (std::isfinite(examples))
+    scaling.critical_batch = examples / least_of(summary, scaling.at, kSteps);
+  std::vector<double> noise;
+  for (const size_t condition : scaling.at)
+    if (const auto best = summary.conditions[condition].best; best && records[*best].noise_scale)
+      noise.push_back(*records[*best].noise_scale);
+  scaling.noise_scale = spread_of(noise);
 }
 
 std::string short_text(double value) {
@@ -162,7 +180,7 @@ void warn_of_devices(const Objective& objective, const std::vector<Record>& reco
 
 }  // namespace
 
-void find_scaling(Summary& summary) {
+void find_scaling(Summary& summary, const std::vector<Record>& records) {
   if (summary.batch_label.empty()) return;
   std::map<std::string, size_t> known;
   for (size_t i = 0; i < summary.conditions.size(); ++i) {
@@ -174,7 +192,7 @@ void find_scaling(Summary& summary) {
     others.erase(summary.batch_label);
     const auto [entry, is_new] =
         known.try_emplace(cat(condition.workload, "\n", label_key(others)), summary.scaling.size());
-    if (is_new) summary.scaling.push_back({condition.workload, others, {}, {}, {}, {}});
+    if (is_new) summary.scaling.push_back({condition.workload, others, {}, {}, {}, {}, {}, {}});
     summary.scaling[entry->second].at.push_back(i);
   }
   std::erase_if(summary.scaling, [](const ScalingResult& s) { return s.at.size() < 3; });
@@ -186,6 +204,7 @@ void find_scaling(Summary& summary) {
               [&](size_t a, size_t b) { return batch_of(a) < batch_of(b); });
     for (const size_t condition : scaling.at) scaling.batches.push_back(batch_of(condition));
     find_ends(summary, scaling);
+    find_critical_batch(summary, records, scaling);
   }
 }
 

@@ -7,9 +7,9 @@
 
 namespace etr::study {
 
-// Finds where scaling with the batch size ends, for conditions that differ in nothing else and have
-// at least three sizes.
-void find_scaling(Summary& summary);
+// Finds where scaling with the batch size ends, and what predicts it, for conditions that differ in
+// nothing else and have at least three sizes.
+void find_scaling(Summary& summary, const std::vector<Record>& records);
 
 // Adds warnings: few feasible trials, targets not reached, best points at the border of their
 // space.

@@ -35,6 +35,12 @@ std::string spread_cell(const Spread& spread, const Text& text) {
   return out;
 }
 
+// For estimates that are hardly known better.
+std::string two_digits(double value) {
+  const double unit = value > 0 ? std::pow(10, std::floor(std::log10(value)) - 1) : 1;
+  return number_text(std::round(value / unit) * unit, unit < 1 ? 1 : 0);
+}
+
 std::string head_cell(const std::string& text) {
   return cat("<th scope='col'>", escape_markup(text), "</th>");
 }
@@ -195,13 +201,17 @@ std::string scaling_table(const Summary& summary, size_t workload) {
                 cell("Batch sizes",
                      cat(size(scaling.batches.front()), " – ", size(scaling.batches.back()))),
                 cell("Perfect scaling up to", size(scaling.perfect_until)),
-                cell("Largest useful batch", size(scaling.largest_useful)), "</tr>");
+                cell("Largest useful batch", size(scaling.largest_useful)),
+                cell("Critical batch", scaling.critical_batch ? two_digits(*scaling.critical_batch)
+                                                              : std::string(kDash)),
+                cell("Noise scale", spread_cell(scaling.noise_scale, two_digits)), "</tr>");
   }
   if (rows.empty()) return "";
   return cat("<table role='table'><caption>Where scaling ends</caption><thead><tr role='row'>",
              head_cell("Scaling with the batch"), head_cell("Batch sizes"),
              head_cell("Perfect scaling up to"), head_cell("Largest useful batch"),
-             "</tr></thead><tbody>", rows, "</tbody></table>");
+             head_cell("Critical batch"), head_cell("Noise scale"), "</tr></thead><tbody>", rows,
+             "</tbody></table>");
 }
 
 }  // namespace etr::study

@@ -219,7 +219,7 @@ Summary summarize(const Outline& study, const std::vector<Record>& records) {
     take_gain(out.conditions[*baseline], out.conditions[i]);
   }
   out.batch_label = batch_label_of(out.conditions);
-  find_scaling(out);
+  find_scaling(out, records);
   find_warnings(out, records);
   return out;
 }

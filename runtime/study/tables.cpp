@@ -80,7 +80,9 @@ Json json_of(const Summary& summary, const ScalingResult& scaling) {
           {"labels", scaling.labels},
           {"points", points},
           {"perfect_until", known(scaling.perfect_until)},
-          {"largest_useful", known(scaling.largest_useful)}};
+          {"largest_useful", known(scaling.largest_useful)},
+          {"critical_batch", known(scaling.critical_batch)},
+          {"noise_scale", json_of(scaling.noise_scale)}};
 }
 
 // Adds names in the order in which they first appear.

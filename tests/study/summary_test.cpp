@@ -289,17 +289,28 @@ TEST(Summary, FindsWhereScalingEnds) {
     records.push_back(
         simple_record({{"batch", batch}, {"optimizer", "sgd"}}, 0, 0, steps * batch, 1.2));
     records.back().to_target->steps = steps;
+    records.back().to_target->examples = steps * batch;
   }
+  records[1].noise_scale = 50;
+  records[4].noise_scale = 300;
+  records[5].noise_scale = 200;
   const auto summary = study::summarize(goal(), records);
   ASSERT_EQ(summary.scaling.size(), 1u);
   EXPECT_EQ(summary.scaling[0].labels, (Json{{"optimizer", "sgd"}}));
   EXPECT_EQ(summary.scaling[0].perfect_until, 128);   // within 20 %: 149 of 125, but not 90 of 62.5
   EXPECT_EQ(summary.scaling[0].largest_useful, 512);  // 62 is within 5 % of 60
+  EXPECT_EQ(summary.scaling[0].critical_batch, 16000.0 / 60);
+  EXPECT_EQ(summary.scaling[0].noise_scale.median, 200);
+  EXPECT_EQ(study::to_json(summary, records)["scaling"][0]["noise_scale"],
+            Json::parse(R"({"median": 200, "least": 50, "most": 300, "reached": 3, "of": 3})"));
   records.front().to_target.reset();
   records.front().status = Status::missed;
   const auto unknown = study::summarize(goal(), records);
   EXPECT_FALSE(unknown.scaling[0].perfect_until);
   EXPECT_EQ(unknown.scaling[0].largest_useful, 512);
+  EXPECT_EQ(unknown.scaling[0].critical_batch, 505.0 * 32 / 60);
+  for (Record& record : records) record.to_target.reset();
+  EXPECT_FALSE(study::summarize(goal(), records).scaling[0].critical_batch);
 }
 
 TEST(Summary, WorkloadsHaveGoalsOfTheirOwn) {
