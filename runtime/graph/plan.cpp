@@ -16,6 +16,16 @@ namespace {
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
 
+// Returns the end of the nodes to compute.
+size_t end_of(const Graph& graph, const PlanOptions& options) {
+  const auto& nodes = graph.nodes();
+  if (options.loss_gradient < 0)
+    return std::min(options.part ? options.part->end : SIZE_MAX, nodes.size());
+  const auto last = std::find_if(nodes.begin(), nodes.end(),
+                                 [&](const Node& node) { return node.output == options.loss; });
+  return static_cast<size_t>(last - nodes.begin()) + 1;
+}
+
 }  // namespace
 
 Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& parameters,
@@ -25,7 +35,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
       recompute_(options.recompute),
       part_(options.part),
       begin_(part_ ? part_->begin : 0),
-      end_(std::min(part_ ? part_->end : SIZE_MAX, graph.nodes().size())),
+      end_(end_of(graph, options)),
       has_(part_ ? values_of(graph, *part_) : std::vector<bool>(graph.values().size(), true)),
       arena_(kernels.device(), gpu::MemoryUse::device),
       memory_(kernels.device()),
@@ -49,6 +59,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
   } else {
     Flight& flight = flights_.front();
     forward(emit, flight);
+    if (options.loss_gradient >= 0) emit.add(gpu::HostTurn{});  // where split_passes() cuts
     if (options.training) begin_backward(emit, flight, options);
     if (options.training) backward(emit, flight, parameters);
     if (options.take_gradients) options.take_gradients(commands_, gradients_of(flight), step_);
@@ -68,7 +79,9 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
   memory_.join_copies(commands_);
   if (options.fuse) fuse(commands_, memory_, kernels);
   memory_.place(commands_, arena_);
-  for (auto& [id, gradient] : input_gradients_) gradient.buffer = memory_.real(gradient.buffer);
+  if (options.loss_gradient >= 0) split_passes();
+  for (auto& [id, gradient] : input_gradients_)
+    if (gradient) gradient.buffer = memory_.real(gradient.buffer);  // no value may depend on it
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const bool input = graph_.values()[i].kind == ValueKind::input;
     const bool output =
@@ -85,6 +98,15 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
           arena_.allocate(static_cast<uint64_t>(element_count(graph_.values()[i].shape)) * 4),
           graph_.values()[i].shape};
   flights_.clear();
+}
+
+// Fusion moves nothing over the cut that the forward pass's outputs, which are kept, depend on.
+void Plan::split_passes() {
+  const auto cut = std::find_if(
+      commands_.begin(), commands_.end(),
+      [](const gpu::Command& command) { return std::holds_alternative<gpu::HostTurn>(command); });
+  backward_commands_.assign(std::next(cut), commands_.end());
+  commands_.erase(cut, commands_.end());
 }
 
 const ops::DeviceTensor& Plan::tensor(ValueId id) const {
@@ -274,6 +296,10 @@ void Plan::forward_again(ops::Emitter& emit, Flight& flight, size_t begin, size_
 
 void Plan::begin_backward(ops::Emitter& emit, Flight& flight, const PlanOptions& options) {
   ops::DeviceTensor& first = flight.gradients[index(options.loss)];
+  if (options.loss_gradient >= 0) {
+    first = flight.tensors[index(options.loss_gradient)];
+    return;
+  }
   first = emit.scratch(graph_.shape(options.loss));
   if (options.loss_scale)
     emit.add(gpu::Copy{options.loss_scale, first.buffer});

@@ -25,6 +25,10 @@ using TakeGradients = std::function<void(gpu::CommandList& commands,
 struct PlanOptions {
   bool training = false;
   ValueId loss = -1;  // differentiated with respect to every parameter when training
+  // An input with the gradient of `loss`, which may then have any shape, from outside. The passes
+  // become two command lists: commands() computes `loss`, and backward_commands() begins with that
+  // input. -1: the gradient is 1, and commands() has both passes.
+  ValueId loss_gradient = -1;
   // Values that are read after the commands; the memory of all others is reused.
   std::vector<ValueId> outputs;
   // Weights to use instead of the store's own (for instance their running mean), with the same
@@ -65,6 +69,8 @@ class Plan {
   const ops::DeviceTensor& input_gradient(ValueId id) const;  // one of PlanOptions::input_gradients
   const gpu::Buffer& step_values() const { return step_; }
   const gpu::CommandList& commands() const { return commands_; }
+  // For PlanOptions::loss_gradient. Must run after commands(), once, with the same step values.
+  const gpu::CommandList& backward_commands() const { return backward_commands_; }
   // Must run before the first commands(), and again when parameters have changed; may be empty.
   const gpu::CommandList& preparation() const { return preparation_; }
   uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }
@@ -102,6 +108,7 @@ class Plan {
   std::vector<size_t> cuts() const;
   void forward_again(ops::Emitter& emit, Flight& flight, size_t begin, size_t end);
   void place(gpu::Kernels& kernels, const PlanOptions& options);
+  void split_passes();
   ops::OpCall call_of(const Flight& flight, size_t node) const;
 
   // For a part (graph/micro_batches.cpp).
@@ -123,7 +130,7 @@ class Plan {
   gpu::Arena arena_;
   MemoryPlan memory_;
   gpu::Buffer step_;
-  gpu::CommandList commands_, preparation_;
+  gpu::CommandList commands_, backward_commands_, preparation_;
   std::vector<ops::DeviceTensor> tensors_;  // shared by all flights
   std::vector<Flight> flights_;
   std::vector<ValueId> means_;  // the outputs of a part

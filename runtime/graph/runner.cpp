@@ -70,8 +70,10 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     slot->sources.resize(feeds.size());
     slot->feeding = commands.size();
     commands.insert(commands.end(), work.commands.begin(), work.commands.end());
-    for (const ValueId id : outputs) {
-      const gpu::Buffer& source = plan.tensor(id).buffer;
+    std::vector<gpu::Buffer> read;
+    for (const ValueId id : outputs) read.push_back(plan.tensor(id).buffer);
+    read.insert(read.end(), work.also_read.begin(), work.also_read.end());
+    for (const gpu::Buffer& source : read) {
       slot->outputs.push_back(readback_.allocate(source.size_bytes));
       commands.push_back(gpu::Copy{source, slot->outputs.back()});
     }

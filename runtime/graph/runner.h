@@ -45,6 +45,7 @@ class Runner {
   struct Work {
     gpu::CommandList commands;
     bool updates = false;  // checks the gradients and writes the result into the step's values
+    std::vector<gpu::Buffer> also_read = {};  // read after the outputs, which StepResult has first
   };
 
   // `feeds` are inputs and `outputs` values of the plan's graph.

@@ -139,6 +139,7 @@ void Learner::step(const pipeline::Item& batch, const std::optional<SampleCounts
     ++weights_->age;
   }
   steps_.start(plans_for(batch, /*with_target=*/true), batch, counts, plan_changes);
+  has_gradients_ = false;  // the step has its own
   if (ranks_) ranks_->started(steps_.count());
 }
 
@@ -184,6 +185,85 @@ void Learner::forget_residuals() {
   if (!ranks_ || !weights_) return;
   plans_->results(/*wait_all=*/true);
   ranks_->forget_residuals();
+}
+
+Passes& Learner::passes_for(const pipeline::Item& batch) {
+  if (ranks_ || stage_)
+    fail(Code::unsupported,
+         "forward and backward passes one by one run on one device; here "
+         "several share in a step");
+  if (update_.accumulate() > 1)
+    fail(Code::unsupported, "the optimizer's 'accumulate' is ", update_.accumulate(),
+         ", which counts steps: leave it out, and call backward() several times before update()");
+  plans_for(batch, /*with_target=*/false);
+  if (weights_->loss_scale)
+    fail(Code::unsupported,
+         "precision fp16 scales the loss, and here the program has it: use "
+         "bf16 or fp32");
+  if (!passes_) passes_ = std::make_unique<Passes>(*kernels_, model_, *weights_);
+  return *passes_;
+}
+
+Tensor Learner::forward(const pipeline::Item& batch, bool input_gradients) {
+  Passes& passes = passes_for(batch);
+  Tensor output = passes.forward(batch, input_gradients, steps_.values_of_pass(forward_passes_));
+  const SampleCounts counts = counts_of(batch, model_.inputs()[0]);
+  passed_samples_.samples += counts.samples;
+  passed_samples_.fresh += counts.fresh;
+  passed_samples_.echoed += counts.echoed;
+  ++forward_passes_;
+  return output;
+}
+
+std::vector<pipeline::Field> Learner::backward(const Tensor& output_gradient, bool accumulate) {
+  if (!passes_ || !passes_->has_output())
+    fail(Code::state, "there is no output to go back from: call forward() before each backward()");
+  if (output_gradient.dtype() != DType::f32 || output_gradient.shape() != passes_->output_shape())
+    fail(Code::invalid_argument, "the gradient of the output is f32 ",
+         shape_text(passes_->output_shape()), ", as the output is, not ",
+         dtype_name(output_gradient.dtype()), " ", shape_text(output_gradient.shape()));
+  auto out = passes_->backward(output_gradient, accumulate && has_gradients_);
+  has_gradients_ = true;
+  return out;
+}
+
+Weights& Learner::with_gradients() const {
+  if (!passes_ || !has_gradients_)
+    fail(Code::state, "there are no gradients since the last update: call backward() first");
+  passes_->wait();
+  return *weights_;
+}
+
+// The passes since the last update, from which no update will be made.
+void Learner::forget_passes() {
+  passed_samples_ = {};
+  forward_passes_ = 0;
+  has_gradients_ = false;
+}
+
+StepMetrics Learner::update() {
+  with_gradients();
+  plans_->results(/*wait_all=*/true);
+  StepMetrics metrics;
+  metrics.counts = passed_samples_;
+  const ops::StepValues values = steps_.values_of_update(metrics.counts);
+  metrics.learning_rate = values.learning_rate;
+  forget_passes();
+  if (!passes_->update(values))
+    fail(Code::not_finite, "step ", steps_.count() + 1,
+         ": a gradient is not finite. The weights are as they were. Lower the learning rate, clip "
+         "gradients (clip_norm), and check the gradient that the program gave");
+  steps_.count_step(metrics.counts);
+  metrics.step = steps_.count();
+  return metrics;
+}
+
+std::vector<pipeline::Field> Learner::gradients(const std::string& name) {
+  return with_gradients().read_gradients(name);
+}
+
+void Learner::set_gradients(const std::vector<pipeline::Field>& given) {
+  with_gradients().write_gradients(given);
 }
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
@@ -251,6 +331,8 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
   if (batches.size() < 2) return std::nullopt;
   Plans& plans = plans_for(batches.front(), /*with_target=*/true);
   plans.results(/*wait_all=*/true);
+  if (passes_) passes_->wait();
+  has_gradients_ = false;  // the measurement has its own
   const graph::ParameterStore& store = weights_->store;
   std::map<std::string, Tensor> states;
   for (const std::string& name : store.names())

@@ -14,6 +14,7 @@
 #include "pipeline/pipeline.h"
 #include "train/evaluation_input.h"
 #include "train/inference.h"
+#include "train/passes.h"
 #include "train/plans.h"
 #include "train/steps.h"
 
@@ -106,6 +107,25 @@ class Learner {
   uint64_t exchanged_bytes() const { return ranks_ ? ranks_->bytes() : 0; }
   bool told_to_end() const { return ranks_ && ranks_->told_to_end(); }
 
+  // For a loop of the program's own (train/passes.h), instead of step(). A step is any number of
+  // forward() and backward(), and one update(), which counts as the step in schedules, checkpoints
+  // and random numbers. Error(unsupported) with ranks, in precision fp16, or if the optimizer
+  // accumulates by itself.
+  //
+  // forward() returns the output of the last layer, in training mode, on exactly the batch's rows.
+  // backward() takes the gradient of the latest output, once for each, as a mean or sum as the
+  // program likes; without `accumulate`, it replaces the gradients since the last update. If
+  // forward() was called with `input_gradients`, it returns the gradients of the inputs that are
+  // f32. update() throws Error(not_finite) if a gradient is NaN or infinite; the weights are then
+  // unchanged, and the gradients gone. Error(state) if something is called too early.
+  Tensor forward(const pipeline::Item& batch, bool input_gradients = false);
+  std::vector<pipeline::Field> backward(const Tensor& output_gradient, bool accumulate = false);
+  StepMetrics update();
+  // The gradients of parameters since the last update, by name; "" returns all. Those that are
+  // given replace them.
+  std::vector<pipeline::Field> gradients(const std::string& name);
+  void set_gradients(const std::vector<pipeline::Field>& given);
+
   // Evaluates one whole epoch of `pipeline`. If an epoch has begun, skips the rest of it, which
   // calls `progress` with (0, -1). First waits for the steps in flight. `progress` is called after
   // each batch. If it returns false, or `stop` is set, also while no data comes, throws
@@ -196,6 +216,9 @@ class Learner {
   void begin(const pipeline::Item& batch, bool with_target);
   void replace_weights(const std::function<void()>& set);
   Weights& begun(const char* otherwise) const;
+  Passes& passes_for(const pipeline::Item& batch);
+  Weights& with_gradients() const;
+  void forget_passes();
 
   std::shared_ptr<gpu::Kernels> kernels_;
   std::unique_ptr<parallel::Sharing> ranks_;     // null: trains on its own
@@ -211,6 +234,12 @@ class Learner {
   Steps steps_;
   std::unique_ptr<Weights> weights_;  // from the first batch on
   std::unique_ptr<Plans> plans_;      // likewise
+  std::unique_ptr<Passes> passes_;    // from the first forward() on
+  // Of passes since the last update: the samples, the number of forward passes, and whether the
+  // store has gradients of them.
+  SampleCounts passed_samples_;
+  uint32_t forward_passes_ = 0;
+  bool has_gradients_ = false;
 };
 
 }  // namespace etr::train

@@ -105,6 +105,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
     loaded_ = std::make_unique<Loaded>(std::move(loaded));
   }
   steps_.hyperparameters() = std::move(hyperparameters);
+  forget_passes();
   steps_.go_on_after(
       {state.step, state.fresh.value_or(unsaid.fresh), state.examples.value_or(unsaid.examples)},
       state.latest_fresh, plans_.get());

@@ -32,8 +32,10 @@ constexpr const char* kRemedy =
     ". Bring all batches to one shape (resize, crop, pad), or let no parameter depend on it "
     "(global_avg_pool in the place of flatten, sinusoidal position embeddings)";
 
-nn::ModelGraph built(const nn::Model& model, int64_t rows, const nn::Fields& fields,
-                     const Weights& weights) {
+}  // namespace
+
+nn::ModelGraph graph_for(const nn::Model& model, int64_t rows, const nn::Fields& fields,
+                         const Weights& weights) {
   const std::string differs = difference(fields, weights.net);
   try {
     nn::ModelGraph net = weights.part_of(model.build(rows, fields));
@@ -52,8 +54,6 @@ nn::ModelGraph built(const nn::Model& model, int64_t rows, const nn::Fields& fie
     fail(error.code(), differs, "; this model cannot take both: ", error.what(), kRemedy);
   }
 }
-
-}  // namespace
 
 std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net) {
   std::vector<graph::ValueId> out = net.inputs;
@@ -89,9 +89,9 @@ Planned::Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights
       kernels_(kernels),
       model_(model),
       weights_(weights),
-      net_(built(model, rows, fields, weights)),
-      micro_(weights.stage ? std::optional(built(model, rows / weights.stage->micro_batches(),
-                                                 fields, weights))
+      net_(graph_for(model, rows, fields, weights)),
+      micro_(weights.stage ? std::optional(graph_for(model, rows / weights.stage->micro_batches(),
+                                                     fields, weights))
                            : std::nullopt),
       store_(weights.store, planned_net().graph),
       fed_(fed_here()),

@@ -13,6 +13,11 @@
 
 namespace etr::train {
 
+// Builds the model for batches of this shape. Error(invalid_argument) names the field if the
+// parameters do not fit.
+nn::ModelGraph graph_for(const nn::Model& model, int64_t rows, const nn::Fields& fields,
+                         const Weights& weights);
+
 // Returns the values that a step is fed: the inputs, and the target unless it is one of them.
 std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net);
 

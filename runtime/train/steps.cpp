@@ -68,18 +68,11 @@ std::string left_out(uint64_t step, size_t behind) {
 
 }  // namespace
 
-ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plans,
-                                  const SampleCounts& counts, const Planned& planned) const {
+// Returns the values of a step, without those of its batch.
+ops::StepValues Steps::values_of(const SampleCounts& counts) const {
   const uint64_t k = accumulate_, count = passed_.steps;
   ops::StepValues values;
   values.step = static_cast<uint32_t>(count);
-  values.valid_rows = static_cast<uint32_t>(rows_of(batch, plans.model().inputs()[0]));
-  values.rows = static_cast<uint32_t>(planned.rows);
-  if (const parallel::Sharing* ranks = plans.weights().ranks)
-    values.first_row = values.rows * static_cast<uint32_t>(ranks->rank());
-  if (const parallel::ModelStage* stage = plans.weights().stage)
-    values.first_row =
-        values.rows * static_cast<uint32_t>(stage->mesh().place(parallel::Axis::data));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   const optim::Passed after{count + 1, passed_.fresh + static_cast<uint64_t>(counts.fresh),
@@ -89,9 +82,37 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
   values.learning_rate = static_cast<float>(rate * schedule_.echo_correction(after));
   put_hyperparameters(values);
   values.update = (count + 1) % k == 0 ? static_cast<uint32_t>((count + 1) / k) : 0;
-  values.flags = (count % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
-                 (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
+  values.flags =
+      (count % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) | ops::StepValues::kFreshBatch;
   return values;
+}
+
+ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plans,
+                                  const SampleCounts& counts, const Planned& planned) const {
+  ops::StepValues values = values_of(counts);
+  values.valid_rows = static_cast<uint32_t>(rows_of(batch, plans.model().inputs()[0]));
+  values.rows = static_cast<uint32_t>(planned.rows);
+  if (const parallel::Sharing* ranks = plans.weights().ranks)
+    values.first_row = values.rows * static_cast<uint32_t>(ranks->rank());
+  if (const parallel::ModelStage* stage = plans.weights().stage)
+    values.first_row =
+        values.rows * static_cast<uint32_t>(stage->mesh().place(parallel::Axis::data));
+  if (batch.replica != 0) values.flags &= ~ops::StepValues::kFreshBatch;
+  return values;
+}
+
+ops::StepValues Steps::values_of_pass(uint32_t pass) const {
+  constexpr uint32_t kApart = 0x9e3779b9;  // so that passes draw different numbers
+  ops::StepValues values = values_of({});
+  values.seed_hi += pass * kApart;
+  return values;
+}
+
+void Steps::count_step(const SampleCounts& counts) {
+  ++passed_.steps;
+  latest_fresh_ = static_cast<uint64_t>(counts.fresh);
+  passed_.fresh += latest_fresh_;
+  passed_.examples += static_cast<uint64_t>(counts.samples);
 }
 
 void Steps::put_hyperparameters(ops::StepValues& values) const {
@@ -104,10 +125,7 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   const SampleCounts counts = all_ranks ? *all_ranks : counts_of(batch, plans.model().inputs()[0]);
   const ops::StepValues values = values_for(batch, plans, counts, planned);
   planned.training()->fed.filled_for(batch, values.step).submit(values, ++tickets_);
-  ++passed_.steps;
-  latest_fresh_ = static_cast<uint64_t>(counts.fresh);
-  passed_.fresh += latest_fresh_;
-  passed_.examples += static_cast<uint64_t>(counts.samples);
+  count_step(counts);
   ++plans.weights().age;
   StepMetrics metrics;
   metrics.step = passed_.steps;

@@ -56,6 +56,12 @@ class Steps {
   // statistics) does change.
   void compute_gradients(Plans& plans, const pipeline::Item& batch) const;
 
+  // For passes one by one (train/passes.h): the values of the `pass`-th forward pass, from 0, since
+  // the last update, and of an update after passes over so many samples.
+  ops::StepValues values_of_pass(uint32_t pass) const;
+  ops::StepValues values_of_update(const SampleCounts& counts) const { return values_of(counts); }
+  void count_step(const SampleCounts& counts);  // after such an update
+
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
   // Writes those of the next step.
@@ -80,6 +86,7 @@ class Steps {
     float loss;
   };
 
+  ops::StepValues values_of(const SampleCounts& counts) const;
   ops::StepValues values_for(const pipeline::Item& batch, const Plans& plans,
                              const SampleCounts& counts, const Planned& planned) const;
   void forget_started(Plans& plans);

@@ -224,6 +224,30 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
   ++age;
 }
 
+const ops::DeviceTensor& Weights::gradient(const std::string& name) const {
+  tensor(name);  // throws if the model has no such weight
+  if (!store.is_trainable(name))
+    fail(Code::invalid_argument, "'", name, "' is a running statistic and has no gradient");
+  return store.gradient(name);
+}
+
+std::vector<pipeline::Field> Weights::read_gradients(const std::string& name) const {
+  if (!name.empty()) return {{name, graph::download(device, gradient(name))}};
+  std::vector<pipeline::Field> out;
+  for (const std::string& each : store.names())
+    if (store.is_trainable(each)) out.push_back({each, graph::download(device, gradient(each))});
+  return out;
+}
+
+void Weights::write_gradients(const std::vector<pipeline::Field>& given) {
+  for (const auto& [name, value] : given)
+    if (const Shape& shape = gradient(name).shape;
+        value.dtype() != DType::f32 || value.shape() != shape)
+      fail(Code::invalid_argument, "the gradient of '", name, "' is f32 ", shape_text(shape),
+           ", not ", dtype_name(value.dtype()), " ", shape_text(value.shape()));
+  for (const auto& [name, value] : given) graph::upload(device, value, gradient(name));
+}
+
 std::string Weights::onnx() const {
   if (stage)
     fail(Code::unsupported,

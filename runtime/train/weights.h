@@ -78,6 +78,10 @@ struct Weights {
   void write(const std::vector<pipeline::Field>& given);
   std::string onnx() const;
 
+  // Like Learner::gradients() and set_gradients(). The model is whole here.
+  std::vector<pipeline::Field> read_gradients(const std::string& name) const;
+  void write_gradients(const std::vector<pipeline::Field>& given);
+
   bool has(const std::string& name) const;  // here, and not only in another stage of the model
 
   const gpu::DevicePtr device;
@@ -97,6 +101,7 @@ struct Weights {
 
  private:
   const ops::DeviceTensor& tensor(const std::string& name) const;
+  const ops::DeviceTensor& gradient(const std::string& name) const;
   Tensor own_state(const std::string& name, const Tensor& given) const;
   Loaded of_stage(const Loaded& all) const;
   std::vector<bool> whole_values_of(int of_stage) const;
