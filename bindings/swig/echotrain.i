@@ -47,6 +47,9 @@
 %newobject echotrain::facade::TrainerHandle::predict;
 %newobject echotrain::facade::TrainerHandle::detections;
 %newobject echotrain::facade::TrainerHandle::weights;
+%newobject echotrain::facade::TrainerHandle::forward;
+%newobject echotrain::facade::TrainerHandle::backward_to_inputs;
+%newobject echotrain::facade::TrainerHandle::gradients;
 
 // For C++ only.
 %ignore echotrain::facade::closed;

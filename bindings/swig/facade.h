@@ -326,6 +326,7 @@ class ModelHandle {
   void loss(const std::string& loss, const std::string& options) {
     model_.loss(loss, Options::from_json(options));
   }
+  void freeze(const std::string& pattern) { model_.freeze(pattern); }
   std::string json() const { return model_.json(); }
   std::string summary(const std::string& fields, const std::string& format) const {
     return model_.summary(fields, format);
@@ -442,10 +443,23 @@ class TrainerHandle {
   void step(const BatchHandle& batch) { get()->step(*batch.get()); }
   StepResult result(bool wait) {
     const auto r = get()->result(wait);
-    if (!r) return {};
-    return {
-        true, static_cast<int64_t>(r->step), r->samples, r->loss, r->accuracy, r->learning_rate};
+    return r ? step_of(*r) : StepResult{};
   }
+  // The caller owns the batches that forward(), backward() and gradients() return.
+  BatchHandle* forward(const BatchHandle& batch, bool input_gradients) {
+    return new BatchHandle(get()->forward(*batch.get(), input_gradients));
+  }
+  void backward(const BatchHandle& output_gradient, bool accumulate) {
+    get()->backward(*output_gradient.get(), accumulate);
+  }
+  BatchHandle* backward_to_inputs(const BatchHandle& output_gradient, bool accumulate) {
+    return new BatchHandle(get()->backward_to_inputs(*output_gradient.get(), accumulate));
+  }
+  StepResult update() { return step_of(get()->update()); }
+  BatchHandle* gradients(const std::string& name) const {
+    return new BatchHandle(get()->gradients(name));
+  }
+  void set_gradients(const BatchHandle& gradients) { get()->set_gradients(*gradients.get()); }
   // `progress` may be nullptr; it is used only during the call.
   EvalResult evaluate(PipelineHandle& pipeline, Progress* progress) {
     const Told told(progress);
@@ -511,6 +525,9 @@ class TrainerHandle {
   }
 
  private:
+  static StepResult step_of(const etr_step_result& r) {
+    return {true, static_cast<int64_t>(r.step), r.samples, r.loss, r.accuracy, r.learning_rate};
+  }
   static EvalResult result_of(const etr_eval_result& r) { return {r.samples, r.loss, r.accuracy}; }
   std::shared_ptr<Trainer> get() const {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,4 +1,5 @@
 // Models, optimizers, trainers, jobs, reports.
+#include <limits>
 #include <system_error>
 #include <thread>
 
@@ -40,12 +41,54 @@ etr_event c_event(const train::Event& e) {
   return out;
 }
 
+etr_step_result c_result(const train::StepMetrics& m) {
+  etr_step_result out{};
+  out.samples = static_cast<int32_t>(m.counts.samples);
+  out.step = m.step;
+  out.loss = static_cast<double>(m.loss);
+  out.accuracy = static_cast<double>(m.accuracy);
+  out.learning_rate = static_cast<double>(m.learning_rate);
+  return out;
+}
+
 std::string summary_as(const Json& summary, const std::string& format) {
   const std::string formats[] = {"text", "json"};
   if (std::find(std::begin(formats), std::end(formats), format) == std::end(formats))
     fail(Code::invalid_argument, "a summary has no format '", format, "'",
          suggestion(format, formats));
   return format == "json" ? summary.dump() : train::summary_text(summary);
+}
+
+train::Learner& own_learner(etr_trainer* trainer) {
+  etr_trainer& t = required(trainer, "trainer");
+  if (t.job)
+    fail(Code::state,
+         "a job's trainer makes its own passes; for a loop of your own, create a "
+         "trainer with etr_trainer_create");
+  return *t.own;
+}
+
+void hand_out_fields(etr_batch** target, std::vector<pipeline::Field> fields, const char* name) {
+  auto made = std::make_unique<etr_batch>();
+  made->item.fields = std::move(fields);
+  hand_out(target, std::move(made), name);
+}
+
+void hand_out_output(etr_batch** target, Tensor output, const char* name) {
+  auto made = std::make_unique<etr_batch>();
+  made->item.batch.size = static_cast<int32_t>(output.shape()[0]);
+  made->item.set("output", std::move(output));
+  hand_out(target, std::move(made), name);
+}
+
+// Returns the fields of a batch that replace what a trainer has.
+const std::vector<pipeline::Field>& host_fields(const etr_batch* batch, const char* argument,
+                                                const char* what) {
+  const pipeline::Item& item = required(batch, argument).item;
+  if (!item.opaque.empty())
+    fail(Code::unsupported, what, " '", item.opaque.front().name, "' lies in a Vulkan buffer; ",
+         what, "s are set from host memory");
+  return item.fields;
 }
 
 void start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
@@ -108,6 +151,13 @@ int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options
     if (options) row.update(required(options, "options").values);
     const Options check(nn::loss_schema(), "model loss", row);
     required(model, "model").spec["loss"] = std::move(row);
+  });
+}
+
+int32_t etr_model_freeze(etr_model* model, const char* pattern) {
+  return guarded([&] {
+    const std::string name = &required(pattern, "pattern");
+    required(model, "model").spec["frozen"].push_back(name);  // makes the list if there is none
   });
 }
 
@@ -195,17 +245,53 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
     if (t.results.empty()) collect(false);
     if (t.results.empty() && wait) collect(true);
     if (t.results.empty()) return ETR_END;
-    const train::StepMetrics& m = t.results.front();
-    etr_step_result out{};
-    out.samples = static_cast<int32_t>(m.counts.samples);
-    out.step = m.step;
-    out.loss = static_cast<double>(m.loss);
-    out.accuracy = static_cast<double>(m.accuracy);
-    out.learning_rate = static_cast<double>(m.learning_rate);
-    fill_struct(result, out);
+    fill_struct(result, c_result(t.results.front()));
     t.results.pop_front();
     return ETR_OK;
   });
+}
+
+int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch, int32_t input_gradients,
+                            etr_batch** outputs) {
+  return guarded([&] {
+    train::Learner& learner = own_learner(trainer);
+    required(outputs, "outputs");
+    hand_out_output(outputs, learner.forward(required(batch, "batch").item, input_gradients != 0),
+                    "outputs");
+  });
+}
+
+int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradient,
+                             int32_t accumulate, etr_batch** inputs) {
+  return guarded([&] {
+    train::Learner& learner = own_learner(trainer);
+    const pipeline::Item& item = required(output_gradient, "output_gradient").item;
+    if (inputs && !learner.gives_input_gradients())
+      fail(Code::state,
+           "the latest forward pass does not give gradients of its inputs: call "
+           "etr_trainer_forward with 'input_gradients' first");
+    auto gradients = learner.backward(pipeline::require_field(item, "output"), accumulate != 0);
+    if (inputs) hand_out_fields(inputs, std::move(gradients), "inputs");
+  });
+}
+
+int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result) {
+  return guarded([&] {
+    train::StepMetrics m = own_learner(trainer).update();
+    m.loss = m.accuracy = std::numeric_limits<float>::quiet_NaN();  // the program knows them
+    if (result) fill_struct(result, c_result(m));
+  });
+}
+
+int32_t etr_trainer_get_gradients(etr_trainer* trainer, const char* name, etr_batch** gradients) {
+  return guarded([&] {
+    hand_out_fields(gradients, own_learner(trainer).gradients(name ? name : ""), "gradients");
+  });
+}
+
+int32_t etr_trainer_set_gradients(etr_trainer* trainer, const etr_batch* gradients) {
+  return guarded(
+      [&] { own_learner(trainer).set_gradients(host_fields(gradients, "gradients", "gradient")); });
 }
 
 int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path) {
@@ -218,21 +304,18 @@ int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path) {
 
 int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name, etr_batch** weights) {
   return guarded([&] {
-    auto made = std::make_unique<etr_batch>();
-    made->item.fields = required(trainer, "trainer").shaped_learner().weights(name ? name : "");
-    hand_out(weights, std::move(made), "weights");
+    hand_out_fields(weights,
+                    required(trainer, "trainer").shaped_learner().weights(name ? name : ""),
+                    "weights");
   });
 }
 
 int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights) {
   return guarded([&] {
-    const pipeline::Item& item = required(weights, "weights").item;
-    if (!item.opaque.empty())
-      fail(Code::unsupported, "weight '", item.opaque.front().name,
-           "' lies in a Vulkan buffer; weights are set from host memory");
+    const auto& fields = host_fields(weights, "weights", "weight");
     etr_trainer& t = required(trainer, "trainer");
     t.shaped_learner();
-    t.on_learners([&](train::Learner& learner) { learner.set_weights(item.fields); });
+    t.on_learners([&](train::Learner& learner) { learner.set_weights(fields); });
   });
 }
 
@@ -275,11 +358,8 @@ int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_
 
 int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch, etr_batch** outputs) {
   return guarded([&] {
-    auto made = std::make_unique<etr_batch>();
     const pipeline::Item& item = required(batch, "batch").item;
-    made->item.set("output", required(trainer, "trainer").learner().predict(item));
-    made->item.batch.size = static_cast<int32_t>(made->item.find("output")->shape()[0]);
-    hand_out(outputs, std::move(made), "outputs");
+    hand_out_output(outputs, required(trainer, "trainer").learner().predict(item), "outputs");
   });
 }
 

@@ -36,6 +36,25 @@ inline std::string lower_case(std::string_view text) {
   return out;
 }
 
+// Returns whether the text is of this form; * stands for any characters, or none.
+inline bool matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p, ++t;
+    } else if (star != std::string_view::npos) {  // let the last star take one more
+      p = star + 1;
+      t = ++from;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
 // "1 sample", "12 samples". `plural` is for irregular plurals.
 inline std::string counted(int64_t count, std::string_view one, std::string_view plural = {}) {
   if (count == 1) return cat("1 ", one);

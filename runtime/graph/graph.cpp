@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -39,9 +41,36 @@ ValueId Graph::add_state(std::string name, Shape shape, Initializer initializer)
                     std::move(initializer)});
 }
 
+ValueId Graph::add_frozen(std::string name, Shape shape, Initializer initializer) {
+  return add_value({ValueKind::frozen, std::move(name), std::move(shape), DType::f32, false,
+                    std::move(initializer)});
+}
+
 ValueId Graph::add_constant(std::string name, Shape shape, Initializer initializer) {
   return add_value({ValueKind::constant, std::move(name), std::move(shape), DType::f32, false,
                     std::move(initializer)});
+}
+
+void Graph::freeze(const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  std::vector<std::string> names;
+  size_t left = 0;
+  for (const Value& value : values_)
+    if (value.kind == ValueKind::parameter) names.push_back(value.name);
+  for (const std::string& pattern : patterns)
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return matches(pattern, name); }))
+      fail(Code::not_found, "model: 'frozen' has '", pattern,
+           "', which is the name of no parameter", suggestion(pattern, names));
+  for (Value& value : values_) {
+    if (value.kind != ValueKind::parameter) continue;
+    if (std::any_of(patterns.begin(), patterns.end(),
+                    [&](const std::string& pattern) { return matches(pattern, value.name); }))
+      value.kind = ValueKind::frozen;
+    else
+      ++left;
+  }
+  if (left == 0) fail(Code::invalid_argument, "model: 'frozen' leaves no parameter to train");
 }
 
 ValueId Graph::parameter(const std::string& name) const {

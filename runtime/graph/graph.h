@@ -14,7 +14,14 @@ namespace etr::graph {
 
 using ValueId = int;
 
-enum class ValueKind { input, parameter, state, constant, result };
+// Training changes parameters by their gradients, and states in the forward pass. A `frozen` value
+// is a parameter that it leaves as it is.
+enum class ValueKind { input, parameter, frozen, state, constant, result };
+
+// Returns whether the value is part of the model's weights, which checkpoints hold.
+constexpr bool is_weight(ValueKind kind) {
+  return kind == ValueKind::parameter || kind == ValueKind::frozen || kind == ValueKind::state;
+}
 
 // Fills a new parameter; the generator is keyed by (seed, the parameter's position).
 using Initializer = std::function<void(std::span<float> values, Rng& rng)>;
@@ -46,6 +53,7 @@ class Graph {
   ValueId add_parameter(std::string name, Shape shape, bool decay, Initializer initializer);
   // Adds a value that ops change in training (running statistics); part of a checkpoint.
   ValueId add_state(std::string name, Shape shape, Initializer initializer);
+  ValueId add_frozen(std::string name, Shape shape, Initializer initializer);
   // Adds a value that never changes. The initializer recreates it, so it is not part of a
   // checkpoint.
   ValueId add_constant(std::string name, Shape shape, Initializer initializer);
@@ -53,6 +61,11 @@ class Graph {
   // graph.
   ValueId add(const std::string& op, const Json& options, std::vector<ValueId> inputs,
               const std::string& label, std::optional<uint32_t> key = {});
+
+  // Freezes the parameters whose names match one of the patterns, with * for any characters.
+  // Error(not_found) names a pattern that matches none; Error(invalid_argument) if no parameter is
+  // left to train.
+  void freeze(const std::vector<std::string>& patterns);
 
   // Returns the parameter of that name, for layers that share one. Throws Error(not_found), naming
   // the nearest.

@@ -114,11 +114,11 @@ void ParameterStore::place(const Graph& graph, bool keeps_gradients) {
       tensors_[value.name] = {weights_.slice(offset, bytes), value.shape};
       gradient_tensors_[value.name] = {
           keeps_gradients ? gradients_.slice(offset, bytes) : gpu::Buffer{}, value.shape};
-    } else if (value.kind == ValueKind::state || value.kind == ValueKind::constant) {
+    } else if (is_weight(value.kind) || value.kind == ValueKind::constant) {
       tensors_[value.name] = {arena_.allocate(bytes), value.shape};
     }
-    if (value.kind == ValueKind::parameter || value.kind == ValueKind::state)
-      names_.push_back(value.name);
+    if (is_weight(value.kind)) names_.push_back(value.name);
+    if (value.kind == ValueKind::state) states_.push_back(value.name);
   }
 }
 

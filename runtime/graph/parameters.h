@@ -63,8 +63,9 @@ class ParameterStore {
   void upload(const std::map<std::string, Tensor>& tensors);
   void check(const std::map<std::string, Tensor>& tensors) const;  // only the checks of upload()
 
-  // Names of parameters and states, not of constants.
+  // Names of weights: parameters, frozen ones, and states; not of constants.
   const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& states() const { return states_; }  // of states alone
   bool is_trainable(const std::string& name) const { return gradient_tensors_.contains(name); }
   const gpu::DevicePtr& device() const { return device_; }
 
@@ -80,7 +81,7 @@ class ParameterStore {
   gpu::Buffer weights_, gradients_;
   uint32_t count_ = 0, decayed_ = 0;
   int64_t trainable_ = 0;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_, states_;
   std::vector<Parameter> parameters_;
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
 };

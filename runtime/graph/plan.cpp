@@ -130,8 +130,7 @@ void Plan::allocate(const ParameterStore& parameters, const gpu::Buffer& weights
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Value& value = graph_.values()[i];
     if (!has_[i]) continue;
-    if (value.kind == ValueKind::parameter || value.kind == ValueKind::state ||
-        value.kind == ValueKind::constant)
+    if (is_weight(value.kind) || value.kind == ValueKind::constant)
       tensors_[i] = parameters.tensor(value.name);
     else if (value.kind == ValueKind::input && !part_)
       tensors_[i] = unplaced(value.shape);
@@ -188,7 +187,7 @@ void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
     const std::string_view op = product.op->name;
     const bool plain = op == "conv2d" || (op == "dense" && !product.options.boolean("transposed"));
     if (!plain || product.options.boolean("relu") ||
-        graph_.value(product.inputs[1]).kind != ValueKind::parameter)
+        !is_weight(graph_.value(product.inputs[1]).kind))
       continue;
     const ops::OpCall call = call_of(flight, p), after = call_of(flight, n);
     Fold fold{p, emit.scratch(call.inputs[1].shape), emit.scratch(after.inputs[1].shape)};

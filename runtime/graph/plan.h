@@ -25,10 +25,6 @@ using TakeGradients = std::function<void(gpu::CommandList& commands,
 struct PlanOptions {
   bool training = false;
   ValueId loss = -1;  // differentiated with respect to every parameter when training
-  // An input with the gradient of `loss`, which may then have any shape, from outside. The passes
-  // become two command lists: commands() computes `loss`, and backward_commands() begins with that
-  // input. -1: the gradient is 1, and commands() has both passes.
-  ValueId loss_gradient = -1;
   // Values that are read after the commands; the memory of all others is reused.
   std::vector<ValueId> outputs;
   // Weights to use instead of the store's own (for instance their running mean), with the same
@@ -52,6 +48,10 @@ struct PlanOptions {
   // rows.
   std::vector<ValueId> input_gradients = {};
   TakeGradients take_gradients = {};  // if the store keeps none
+  // An input with the gradient of `loss`, which may then have any shape, from outside. The passes
+  // become two command lists: commands() computes `loss`, and backward_commands() begins with that
+  // input. -1: the gradient is 1, and commands() has both passes.
+  ValueId loss_gradient = -1;
   // Computes only this part of the graph, one micro-batch after another. The graph's rows are those
   // of one micro-batch, and `outputs` must be means over rows (op mean_rows).
   std::optional<Part> part;

@@ -200,6 +200,8 @@ class Splitter {
       return g.add_state(value.name, value.shape, value.initializer);
     if (value.kind == ValueKind::constant)
       return g.add_constant(value.name, value.shape, value.initializer);
+    if (value.kind == ValueKind::frozen)
+      return g.add_frozen(value.name, value.shape, value.initializer);
     const auto found = out_.slices.find(value.name);
     if (found == out_.slices.end())
       return g.add_parameter(value.name, value.shape, value.decay, value.initializer);

@@ -142,6 +142,9 @@ class Builder {
 // Options besides the layers and the loss.
 constexpr OptionSpec kOptions[] = {
     {"inputs", OptionType::strings, "[\"image\"]", "fields of the batch that the layers read"},
+    {"frozen", OptionType::strings, "[]",
+     "names of parameters that training leaves as they are, such as \"conv2d_1.weight\"; * stands "
+     "for any characters"},
     {"recompute", OptionType::boolean, "false",
      "training keeps only what crosses between parts of the model, and computes the rest again for "
      "the "
@@ -209,6 +212,7 @@ Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   const Options options = options_of(spec);
   inputs_ = options.strings("inputs");
   if (inputs_.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
+  frozen_ = options.strings("frozen");
   recompute_ = options.boolean("recompute");
   precision_ = precision_named(options.string("precision"));
   loss_ = Loss(spec.value("loss", Json()));
@@ -244,6 +248,7 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
   m.target = loss.target;
   m.loss = loss.loss;
   m.accuracy = loss.accuracy;
+  m.graph.freeze(frozen_);
   m.recompute = recompute_;
   m.precision = precision_;
   return m;

@@ -64,7 +64,7 @@ class Model {
   bool has_sparse() const;  // whether a layer has the option `sparse`
 
  private:
-  std::vector<std::string> inputs_;
+  std::vector<std::string> inputs_, frozen_;
   bool recompute_ = false, serves_ = false;
   ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;

@@ -396,8 +396,7 @@ std::string Exporter::run() {
                rearranges = op.starts_with("conv2d") || op == "recurrent";
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueKind kind = graph_.value(node.inputs[i]).kind;
-      const bool held =
-          kind == ValueKind::parameter || kind == ValueKind::state || kind == ValueKind::constant;
+      const bool held = graph::is_weight(kind) || kind == ValueKind::constant;
       if (held && !folds && !(rearranges && (i == 1 || op == "recurrent"))) weight(node.inputs[i]);
     }
     names_[node.output] = convert(node);

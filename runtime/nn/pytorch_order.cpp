@@ -12,9 +12,7 @@ bool any_of(const std::string& op, std::initializer_list<const char*> names) {
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
-bool is_trained(const graph::Value& value) {
-  return value.kind == graph::ValueKind::parameter || value.kind == graph::ValueKind::state;
-}
+bool is_trained(const graph::Value& value) { return graph::is_weight(value.kind); }
 
 // Returns the order for a flattened image [N, ..., C]. We count by place, then channel; PyTorch by
 // channel, then place.

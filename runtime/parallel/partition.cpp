@@ -32,7 +32,7 @@ double operations(const Graph& graph, const Node& node) {
   double sum = 0;
   for (const graph::ValueId id : node.inputs) {
     const graph::Value& value = graph.value(id);
-    if (value.kind != ValueKind::parameter || value.shape.size() < 2 || op == "embedding") continue;
+    if (!graph::is_weight(value.kind) || value.shape.size() < 2 || op == "embedding") continue;
     sum += 2 * elements(out) * elements(value.shape) / static_cast<double>(out.back());
   }
   if (op == "attention" && out.size() > 1) sum += 4 * elements(out) * static_cast<double>(out[1]);
@@ -178,7 +178,7 @@ class Search {
     for (size_t n = 0; n < graph_.nodes().size(); ++n)
       for (const graph::ValueId id : graph_.nodes()[n].inputs) {
         const ValueKind kind = graph_.value(id).kind;
-        if (kind != ValueKind::parameter && kind != ValueKind::state) continue;
+        if (!graph::is_weight(kind)) continue;
         const auto [at, is_new] = uses_.emplace(id, std::pair(n, n));
         at->second.second = n;
       }

@@ -27,8 +27,7 @@ void broadcast_weights(exchange::Group& group, graph::ParameterStore& store) {
 }
 
 void average_states(exchange::Group& group, graph::ParameterStore& store) {
-  for (const std::string& name : store.names()) {
-    if (store.is_trainable(name)) continue;
+  for (const std::string& name : store.states()) {
     Tensor tensor = graph::download(store.device(), store.tensor(name));
     const std::span<float> values = tensor.mutable_view<float>();
     group.all_reduce(values);

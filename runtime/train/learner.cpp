@@ -335,9 +335,8 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
   has_gradients_ = false;  // the measurement has its own
   const graph::ParameterStore& store = weights_->store;
   std::map<std::string, Tensor> states;
-  for (const std::string& name : store.names())
-    if (!store.is_trainable(name))
-      states[name] = graph::download(store.device(), store.tensor(name));
+  for (const std::string& name : store.states())
+    states[name] = graph::download(store.device(), store.tensor(name));
   const double divisor =
       weights_->loss_scale
           ? static_cast<double>(

@@ -95,6 +95,10 @@ Passes::~Passes() {
   }
 }
 
+bool Passes::gives_input_gradients() const {
+  return has_output_ && shaped_.front()->gives_input_gradients;
+}
+
 void Passes::wait() {
   for (const auto& shaped : shaped_)
     for (graph::Runner* runner : {shaped->replace.get(), shaped->add.get()})

@@ -38,6 +38,7 @@ class Passes {
   bool update(const ops::StepValues& values);
 
   bool has_output() const { return has_output_; }  // backward() may be called
+  bool gives_input_gradients() const;           // likewise, and it returns those of the inputs
   const Shape& output_shape() const { return output_shape_; }
 
   void wait();

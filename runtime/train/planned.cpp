@@ -40,8 +40,7 @@ nn::ModelGraph graph_for(const nn::Model& model, int64_t rows, const nn::Fields&
   try {
     nn::ModelGraph net = weights.part_of(model.build(rows, fields));
     for (const graph::Value& value : net.graph.values()) {
-      if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
-        continue;
+      if (!graph::is_weight(value.kind)) continue;
       if (weights.stage && !weights.has(value.name)) continue;
       const Shape& shape = weights.store.tensor(value.name).shape;
       if (value.shape != shape)

@@ -57,8 +57,7 @@ checkpoint::NamedTensors joined_state(const std::vector<checkpoint::NamedTensors
 
 void check_all(const checkpoint::NamedTensors& given, const graph::Graph& graph) {
   for (const graph::Value& value : graph.values()) {
-    if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
-      continue;
+    if (!graph::is_weight(value.kind)) continue;
     const auto at = given.find(value.name);
     if (at == given.end())
       fail(Code::invalid_argument, "the file has no tensor '", value.name, "' (the model expects ",

@@ -70,7 +70,7 @@ Json summary(const nn::ModelGraph& net) {
                       {"shape", shape_of(value.shape, rows)}});
   }
   std::vector<bool> counted(graph.values().size(), false);
-  int64_t parameters = 0, states = 0;
+  int64_t parameters = 0, frozen = 0, states = 0;
   for (const graph::Node& node : graph.nodes()) {
     if (node.label == "loss") continue;
     if (layers.empty() || layers.back()["name"] != node.label)
@@ -84,7 +84,9 @@ Json summary(const nn::ModelGraph& net) {
       counted[index] = true;
       const int64_t count = element_count(value.shape);
       if (value.kind == graph::ValueKind::state) states += count;
-      if (value.kind != graph::ValueKind::parameter) continue;
+      if (value.kind == graph::ValueKind::frozen) frozen += count;
+      if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::frozen)
+        continue;
       layer["parameters"] = layer["parameters"].get<int64_t>() + count;
       parameters += count;
     }
@@ -92,6 +94,7 @@ Json summary(const nn::ModelGraph& net) {
   return {{"inputs", std::move(inputs)},
           {"layers", std::move(layers)},
           {"parameters", parameters},
+          {"frozen", frozen},
           {"states", states}};
 }
 
@@ -135,6 +138,7 @@ std::string summary_text(const Json& summary) {
   for (const Json& row : summary["layers"])
     out += line(row["name"], text_of(row["shape"]), number(row, "parameters"));
   out += cat(number(summary, "parameters"), " parameters");
+  if (summary["frozen"] != 0) out += cat(", ", number(summary, "frozen"), " of them frozen");
   if (summary["states"] != 0) out += cat(", ", number(summary, "states"), " running statistics");
   return out + "\n";
 }

@@ -227,7 +227,8 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
 const ops::DeviceTensor& Weights::gradient(const std::string& name) const {
   tensor(name);  // throws if the model has no such weight
   if (!store.is_trainable(name))
-    fail(Code::invalid_argument, "'", name, "' is a running statistic and has no gradient");
+    fail(Code::invalid_argument, "'", name,
+         "' is frozen or a running statistic, and has no gradient");
   return store.gradient(name);
 }
 

@@ -213,6 +213,57 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(et.errors.NotFoundError, "label"):
             t.step({"image": x})
 
+    def test_a_loop_pass_by_pass(self):
+        rng = np.random.default_rng(1)
+        x = rng.normal(size=(32, 3)).astype(np.float32)
+        y = (x @ [[1], [-2], [0.5]]).astype(np.float32)
+        model = et.Model([et.layers.dense(1)], inputs=["x"], loss="mse")
+        t = et.Trainer(model, et.optimizers.sgd(), 0.2, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        with self.assertRaisesRegex(et.errors.StateError, "call forward"):
+            t.backward(y)
+        for step in range(60):
+            difference = t.forward({"x": x}) - y
+            self.assertIsNone(t.backward(2 * difference / len(x)))
+            np.testing.assert_allclose(t.gradient("dense_1.weight").reshape(-1),
+                                       (2 * x.T @ difference / len(x)).reshape(-1), atol=1e-5)
+            result = t.update()
+            self.assertEqual((result.step, result.samples), (step + 1, 32))
+            self.assertTrue(np.isnan(result.loss))
+        self.assertLess(np.abs(t.predict({"x": x}) - y).max(), 1e-2)
+        with self.assertRaisesRegex(et.errors.StateError, "call backward"):
+            t.update()
+
+        ones = np.ones_like(y)
+        t.forward({"x": x}, input_gradients=True)
+        inputs = t.backward(ones)
+        np.testing.assert_allclose(inputs["x"], np.tile(t.weight("dense_1.weight").reshape(1, 3), (32, 1)), atol=1e-6)
+        t.forward({"x": x})
+        before = t.gradients()
+        t.backward(ones, accumulate=True)
+        for name, gradient in t.gradients().items():
+            np.testing.assert_allclose(gradient, 2 * before[name], rtol=1e-5)
+        weight = t.weight("dense_1.bias")
+        t.set_gradients({"dense_1.bias": np.array([5], np.float32)})
+        t.update()
+        np.testing.assert_allclose(t.weight("dense_1.bias"), weight - 1, rtol=1e-5)
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, r"f32 \[32, 1\], as the output is"):
+            t.forward({"x": x})
+            t.backward(x)
+
+    def test_frozen_parameters(self):
+        x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
+        model = et.Model([et.layers.dense(4), et.layers.dense(2)], frozen="dense_1.*")
+        t = et.Trainer(model, et.optimizers.adam(), 0.1, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        t.predict(x)
+        before = t.weights()
+        t.step({"image": x, "label": np.arange(8, dtype=np.int32) % 2})
+        changed = [name for name, value in t.weights().items() if not np.array_equal(value, before[name])]
+        self.assertEqual(changed, ["dense_2.weight", "dense_2.bias"])
+        self.assertIn("16 of them frozen", str(t.summary()))
+        with self.assertRaisesRegex(et.errors.NotFoundError, "'dens_1.*'"):
+            et.Trainer(et.Model([et.layers.dense(2)], frozen=["dens_1.*"]), et.optimizers.sgd(), 0.1,
+                       device=os.environ.get("ECHOTRAIN_TEST_DEVICE")).predict(x)
+
     def test_what_a_detector_found(self):
         # One anchor in the middle, far more likely class 0 than background or class 1; nothing in the second image.
         output = np.zeros((2, 1, 11), np.float32)

@@ -1,6 +1,8 @@
 // Trainers, runtimes and jobs through the C API.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -229,6 +231,7 @@ TEST(CApi, JobsRunToTheirEnd) {
     etr_step_result result{};
     result.struct_size = sizeof result;
     EXPECT_EQ(etr_trainer_result(trainer, 1, &result), ETR_STATE);
+    EXPECT_EQ(etr_trainer_update(trainer, &result), ETR_STATE);
   }
   EXPECT_EQ(event.kind, ETR_EVENT_END);
   EXPECT_EQ(event.step, 12u);
@@ -241,6 +244,105 @@ TEST(CApi, JobsRunToTheirEnd) {
   etr_batch_destroy(weights);
   EXPECT_EQ(etr_trainer_next_event(trainer, &event), ETR_END);
   etr_trainer_destroy(trainer);
+}
+
+// A loss of the program's own; and two models, one behind the other.
+TEST(CApi, ALoopPassByPass) {
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  etr_options* schedule = nullptr;
+  ASSERT_OK(etr_options_create_from_json(R"({"learning_rate": 0.5})", &schedule));
+  etr_optimizer* optimizer = nullptr;
+  ASSERT_OK(etr_optimizer_create("sgd", nullptr, schedule, &optimizer));
+  etr_options_destroy(schedule);
+  etr_model* model = nullptr;
+  ASSERT_OK(etr_model_create_from_json(
+      R"({"inputs": ["x"], "layers": [{"layer": "dense", "units": 2}, {"layer": "dense", "units": 1}],
+          "loss": {"loss": "mse"}})",
+      &model));
+  EXPECT_EQ(etr_model_freeze(model, nullptr), ETR_INVALID_ARGUMENT);
+  ASSERT_OK(etr_model_freeze(model, "dense_1.*"));
+  etr_trainer* trainer = nullptr;
+  ASSERT_OK(etr_trainer_create(runtime, model, optimizer, 1, 0, &trainer));
+
+  const auto batch_of = [](const char* field, std::vector<float> values, int64_t columns) {
+    etr_batch* batch = nullptr;
+    EXPECT_EQ(etr_batch_create(&batch), ETR_OK);
+    etr_tensor t{};
+    t.struct_size = sizeof t;
+    t.dtype = ETR_F32;
+    t.rank = columns > 0 ? 2 : 1;
+    t.shape[0] = static_cast<int64_t>(values.size()) / std::max<int64_t>(columns, 1);
+    t.shape[1] = columns;
+    t.data = values.data();
+    t.size_bytes = values.size() * sizeof(float);
+    EXPECT_EQ(etr_batch_set(batch, field, &t), ETR_OK);
+    return batch;
+  };
+  const auto value_of = [](const etr_batch* batch, const char* field) {
+    etr_tensor t{};
+    t.struct_size = sizeof t;
+    EXPECT_EQ(etr_batch_get(batch, field, &t), ETR_OK) << field;
+    return *static_cast<const float*>(t.data);
+  };
+  etr_batch *x = batch_of("x", {1, 2, 3, 4, 5, 6}, 3), *ones = batch_of("output", {1, 1}, 1);
+  etr_batch *out = nullptr, *inputs = nullptr, *gradients = nullptr, *weights = nullptr;
+  etr_step_result result{};
+  result.struct_size = sizeof result;
+  EXPECT_EQ(etr_trainer_backward(trainer, ones, 0, nullptr), ETR_STATE);
+  EXPECT_EQ(etr_trainer_update(trainer, &result), ETR_STATE);
+  EXPECT_EQ(etr_trainer_get_gradients(trainer, nullptr, &gradients), ETR_STATE);
+  EXPECT_EQ(etr_trainer_forward(trainer, ones, 0, &out), ETR_NOT_FOUND);
+  EXPECT_EQ(etr_trainer_forward(trainer, x, 0, nullptr), ETR_INVALID_ARGUMENT);
+  ASSERT_OK(etr_trainer_forward(trainer, x, 0, &out));
+  etr_batch_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_OK(etr_batch_get_info(out, &info));
+  EXPECT_EQ(info.samples, 2);
+  EXPECT_EQ(etr_trainer_backward(trainer, x, 0, nullptr), ETR_NOT_FOUND);
+  EXPECT_EQ(etr_trainer_backward(trainer, ones, 0, &inputs), ETR_STATE) << "not asked for";
+  ASSERT_OK(etr_trainer_backward(trainer, ones, 0, nullptr));
+  ASSERT_OK(etr_trainer_get_gradients(trainer, "dense_2.bias", &gradients));
+  EXPECT_EQ(value_of(gradients, "dense_2.bias"), 2);
+  etr_batch_destroy(gradients);
+  EXPECT_EQ(etr_trainer_get_gradients(trainer, "dense_1.bias", &gradients), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_get_gradients(trainer, "dense_3.bias", &gradients), ETR_NOT_FOUND);
+
+  etr_batch_destroy(out);
+  ASSERT_OK(etr_trainer_forward(trainer, x, 1, &out));
+  ASSERT_OK(etr_trainer_backward(trainer, ones, 1, &inputs));
+  ASSERT_OK(etr_trainer_get_weights(trainer, nullptr, &weights));
+  etr_tensor first{}, second{}, to_input{};
+  first.struct_size = second.struct_size = to_input.struct_size = sizeof first;
+  ASSERT_OK(etr_batch_get(weights, "dense_1.weight", &first));  // [3, 2]
+  ASSERT_OK(etr_batch_get(weights, "dense_2.weight", &second));
+  ASSERT_OK(etr_batch_get(inputs, "x", &to_input));
+  EXPECT_EQ(to_input.shape[1], 3);
+  const auto* a = static_cast<const float*>(first.data);
+  const auto* b = static_cast<const float*>(second.data);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_NEAR(static_cast<const float*>(to_input.data)[i],
+                a[2 * (i % 3)] * b[0] + a[2 * (i % 3) + 1] * b[1], 1e-5);
+
+  etr_batch *given = batch_of("dense_2.bias", {3}, 0), *wrong = batch_of("dense_2.bias", {3, 4}, 0);
+  EXPECT_EQ(etr_trainer_set_gradients(trainer, wrong), ETR_INVALID_ARGUMENT);
+  ASSERT_OK(etr_trainer_set_gradients(trainer, given));
+  ASSERT_OK(etr_trainer_update(trainer, &result));
+  EXPECT_EQ(result.step, 1u);
+  EXPECT_EQ(result.samples, 4);
+  EXPECT_EQ(result.learning_rate, 0.5);
+  EXPECT_TRUE(std::isnan(result.loss) && std::isnan(result.accuracy));
+  etr_batch* after = nullptr;
+  ASSERT_OK(etr_trainer_get_weights(trainer, nullptr, &after));
+  EXPECT_FLOAT_EQ(value_of(after, "dense_2.bias"), value_of(weights, "dense_2.bias") - 1.5f);
+  EXPECT_EQ(value_of(after, "dense_1.weight"), a[0]);
+  for (etr_batch* each : {x, ones, out, inputs, weights, after, given, wrong})
+    etr_batch_destroy(each);
+  etr_trainer_destroy(trainer);
+
+  etr_model_destroy(model);
+  etr_optimizer_destroy(optimizer);
+  etr_runtime_destroy(runtime);
 }
 
 // What a folder of runs allows, through every way to begin one.

@@ -247,5 +247,24 @@ TEST(PackedNumbers, DamageIsAnError) {
   EXPECT_THROW(unpack_numbers(packed.substr(0, packed.size() - 3)), Error);
 }
 
+TEST(Text, MatchesPatterns) {
+  for (const auto& [pattern, text] : {std::pair("", ""),
+                                      {"*", ""},
+                                      {"*", "abc"},
+                                      {"a*", "a"},
+                                      {"a*c", "abcbc"},
+                                      {"*b*c*", "abbcd"},
+                                      {"conv_*.weight", "conv_1.a.weight"},
+                                      {"abc", "abc"}})
+    EXPECT_TRUE(matches(pattern, text)) << pattern << " " << text;
+  for (const auto& [pattern, text] : {std::pair("", "a"),
+                                      {"a", ""},
+                                      {"a*c", "abcb"},
+                                      {"*b", "abc"},
+                                      {"abc", "abcd"},
+                                      {"a.c", "abc"}})
+    EXPECT_FALSE(matches(pattern, text)) << pattern << " " << text;
+}
+
 }  // namespace
 }  // namespace etr::test

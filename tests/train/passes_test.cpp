@@ -251,7 +251,7 @@ TEST(Passes, AreInTrainingMode) {
     EXPECT_NE(error_text([&] {
                 passes.backward(drawn({4, 3}, 1));
                 passes.gradients(name);
-              }).find("is a running statistic and has no gradient"),
+              }).find("is frozen or a running statistic, and has no gradient"),
               std::string::npos);
     passes.forward(images(4, 1));
     steps.step(images(4, 1));
@@ -315,6 +315,54 @@ TEST(Passes, AnUpdateThatIsNotFiniteChangesNothing) {
   go(1);
   EXPECT_EQ(learner.update().step, 2u);
   EXPECT_NE(values_of(learner.weights("")[0].tensor), values_of(before[0].tensor));
+}
+
+// The others are trained as in the whole model, of which the same gradients are computed.
+TEST(Frozen, ParametersStay) {
+  constexpr const char* kLayers =
+      R"("layers": [{"layer": "conv2d", "filters": 4, "name": "body"}, {"layer": "batch_norm", "activation": "relu"},
+                    {"layer": "flatten"}, {"layer": "dense", "units": 3, "name": "head"}]})";
+  for (const char* optimizer : {kSgd, kAdam}) {
+    Learner whole = make_learner(cat("{", kLayers), optimizer),
+            part = make_learner(cat(R"({"frozen": ["body.*", "*beta"], )", kLayers), optimizer);
+    part.predict(images(6, 1));
+    const auto before = part.weights("");
+    for (Learner* each : {&whole, &part}) each->step(images(6, 1));
+    const auto after = part.weights(""), expected = whole.weights("");
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t i = 0; i < after.size(); ++i) {
+      const bool is_frozen = after[i].name.starts_with("body.") || after[i].name.ends_with("beta");
+      EXPECT_EQ(values_of(after[i].tensor), values_of((is_frozen ? before : expected)[i].tensor))
+          << after[i].name;
+    }
+    EXPECT_EQ(part.summary()["frozen"], 2 * 9 * 4 + 4 + 4);
+    EXPECT_EQ(part.summary()["parameters"], whole.summary()["parameters"]);
+    EXPECT_EQ(part.trainable(), whole.trainable() - (2 * 9 * 4 + 4 + 4));
+    part.forward(images(6, 1));
+    part.backward(drawn({6, 3}, 1));
+    for (const auto& gradient : part.gradients(""))
+      EXPECT_FALSE(gradient.name.starts_with("body."));
+    EXPECT_NE(error_text([&] { part.gradients("body.weight"); }).find("is frozen"),
+              std::string::npos);
+
+    checkpoint::Files files;
+    part.save(files);
+    Learner again = make_learner(cat(R"({"frozen": ["body.*", "*beta"], )", kLayers), optimizer);
+    again.load(files);
+    EXPECT_EQ(values_of(again.predict(images(6, 2))), values_of(part.predict(images(6, 2))));
+    EXPECT_FALSE(again.onnx().empty());
+    again.set_weights({{"body.bias", drawn({4}, 7)}});
+    EXPECT_NE(values_of(again.predict(images(6, 2))), values_of(part.predict(images(6, 2))));
+  }
+  const auto problem = [&](const char* frozen) {
+    return error_text([&] {
+      make_learner(cat(R"({"frozen": [")", frozen, R"("], )", kLayers), kSgd).predict(images(6, 1));
+    });
+  };
+  EXPECT_NE(problem("bodi.*").find("'frozen' has 'bodi.*', which is the name of no parameter"),
+            std::string::npos)
+      << problem("bodi.*");
+  EXPECT_NE(problem("*").find("leaves no parameter to train"), std::string::npos) << problem("*");
 }
 
 // With more shapes than are kept, and steps, evaluations and checkpoints in between.

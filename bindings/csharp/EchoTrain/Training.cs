@@ -32,6 +32,15 @@ namespace EchoTrain
             return Spec.Write(spec);
         }
 
+        /// <summary>Freezes the parameters whose names match <paramref name="pattern"/>, such as
+        /// "conv2d_1.*", where * stands for any characters: training leaves them as they are. Call
+        /// it before the trainer is created.</summary>
+        public Model Freeze(string pattern)
+        {
+            Handle.freeze(pattern);
+            return this;
+        }
+
         /// <summary>Returns layers, shapes and parameters as a table, for samples of these shapes:
         /// {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}, with each field
         /// that the model reads.</summary>
@@ -192,6 +201,43 @@ namespace EchoTrain
         {
             using (StepResult r = handle.result(wait)) return r.valid ? new Step(r) : null;
         }
+
+        /// <summary>Runs the model in training mode and returns the outputs of the last layer as
+        /// the field "output". With <see cref="Backward"/> and <see cref="Update"/> this makes a
+        /// step pass by pass, instead of <see cref="Step"/>: for a loss that the program computes,
+        /// or for models whose gradients flow into each other. With <paramref
+        /// name="inputGradients"/> the gradients of the inputs can be had from <see
+        /// cref="BackwardToInputs"/>.</summary>
+        public Batch Forward(Batch batch, bool inputGradients = false) =>
+            new Batch(batch.With(fields => handle.forward(fields, inputGradients)));
+
+        /// <summary>Computes the gradients of the parameters from the gradient of the loss with
+        /// respect to the latest output: the field "output", in the same shape. Call it at most
+        /// once for each <see cref="Forward"/>. The gradients replace those since the last update;
+        /// with <paramref name="accumulate"/>, they are added to them.</summary>
+        public void Backward(Batch outputGradient, bool accumulate = false) =>
+            outputGradient.With(fields => handle.backward(fields, accumulate));
+
+        /// <summary>Does the same as <see cref="Backward"/> after <see cref="Forward"/> with
+        /// inputGradients, and returns the gradients of the inputs by their names.</summary>
+        public Batch BackwardToInputs(Batch outputGradient, bool accumulate = false) =>
+            new Batch(outputGradient.With(fields => handle.backward_to_inputs(fields, accumulate)));
+
+        /// <summary>Updates the weights with the gradients since the last update. The result has no
+        /// loss and no accuracy: they are NaN.</summary>
+        public Step Update()
+        {
+            using (StepResult r = handle.update()) return new Step(r);
+        }
+
+        /// <summary>Returns a copy of the gradients since the last update by the names of the
+        /// parameters, or of the one of that name.</summary>
+        public Batch Gradients(string name = "") => new Batch(handle.gradients(name));
+
+        /// <summary>Replaces the gradients that are fields of <paramref
+        /// name="gradients"/>.</summary>
+        public void SetGradients(Batch gradients) =>
+            gradients.With(fields => handle.set_gradients(fields));
 
         /// <summary>Evaluates one whole epoch of a pipeline. If an epoch has begun, its rest is
         /// skipped and the next one is evaluated.</summary>

@@ -61,12 +61,15 @@ class Model:
     With ``recompute`` training stores only the values that cross between parts of the model, and
     computes the others again for the gradients: less memory, more time. ``precision`` is the type
     to which matrix products and convolutions round their operands: "fp32", "bf16" or "fp16".
+    ``frozen`` names parameters that training leaves as they are; * stands for any characters:
+    ``frozen="conv2d_*"``.
 
     A model is a description without weights: it can be copied and pickled.
     """
 
     def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
-                 loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32", **loss_options):
+                 loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32",
+                 frozen: Union[str, Iterable[str]] = (), **loss_options):
         self.layers = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
             spec = _schema.plain(self.layers[0])
@@ -79,6 +82,8 @@ class Model:
             spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
         if recompute:
             spec["recompute"] = True
+        if frozen:
+            spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
         if precision != "fp32":
             spec["precision"] = precision
         if loss_options and loss is None:

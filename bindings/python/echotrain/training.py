@@ -88,6 +88,7 @@ class Trainer(_NotPicklable):
                                       _schema.to_json(rate))
         self._handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
         self._model, self._optimizer, self._rate = model, optimizer, rate
+        self._input_gradients = False  # whether backward() returns them
         self.stop_training = False
 
     def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
@@ -105,6 +106,50 @@ class Trainer(_NotPicklable):
         """Yields the finished steps; with ``wait`` also all steps that are in flight."""
         while (result := self.result(wait)) is not None:
             yield result
+
+    def forward(self, batch: Union[Batch, Mapping[str, Any]], input_gradients: bool = False) -> np.ndarray:
+        """Runs the model in training mode and returns the outputs of the last layer, [N, ...].
+
+        With `backward` and `update` this makes a step pass by pass, instead of `step`: for a loss
+        that the program computes, or for models whose gradients flow into each other.
+        ``input_gradients``: `backward` is to return the gradients of the inputs, too."""
+        batch = batch if isinstance(batch, Batch) else Batch(batch)
+        self._input_gradients = False
+        handle = interruptible(lambda: self._handle.forward(batch._handle, input_gradients))
+        self._input_gradients = input_gradients
+        return Batch(handle)["output"]
+
+    def backward(self, output_gradient: np.ndarray, accumulate: bool = False) -> Optional[Dict[str, np.ndarray]]:
+        """Computes the gradients of the parameters from the gradient of the loss with respect to
+        the latest output of `forward`, float32 and in its shape; at most once for each `forward`.
+
+        Without ``accumulate``, the gradients replace those since the last update; with it, they are
+        added to them. Returns the gradients of the inputs by name, if `forward` was told so."""
+        fields = Batch({"output": np.asarray(output_gradient, np.float32)})
+        if not self._input_gradients:
+            self._handle.backward(fields._handle, accumulate)
+            return None
+        return dict(Batch(interruptible(lambda: self._handle.backward_to_inputs(fields._handle, accumulate))))
+
+    def update(self) -> StepResult:
+        """Updates the weights with the gradients that `backward` has computed since the last
+        update. Its result has no loss and no accuracy: they are NaN."""
+        r = interruptible(self._handle.update)
+        return StepResult(r.step, r.samples, r.loss, r.accuracy, r.learning_rate)
+
+    def gradients(self) -> Dict[str, np.ndarray]:
+        """Returns a read-only copy of the gradients since the last update by the names of the
+        parameters."""
+        return dict(Batch(self._handle.gradients("")))
+
+    def gradient(self, name: str) -> np.ndarray:
+        """Returns the gradient of that parameter: ``trainer.gradient("conv2d_1.weight")``."""
+        return Batch(self._handle.gradients(name))[name]
+
+    def set_gradients(self, gradients: Mapping[str, np.ndarray]) -> None:
+        """Replaces the given gradients, for example to clip them in a way of your own. They must be
+        float32 and of the parameters' shapes. If one does not fit, none is replaced."""
+        self._handle.set_gradients(Batch(gradients)._handle)
 
     @of_pipelines
     def evaluate(self, pipeline: Pipeline, progress: Optional[OnEvaluation] = None) -> Dict[str, float]:

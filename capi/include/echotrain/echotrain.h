@@ -606,6 +606,13 @@ ETR_API int32_t etr_model_summary(const etr_model* model, const char* fields, co
  * "mse", "l1" or "huber". `options` (may be NULL) are those of "loss" in etr_schema("job"). */
 ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);
 
+/* Freezes the parameters whose names match `pattern`, such as "conv2d_1.*", where * stands for any
+ * characters: training leaves them as they are, and keeps neither gradients nor optimizer state for
+ * them. Running statistics (batch_norm) still change. Call it any number of times before the model
+ * is given to a trainer. The first batch gives ETR_NOT_FOUND if a pattern matches no parameter, and
+ * ETR_INVALID_ARGUMENT if none is left to train. */
+ETR_API int32_t etr_model_freeze(etr_model* model, const char* pattern);
+
 /* Creates an optimizer by name. `options` may be NULL. `schedule` holds learning_rate and the other
  * options of the job section "schedule". */
 ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* options,
@@ -662,6 +669,54 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
  * in flight after it have changed the weights; they give no results, and the trainer may go on.
  * ETR_STATE for a job's trainer, whose events report the same. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
+
+/* A step can also be made pass by pass: for a loss that the program computes, or for several models
+ * whose gradients flow into each other. It consists of any number of etr_trainer_forward and
+ * etr_trainer_backward, and of one etr_trainer_update. These calls give ETR_STATE for a job's
+ * trainer, and ETR_UNSUPPORTED in precision fp16 (bf16 works) and if the optimizer has the option
+ * accumulate.
+ *
+ * Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
+ * the field "output": f32 [N, ...], the result of the last layer. Dropout and running statistics
+ * work as in a step; the fields of the loss are not read. `input_gradients` other than 0:
+ * etr_trainer_backward is to return the gradients of the inputs, too, which takes more time.
+ *
+ * Waits for the device. Each new shape of a batch is planned once, which takes a while; the plans
+ * of the four most recently used shapes are kept. ETR_NOT_FOUND or ETR_INVALID_ARGUMENT names the
+ * field that is missing or does not fit. */
+ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch,
+                                    int32_t input_gradients, etr_batch** outputs);
+
+/* Computes the gradients of the parameters from `output_gradient`, whose field "output" is the
+ * gradient of the loss with respect to the latest output, in the same shape. It is the program's
+ * choice whether the loss is a sum or a mean over the samples. Call it at most once for each
+ * etr_trainer_forward; ETR_STATE otherwise.
+ *
+ * With `accumulate` 0 the gradients replace those that were computed since the last update;
+ * otherwise they are added to them. `inputs` (may be NULL) receives a new batch with the gradient
+ * of each f32 field that the model reads, under the field's name; ETR_STATE if etr_trainer_forward
+ * was called without `input_gradients`. Waits for the device only in this case. */
+ETR_API int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradient,
+                                     int32_t accumulate, etr_batch** inputs);
+
+/* Updates the weights with the gradients computed since the last update, and waits. This completes
+ * a step, which counts in schedules and checkpoints. `result` (may be NULL) receives its number,
+ * the samples of its forward passes and the learning rate; loss and accuracy are NaN. Afterwards
+ * there are no gradients. ETR_STATE if there are none; a call of etr_trainer_step discards them.
+ * ETR_NOT_FINITE if one was NaN or infinite; the weights are then as they were. */
+ETR_API int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result);
+
+/* Returns a copy of the gradients computed since the last update: a new batch with one f32 field
+ * for each parameter, as for etr_trainer_get_weights. `name` selects one of them; NULL selects all.
+ * ETR_NOT_FOUND names the nearest; ETR_STATE if there are no gradients. */
+ETR_API int32_t etr_trainer_get_gradients(etr_trainer* trainer, const char* name,
+                                          etr_batch** gradients);
+
+/* Replaces the gradients that are fields of `gradients`, for example to clip them in a way of your
+ * own; others keep their values. If any field does not fit, nothing changes (ETR_NOT_FOUND,
+ * ETR_INVALID_ARGUMENT). ETR_STATE if there are no gradients; ETR_UNSUPPORTED for fields in Vulkan
+ * buffers. */
+ETR_API int32_t etr_trainer_set_gradients(etr_trainer* trainer, const etr_batch* gradients);
 
 /* Evaluates one whole epoch of `pipeline`. If an epoch has begun (an earlier evaluation was
  * stopped, or the program has read batches), its rest is skipped and the next epoch is evaluated;

@@ -494,6 +494,11 @@ class Model {
     check(etr_model_set_loss(get(), detail::c_string(loss, "loss"), options.get()));
     return *this;
   }
+  // Freezes the parameters whose names match, such as "conv2d_1.*"; see etr_model_freeze.
+  Model& freeze(const std::string& pattern) {
+    check(etr_model_freeze(get(), detail::c_string(pattern, "pattern")));
+    return *this;
+  }
   // Lists layers, shapes and parameters for samples of the shapes in `fields`, such as
   // {"image": [28, 28, 1]}. `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& fields, const std::string& format = "text") const {
@@ -859,6 +864,42 @@ class Trainer {
     if (check(etr_trainer_result(get(), wait, &out)) == ETR_END) return std::nullopt;
     return out;
   }
+  // A step pass by pass: any number of forward() and backward(), and one update(). Runs the model in
+  // training mode and returns the field "output"; see etr_trainer_forward.
+  Batch forward(const Batch& batch, bool input_gradients = false) {
+    return made_batch([&](etr_batch** out) {
+      return etr_trainer_forward(get(), batch.get(), input_gradients ? 1 : 0, out);
+    });
+  }
+  // Computes gradients from that of the latest output; see etr_trainer_backward.
+  void backward(const Batch& output_gradient, bool accumulate = false) {
+    check(etr_trainer_backward(get(), output_gradient.get(), accumulate ? 1 : 0, nullptr));
+  }
+  // Does the same after forward() with `input_gradients`, and returns the gradients of the inputs.
+  Batch backward_to_inputs(const Batch& output_gradient, bool accumulate = false) {
+    return made_batch([&](etr_batch** out) {
+      return etr_trainer_backward(get(), output_gradient.get(), accumulate ? 1 : 0, out);
+    });
+  }
+  // Updates the weights with the gradients; see etr_trainer_update.
+  etr_step_result update() {
+    etr_step_result out{};
+    out.struct_size = sizeof out;
+    check(etr_trainer_update(get(), &out));
+    return out;
+  }
+  // Returns the gradients since the last update; `name` selects one of them, "" all.
+  Batch gradients(const std::string& name = "") const {
+    return made_batch([&](etr_batch** out) {
+      return etr_trainer_get_gradients(
+          get(), name.empty() ? nullptr : detail::c_string(name, "name"), out);
+    });
+  }
+  // Replaces the gradients that are fields of `gradients`.
+  void set_gradients(const Batch& gradients) {
+    check(etr_trainer_set_gradients(get(), gradients.get()));
+  }
+
   // Evaluates an epoch of `pipeline`, or of the job's own; see etr_trainer_evaluate.
   etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
   etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
@@ -881,10 +922,8 @@ class Trainer {
   }
   // Returns the model's outputs for `batch` as the field "output"; see etr_trainer_predict.
   Batch predict(const Batch& batch) {
-    return Batch(
-        detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
-          return etr_trainer_predict(get(), batch.get(), out);
-        }).release());
+    return made_batch(
+        [&](etr_batch** out) { return etr_trainer_predict(get(), batch.get(), out); });
   }
   // Writes the outputs to a VkBuffer; see etr_trainer_predict_vulkan.
   void predict(const Batch& batch, const etr_vulkan_buffer& output) {
@@ -893,19 +932,17 @@ class Trainer {
   // Decodes a detector's outputs, as returned by predict(), into boxes; see etr_detections.
   static Batch detections(const Batch& outputs, double least_score = 0.5,
                           double most_overlap = 0.45, int32_t most = 100) {
-    return Batch(
-        detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
-          return etr_detections(outputs.get(), least_score, most_overlap, most, out);
-        }).release());
+    return made_batch([&](etr_batch** out) {
+      return etr_detections(outputs.get(), least_score, most_overlap, most, out);
+    });
   }
   // Returns parameters and running statistics as fields of a batch; `name` selects one of them, ""
   // all.
   Batch weights(const std::string& name = "") const {
-    return Batch(
-        detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
-          return etr_trainer_get_weights(
-              get(), name.empty() ? nullptr : detail::c_string(name, "name"), out);
-        }).release());
+    return made_batch([&](etr_batch** out) {
+      return etr_trainer_get_weights(get(), name.empty() ? nullptr : detail::c_string(name, "name"),
+                                     out);
+    });
   }
   // Replaces the parameters and running statistics that are fields of `weights`.
   void set_weights(const Batch& weights) { check(etr_trainer_set_weights(get(), weights.get())); }
@@ -966,6 +1003,10 @@ class Trainer {
 
  private:
   using Owned = detail::Handle<etr_trainer, etr_trainer_destroy>;
+  template <typename Make>
+  static Batch made_batch(Make&& make) {
+    return Batch(detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>(make).release());
+  }
   etr_eval_result evaluate(etr_pipeline* pipeline) {
     etr_eval_result out{};
     out.struct_size = sizeof out;

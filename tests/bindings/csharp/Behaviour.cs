@@ -98,6 +98,35 @@ public static partial class Behaviour
                 FailsWith(ErrorCode.State, "closed", () => batch.ToArray<float>("image"));
             }
         });
+        Test("a loop pass by pass", () =>
+        {
+            Model model = new Model(new[] { "x" }, Layers.Dense(1), Layers.Dense(1)).Loss("mse").Freeze("dense_1.*");
+            using (var trainer = new Trainer(MakeDevice(), model, Optimizers.Sgd(), 0.1, seed: 1))
+            using (var input = new Batch())
+            using (var ones = new Batch())
+            using (var given = new Batch())
+            {
+                input.Set("x", new float[] { 1, 2, -1, 0.5f, 3, -2 }, 3, 2);
+                ones.Set("output", new float[] { 1, 1, 1 }, 3, 1);
+                FailsWith(ErrorCode.State, "call forward()", () => trainer.Backward(ones));
+                Expect(trainer.Forward(input).ToArray<float>("output").Length == 3, "outputs");
+                trainer.Backward(ones);
+                Expect(trainer.Gradients("dense_2.bias").ToArray<float>("dense_2.bias")[0] == 3, "a sum");
+                trainer.Forward(input, inputGradients: true);
+                float[] inputs = trainer.BackwardToInputs(ones, accumulate: true).ToArray<float>("x");
+                Expect(inputs.Length == 6 && inputs[0] == inputs[2], "inputs");
+                Expect(trainer.Gradients().ToArray<float>("dense_2.bias")[0] == 6, "added");
+                given.Set("dense_2.bias", new float[] { 10 }, 1);
+                trainer.SetGradients(given);
+                float frozen = trainer.Weights().ToArray<float>("dense_1.weight")[0];
+                float bias = trainer.Weights().ToArray<float>("dense_2.bias")[0];
+                Step step = trainer.Update();
+                Expect(step.Number == 1 && step.Samples == 6 && double.IsNaN(step.Loss), step.Samples);
+                Expect(Math.Abs(trainer.Weights().ToArray<float>("dense_2.bias")[0] - (bias - 1)) < 1e-6, "updated");
+                Expect(trainer.Weights().ToArray<float>("dense_1.weight")[0] == frozen, "frozen");
+                FailsWith(ErrorCode.State, "call backward()", () => trainer.Update());
+            }
+        });
         Test("fields of sixteen bits", () =>
         {
             using (var batch = new Batch())

@@ -127,6 +127,30 @@ public final class Behaviour {
       System.gc();
       expect(kept.get(0) == first, kept.get(0));
     });
+    test("a loop pass by pass", () -> {
+      float[] x = {1, 2, -1, 0.5f, 3, -2};
+      Model model = new Model(new String[] {"x"}, Layers.dense(1), Layers.dense(1)).loss("mse").freeze("dense_1.*");
+      try (Trainer trainer = new Trainer(device(), model, Optimizers.sgd(), 0.1, 1)) {
+        Batch input = new Batch().set("x", x, 3, 2);
+        failsWith(Code.STATE, "call forward()", () -> trainer.backward(new Batch().set("output", new float[3], 3, 1), false));
+        expect(trainer.forward(input).floats("output").capacity() == 3, "outputs");
+        Batch ones = new Batch().set("output", new float[] {1, 1, 1}, 3, 1);
+        trainer.backward(ones, false);
+        expect(trainer.gradients("dense_2.bias").floats("dense_2.bias").get(0) == 3, "a sum");
+        trainer.forward(input, true);
+        Batch inputs = trainer.backwardToInputs(ones, true);
+        expect(inputs.floats("x").capacity() == 6 && inputs.floats("x").get(0) == inputs.floats("x").get(2), "inputs");
+        expect(trainer.gradients().floats("dense_2.bias").get(0) == 6, "added");
+        trainer.setGradients(new Batch().set("dense_2.bias", new float[] {10}, 1));
+        float frozen = trainer.weights().floats("dense_1.weight").get(0);
+        float bias = trainer.weights().floats("dense_2.bias").get(0);
+        Trainer.Step step = trainer.update();
+        expect(step.step == 1 && step.samples == 6 && Double.isNaN(step.loss), step.samples);
+        expect(Math.abs(trainer.weights().floats("dense_2.bias").get(0) - (bias - 1)) < 1e-6, "updated");
+        expect(trainer.weights().floats("dense_1.weight").get(0) == frozen, "frozen");
+        failsWith(Code.STATE, "call backward()", trainer::update);
+      }
+    });
     test("fields of sixteen bits", () -> {
       Batch batch = new Batch().set("x", new short[] {1, (short) 40000, -1}, 3);
       expect(batch.dtype("x") == DType.U16, batch.dtype("x"));

@@ -34,6 +34,15 @@ public final class Model {
   }
 
   /**
+   * Freezes the parameters whose names match {@code pattern}, such as "conv2d_1.*", where * stands
+   * for any characters: training leaves them as they are. Call it before the trainer is created.
+   */
+  public Model freeze(String pattern) {
+    handle.freeze(pattern);
+    return this;
+  }
+
+  /**
    * Returns layers, shapes and parameters as a table, for samples of these shapes: {@code {"image":
    * [28, 28, 1]}} or {@code {"text": {"dtype": "i32", "shape": [12]}}}, with each field that the
    * model reads.

@@ -125,6 +125,70 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
+   * Runs the model in training mode and returns the outputs of the last layer as the field
+   * "output". With {@link #backward} and {@link #update} this makes a step pass by pass, instead of
+   * {@link #step}: for a loss that the program computes, or for models whose gradients flow into
+   * each other.
+   */
+  public Batch forward(Batch batch) { return forward(batch, false); }
+
+  /**
+   * Does the same; with {@code inputGradients} the gradients of the inputs can be had from {@link
+   * #backwardToInputs}.
+   */
+  public Batch forward(Batch batch, boolean inputGradients) {
+    return new Batch(batch.with(fields -> handle.forward(fields, inputGradients)), true);
+  }
+
+  /**
+   * Computes the gradients of the parameters from the gradient of the loss with respect to the
+   * latest output: the field "output", in the same shape. Call it at most once for each {@link
+   * #forward}. The gradients replace those since the last update; with {@code accumulate}, they are
+   * added to them.
+   */
+  public void backward(Batch outputGradient, boolean accumulate) {
+    outputGradient.with(fields -> {
+      handle.backward(fields, accumulate);
+      return null;
+    });
+  }
+
+  /**
+   * Does the same as {@link #backward} after {@link #forward} with {@code inputGradients}, and
+   * returns the gradients of the inputs by their names.
+   */
+  public Batch backwardToInputs(Batch outputGradient, boolean accumulate) {
+    return new Batch(outputGradient.with(fields -> handle.backward_to_inputs(fields, accumulate)), true);
+  }
+
+  /**
+   * Updates the weights with the gradients since the last update. The result has no loss and no
+   * accuracy: they are NaN.
+   */
+  public Step update() {
+    StepResult r = handle.update();
+    try {
+      return new Step(r);
+    } finally {
+      r.delete();
+    }
+  }
+
+  /** Returns a copy of the gradients since the last update by the names of the parameters. */
+  public Batch gradients() { return gradients(""); }
+
+  /** Returns the gradient of the parameter of that name, such as "conv2d_1.weight". */
+  public Batch gradients(String name) { return new Batch(handle.gradients(name), true); }
+
+  /** Replaces the gradients that are fields of {@code gradients}. */
+  public void setGradients(Batch gradients) {
+    gradients.with(fields -> {
+      handle.set_gradients(fields);
+      return null;
+    });
+  }
+
+  /**
    * Evaluates one whole epoch of a pipeline. If an epoch has begun, its rest is skipped and the
    * next one is evaluated.
    */
