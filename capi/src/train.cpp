@@ -76,7 +76,8 @@ void hand_out_fields(etr_batch** target, std::vector<pipeline::Field> fields, co
 
 void hand_out_output(etr_batch** target, Tensor output, const char* name) {
   auto made = std::make_unique<etr_batch>();
-  made->item.batch.size = static_cast<int32_t>(output.shape()[0]);
+  pipeline::BatchInfo& info = made->item.batch;  // the output may be another model's input
+  info.size = info.fresh = info.unique = static_cast<int32_t>(output.shape()[0]);
   made->item.set("output", std::move(output));
   hand_out(target, std::move(made), name);
 }
@@ -156,8 +157,12 @@ int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options
 
 int32_t etr_model_freeze(etr_model* model, const char* pattern) {
   return guarded([&] {
-    const std::string name = &required(pattern, "pattern");
-    required(model, "model").spec["frozen"].push_back(name);  // makes the list if there is none
+    Json changed = required(model, "model").spec;
+    Json& frozen = changed["frozen"];
+    if (frozen.is_string()) frozen = Json::array({frozen});
+    frozen.push_back(&required(pattern, "pattern"));  // makes the list if there is none
+    if (!changed["layers"].empty() || changed.contains("model")) nn::Model check(changed);
+    model->spec = std::move(changed);
   });
 }
 
@@ -266,7 +271,7 @@ int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradi
   return guarded([&] {
     train::Learner& learner = own_learner(trainer);
     const pipeline::Item& item = required(output_gradient, "output_gradient").item;
-    if (inputs && !learner.gives_input_gradients())
+    if (inputs && learner.has_output() && !learner.gives_input_gradients())
       fail(Code::state,
            "the latest forward pass does not give gradients of its inputs: call "
            "etr_trainer_forward with 'input_gradients' first");
@@ -277,7 +282,9 @@ int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradi
 
 int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result) {
   return guarded([&] {
-    train::StepMetrics m = own_learner(trainer).update();
+    train::Learner& learner = own_learner(trainer);
+    if (result) fill_struct(result, etr_step_result{});  // fails before anything changes
+    train::StepMetrics m = learner.update();
     m.loss = m.accuracy = std::numeric_limits<float>::quiet_NaN();  // the program knows them
     if (result) fill_struct(result, c_result(m));
   });

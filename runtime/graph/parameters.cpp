@@ -52,6 +52,7 @@ ParameterStore::ParameterStore(const ParameterStore& shared, const Graph& graph)
       decayed_(shared.decayed_),
       trainable_(shared.trainable_),
       names_(shared.names_),
+      states_(shared.states_),
       parameters_(shared.parameters_),
       tensors_(shared.tensors_),
       gradient_tensors_(shared.gradient_tensors_) {

@@ -23,6 +23,9 @@ size_t end_of(const Graph& graph, const PlanOptions& options) {
     return std::min(options.part ? options.part->end : SIZE_MAX, nodes.size());
   const auto last = std::find_if(nodes.begin(), nodes.end(),
                                  [&](const Node& node) { return node.output == options.loss; });
+  if (last == nodes.end() || options.part || options.take_gradients || options.peers.rows ||
+      options.peers.slices)
+    fail(Code::internal, "a plan cannot be cut between its passes here");
   return static_cast<size_t>(last - nodes.begin()) + 1;
 }
 

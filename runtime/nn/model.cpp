@@ -248,6 +248,11 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
   m.target = loss.target;
   m.loss = loss.loss;
   m.accuracy = loss.accuracy;
+  for (const ServedTable& table : m.served)
+    for (const std::string& pattern : frozen_)
+      if (matches(pattern, table.name))
+        fail(Code::unsupported, "model: 'frozen' has '", pattern, "', and the table '", table.name,
+             "' is sparse: servers keep it, and train it");
   m.graph.freeze(frozen_);
   m.recompute = recompute_;
   m.precision = precision_;

@@ -61,6 +61,7 @@ class Model {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::string& target() const { return loss_.target(); }
   const Loss& loss() const { return loss_; }
+  ops::Precision precision() const { return precision_; }
   bool has_sparse() const;  // whether a layer has the option `sparse`
 
  private:

@@ -24,19 +24,26 @@ double steps_of(const Summary& summary, size_t condition) {
   return summary.conditions[condition].to_target[kSteps].median;
 }
 
-// Returns the least median of the conditions on a clock; infinite if none reached the target.
-double least_of(const Summary& summary, const std::vector<size_t>& conditions, size_t clock) {
+// Returns the place in `conditions` of the one with the least median on a clock; none if none
+// reached the target.
+std::optional<size_t> least_at(const Summary& summary, const std::vector<size_t>& conditions,
+                               size_t clock) {
+  std::optional<size_t> out;
   double least = std::numeric_limits<double>::infinity();
-  for (const size_t condition : conditions) {
-    const double median = summary.conditions[condition].to_target[clock].median;
-    if (median < least) least = median;  // not if it is NaN
+  for (size_t i = 0; i < conditions.size(); ++i) {
+    const double median = summary.conditions[conditions[i]].to_target[clock].median;
+    if (!(median < least)) continue;  // or NaN
+    least = median;
+    out = i;
   }
-  return least;
+  return out;
 }
 
 void find_ends(const Summary& summary, ScalingResult& scaling) {
   const double first = steps_of(summary, scaling.at.front()), b0 = scaling.batches.front();
-  const double least = least_of(summary, scaling.at, kSteps);
+  const auto fewest = least_at(summary, scaling.at, kSteps);
+  const double least =
+      fewest ? steps_of(summary, scaling.at[*fewest]) : std::numeric_limits<double>::infinity();
   bool perfect = std::isfinite(first);
   for (size_t i = 0; i < scaling.at.size(); ++i) {
     const double steps = steps_of(summary, scaling.at[i]);
@@ -47,11 +54,19 @@ void find_ends(const Summary& summary, ScalingResult& scaling) {
   }
 }
 
+// With S0 and E0 the least steps and examples of all, the model says S(b) = S0 (1 + c / b) and
+// E(b) = E0 (1 + b / c), with c = E0 / S0 the critical batch. So it follows from the fewest examples
+// that were measured, at batch e, and the fewest steps, at batch s.
 void find_critical_batch(const Summary& summary, const std::vector<Record>& records,
                          ScalingResult& scaling) {
-  const double examples = least_of(summary, scaling.at, kExamples);
-  if (std::isfinite(examples))
-    scaling.critical_batch = examples / least_of(summary, scaling.at, kSteps);
+  const auto e = least_at(summary, scaling.at, kExamples),
+             s = least_at(summary, scaling.at, kSteps);
+  if (e && s) {
+    const double ratio = summary.conditions[scaling.at[*e]].to_target[kExamples].median /
+                         steps_of(summary, scaling.at[*s]);
+    const double at_e = scaling.batches[*e], at_s = scaling.batches[*s];
+    if (ratio > at_e && ratio < at_s) scaling.critical_batch = (ratio - at_e) / (1 - ratio / at_s);
+  }
   std::vector<double> noise;
   for (const size_t condition : scaling.at)
     if (const auto best = summary.conditions[condition].best; best && records[*best].noise_scale)

@@ -76,11 +76,11 @@ struct ScalingResult {
   std::optional<double> perfect_until;
   // The smallest batch whose s is at most kUseful times the least s. Larger batches save no steps.
   std::optional<double> largest_useful;
-  // The critical batch size of McCandlish et al. (2018), where a run takes about twice the fewest
-  // steps and twice the fewest examples: the fewest examples divided by the fewest steps, over all
-  // batches. None if no batch reached the target.
+  // The critical batch size of McCandlish et al. (2018), where a run takes twice the fewest steps
+  // and twice the fewest examples that any batch size could take. None if it does not lie between
+  // the batch sizes with the fewest examples and the fewest steps.
   std::optional<double> critical_batch;
-  // Its predictor, the gradient noise scale in examples, as the conditions' best trials measured it.
+  // Its predictor, the gradient noise scale in examples, as the best trials measured it.
   Spread noise_scale;
 };
 // Best scores of repeated searches differ by 10 to 20 %, so a fifth above the ideal is within the

@@ -87,6 +87,12 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   parallel::TensorParallel* tensor = ranks_   ? ranks_->tensor()
                                      : stage_ ? stage_->tensor()
                                               : nullptr;
+  if (tensor || stage_)
+    for (const graph::Value& value : net.graph.values())
+      if (value.kind == graph::ValueKind::frozen)
+        fail(Code::unsupported, "the model's parameter '", value.name,
+             "' is frozen, and parallel.mesh divides the model among ranks: freeze nothing, or let "
+             "the ranks share batches only (parallel.mesh.data)");
   if (stage_) {
     const int64_t parts = stage_->micro_batches();
     net = model_.build((stage_->most(seen.rows) + parts - 1) / parts, seen.fields);
@@ -139,13 +145,18 @@ void Learner::step(const pipeline::Item& batch, const std::optional<SampleCounts
     ++weights_->age;
   }
   steps_.start(plans_for(batch, /*with_target=*/true), batch, counts, plan_changes);
-  has_gradients_ = false;  // the step has its own
+  forget_passes();  // the step has gradients of its own
   if (ranks_) ranks_->started(steps_.count());
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   if (!plans_) return {};
-  return steps_.take_metrics(*plans_, wait_all);
+  try {
+    return steps_.take_metrics(*plans_, wait_all);
+  } catch (const Error&) {
+    forget_passes();  // the step that failed has been repeated
+    throw;
+  }
 }
 
 void Learner::wait_for_steps(double seconds) {
@@ -195,16 +206,23 @@ Passes& Learner::passes_for(const pipeline::Item& batch) {
   if (update_.accumulate() > 1)
     fail(Code::unsupported, "the optimizer's 'accumulate' is ", update_.accumulate(),
          ", which counts steps: leave it out, and call backward() several times before update()");
-  plans_for(batch, /*with_target=*/false);
-  if (weights_->loss_scale)
+  if (update_.common().number("proximal") > 0)
     fail(Code::unsupported,
-         "precision fp16 scales the loss, and here the program has it: use "
-         "bf16 or fp32");
+         "the optimizer's 'proximal' is for batches that are echoed, which step() knows: leave it "
+         "out");
+  if (model_.precision() == ops::Precision::fp16)
+    fail(Code::unsupported,
+         "precision fp16 scales the loss, and here the program has it: use bf16 or fp32");
+  if (batch.views)
+    fail(Code::unsupported,
+         "an echo node with 'device' gives batches for step(): leave 'device' out of it");
+  plans_for(batch, /*with_target=*/false);
   if (!passes_) passes_ = std::make_unique<Passes>(*kernels_, model_, *weights_);
   return *passes_;
 }
 
 Tensor Learner::forward(const pipeline::Item& batch, bool input_gradients) {
+  if (passes_) passes_->forget_output();
   Passes& passes = passes_for(batch);
   Tensor output = passes.forward(batch, input_gradients, steps_.values_of_pass(forward_passes_));
   const SampleCounts counts = counts_of(batch, model_.inputs()[0]);
@@ -217,7 +235,9 @@ Tensor Learner::forward(const pipeline::Item& batch, bool input_gradients) {
 
 std::vector<pipeline::Field> Learner::backward(const Tensor& output_gradient, bool accumulate) {
   if (!passes_ || !passes_->has_output())
-    fail(Code::state, "there is no output to go back from: call forward() before each backward()");
+    fail(Code::state,
+         "there is no output to go back from: call forward() before each backward(), and change no "
+         "weights in between");
   if (output_gradient.dtype() != DType::f32 || output_gradient.shape() != passes_->output_shape())
     fail(Code::invalid_argument, "the gradient of the output is f32 ",
          shape_text(passes_->output_shape()), ", as the output is, not ",
@@ -243,7 +263,9 @@ void Learner::forget_passes() {
 
 StepMetrics Learner::update() {
   with_gradients();
-  plans_->results(/*wait_all=*/true);
+  if (steps_.has_untaken())
+    fail(Code::state,
+         "there are steps whose results have not been taken: take them before update()");
   StepMetrics metrics;
   metrics.counts = passed_samples_;
   const ops::StepValues values = steps_.values_of_update(metrics.counts);
@@ -332,7 +354,7 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
   Plans& plans = plans_for(batches.front(), /*with_target=*/true);
   plans.results(/*wait_all=*/true);
   if (passes_) passes_->wait();
-  has_gradients_ = false;  // the measurement has its own
+  forget_passes();  // the measurement has gradients of its own
   const graph::ParameterStore& store = weights_->store;
   std::map<std::string, Tensor> states;
   for (const std::string& name : store.states())

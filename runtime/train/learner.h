@@ -120,6 +120,7 @@ class Learner {
   // unchanged, and the gradients gone. Error(state) if something is called too early.
   Tensor forward(const pipeline::Item& batch, bool input_gradients = false);
   std::vector<pipeline::Field> backward(const Tensor& output_gradient, bool accumulate = false);
+  bool has_output() const { return passes_ && passes_->has_output(); }
   bool gives_input_gradients() const { return passes_ && passes_->gives_input_gradients(); }
   StepMetrics update();
   // The gradients of parameters since the last update, by name; "" returns all. Those that are

@@ -27,6 +27,7 @@ struct State {
   uint64_t latest_fresh = 0;                // in the latest step
   std::map<std::string, int64_t> rows;
   std::string optimizer;  // "" in files of earlier versions
+  std::vector<std::string> frozen;
   optim::Hyperparameters::Changes hyperparameters;
 };
 
@@ -43,6 +44,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
     if (json.contains("examples")) state.examples = json["examples"].get<uint64_t>();
     state.latest_fresh = json.value("latest_fresh", state.latest_fresh);
     state.optimizer = json.value("optimizer", "");
+    state.frozen = json.value("frozen", state.frozen);
     state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
@@ -74,6 +76,7 @@ void Learner::save(checkpoint::Files& files) {
              {"seed", seed_},
              {"rows", plans_->trained_rows()},
              {"optimizer", update_.optimizer().name}};
+  if (const auto frozen = weights.frozen(); !frozen.empty()) state["frozen"] = frozen;
   const auto& were_set = steps_.hyperparameters().were_set();
   if (!were_set.empty()) state["hyperparameters"] = were_set;
   checkpoint::put_text(files, kState, state.dump());
@@ -96,7 +99,8 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
     return checkpoint::read_safetensors(file_of(files, name, origin),
                                         cat(origin, ": '", name, "'"));
   };
-  Loaded loaded{tensors(kWeights), tensors(kOptimizer), std::move(state.rows), origin};
+  Loaded loaded{tensors(kWeights), tensors(kOptimizer), std::move(state.rows),
+                std::move(state.frozen), origin};
   if (ranks_) ranks_->load(files, origin);
   if (plans_) {
     replace_weights([&] { weights_->load(loaded); });

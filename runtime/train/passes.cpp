@@ -96,7 +96,7 @@ Passes::~Passes() {
 }
 
 bool Passes::gives_input_gradients() const {
-  return has_output_ && shaped_.front()->gives_input_gradients;
+  return has_output() && shaped_.front()->gives_input_gradients;
 }
 
 void Passes::wait() {
@@ -116,7 +116,6 @@ Passes::Shaped& Passes::shaped_for(const pipeline::Item& batch, bool input_gradi
     return *shaped_.front();
   }
   wait();
-  has_output_ = false;
   Seeded model = seeded(graph_for(model_, seen.rows, seen.fields, weights_));
   check_fields(batch, model.net, model.net.inputs, model_, *kernels_.device());
   while (shaped_.size() >= kMost) shaped_.pop_back();
@@ -127,9 +126,9 @@ Passes::Shaped& Passes::shaped_for(const pipeline::Item& batch, bool input_gradi
 
 Tensor Passes::forward(const pipeline::Item& batch, bool input_gradients,
                        const ops::StepValues& values) {
+  has_output_ = false;
   Shaped& shaped = shaped_for(batch, input_gradients);
   check_fields(batch, shaped.model.net, shaped.model.net.inputs, model_, *kernels_.device());
-  has_output_ = false;
   shaped.values = values;
   shaped.values.rows = shaped.values.valid_rows = static_cast<uint32_t>(shaped.rows());
   shaped.feeds.fill(shaped.forward, batch);
@@ -138,6 +137,7 @@ Tensor Passes::forward(const pipeline::Item& batch, bool input_gradients,
   ++weights_.age;  // running statistics have changed
   output_shape_ = shaped.model.net.graph.shape(shaped.model.net.output);
   has_output_ = true;
+  output_age_ = weights_.age;
   Tensor out(DType::f32, output_shape_);
   std::copy(result.outputs[0].begin(), result.outputs[0].end(), out.mutable_view<float>().begin());
   return out;
@@ -146,7 +146,7 @@ Tensor Passes::forward(const pipeline::Item& batch, bool input_gradients,
 // Returns the commands of a backward pass with the gradients from before it added.
 gpu::CommandList Passes::added(const gpu::CommandList& backward) {
   const graph::ParameterStore& store = weights_.store;
-  if (!earlier_) earlier_ = memory_.allocate(store.gradients().size_bytes);
+  if (!earlier_) earlier_ = memory_.allocate_whole(store.gradients().size_bytes);
   gpu::CommandList out{gpu::Copy{store.gradients(), earlier_}};
   out.insert(out.end(), backward.begin(), backward.end());
   ops::Emitter emit(kernels_, memory_, out);
@@ -163,7 +163,10 @@ std::vector<pipeline::Field> Passes::backward(const Tensor& output_gradient, boo
   Shaped& shaped = *shaped_.front();
   std::unique_ptr<graph::Runner>& runner = accumulate ? shaped.add : shaped.replace;
   if (!runner) {
-    const gpu::CommandList& commands = shaped.plan.backward_commands();
+    // The output may not depend on all parameters.
+    gpu::CommandList commands{gpu::Fill{weights_.store.gradients(), 0}};
+    const gpu::CommandList& pass = shaped.plan.backward_commands();
+    commands.insert(commands.end(), pass.begin(), pass.end());
     runner = shaped.runner_of(kernels_, accumulate ? added(commands) : commands);
   }
   has_output_ = false;  // the pass overwrites what it needs of the forward pass

@@ -37,8 +37,11 @@ class Passes {
   // if not, the weights are as they were.
   bool update(const ops::StepValues& values);
 
-  bool has_output() const { return has_output_; }  // backward() may be called
-  bool gives_input_gradients() const;           // likewise, and it returns those of the inputs
+  // Returns whether backward() may be called: there is an output that it has not been called for,
+  // and the weights have not changed since.
+  bool has_output() const { return has_output_ && weights_.age == output_age_; }
+  void forget_output() { has_output_ = false; }
+  bool gives_input_gradients() const;  // likewise, and it returns those of the inputs
   const Shape& output_shape() const { return output_shape_; }
 
   void wait();
@@ -57,6 +60,7 @@ class Passes {
   std::list<std::unique_ptr<Shaped>> shaped_;  // most recently used first
   Shape output_shape_;
   bool has_output_ = false;
+  uint64_t output_age_ = 0;  // Weights::age after the forward pass
 };
 
 }  // namespace etr::train

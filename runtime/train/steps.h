@@ -39,6 +39,9 @@ class Steps {
         accumulate_(static_cast<uint64_t>(update.accumulate())),
         seed_(seed) {}
 
+  // Returns whether there are steps that take_metrics() has not returned yet.
+  bool has_untaken() const { return !started_.empty() || failed_; }
+
   uint64_t count() const { return passed_.steps; }         // started steps
   const optim::Passed& passed() const { return passed_; }  // in started steps
   uint64_t latest_fresh() const { return latest_fresh_; }  // examples of the latest started step

@@ -71,6 +71,13 @@ nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
   return nn::split(of, tensor_ranks->rank(), tensor_ranks->size()).net;
 }
 
+std::vector<std::string> Weights::frozen() const {
+  std::vector<std::string> out;
+  for (const graph::Value& value : whole.graph.values())
+    if (value.kind == graph::ValueKind::frozen) out.push_back(value.name);
+  return out;
+}
+
 int64_t Weights::trainable() const {
   int64_t all = 0;
   for (const auto& parameter : graph::layout_of(whole.graph).parameters) all += parameter.count;
@@ -156,6 +163,11 @@ void Weights::load(const Loaded& all) {
     check_no_others(tensors, store.names());
   });
   check_origin(loaded.origin, "optimizer", [&] {
+    // Optimizer state is one vector over all trained parameters.
+    if (loaded.frozen != frozen() && !state.empty())
+      fail(Code::invalid_argument, "other parameters were frozen (",
+           loaded.frozen.empty() ? "none" : loaded.frozen.front(), ", ...; here ",
+           frozen().empty() ? "none" : frozen().front(), ", ...)");
     if (shared)
       for (auto& [name, tensor] : state) tensor = shared->own_state(tensor, store);
     if (sharded)

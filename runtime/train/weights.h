@@ -33,6 +33,7 @@ struct Imported {
 struct Loaded {
   checkpoint::NamedTensors weights, optimizer;
   std::map<std::string, int64_t> rows;  // see Plans::trained_rows()
+  std::vector<std::string> frozen;      // parameters, for which there is no optimizer state
   std::string origin;
 };
 
@@ -68,7 +69,8 @@ struct Weights {
   // Checks shapes first: Error(invalid_argument) names what does not fit, and nothing is changed.
   void load(const Loaded& loaded);
 
-  int64_t trainable() const;  // of the whole model
+  int64_t trainable() const;                // of the whole model
+  std::vector<std::string> frozen() const;  // parameters, in the model's order
   // Returns what a checkpoint stores. With stages, or ranks that divide the update, it is
   // collective: the first rank gets the state of all, the others nothing.
   std::optional<SavedWeights> saved() const;

@@ -2,8 +2,8 @@
 
     pip install . && python samples/python/gan.py [--image points.png]     # from the repository
 
-It takes a loop of its own. The judge is trained as usual, on real points and points of the generator. The generator has no loss
-of its own: its output goes through the judge, whose gradient with respect to its input goes back into the generator.
+It takes a loop of its own. The discriminator is trained as usual, on real and generated points. The generator has no loss
+of its own: its output goes through the discriminator, whose gradient with respect to its input goes back into the generator.
 """
 
 import argparse
@@ -33,6 +33,11 @@ def noise(rng, count):
     return {"noise": rng.normal(size=(count, NOISE)).astype(np.float32)}
 
 
+def blurred(points, blur, rng):
+    """Noise in front of the discriminator, less and less of it, keeps the generator from covering a single cluster (Sønderby et al. 2017)."""
+    return points + rng.normal(0, blur, points.shape).astype(np.float32) if blur else points
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
@@ -41,21 +46,23 @@ def train(steps, seed, device):
     rng = np.random.default_rng(seed)
     adam = et.optimizers.adam(beta1=0.5)
     generator = et.Trainer(network("noise", 2, "mse"), adam, 1e-3, seed=seed, device=device)
-    judge = et.Trainer(network("point", 1, "binary_cross_entropy"), adam, 1e-3, seed=seed + 1, device=device)
+    discriminator = et.Trainer(network("point", 1, "binary_cross_entropy"), adam, 1e-3, seed=seed + 1, device=device)
     is_real = np.repeat([[1], [0]], BATCH, axis=0).astype(np.float32)
     for step in range(1, steps + 1):
-        drawn = generator.forward(noise(rng, BATCH))
-        judge.step({"point": np.concatenate([real_points(rng, BATCH), drawn]), "label": is_real})
+        blur = max(0, 1 - step / (0.8 * steps))
+        generated = blurred(generator.forward(noise(rng, BATCH)), blur, rng)
+        real = blurred(real_points(rng, BATCH), blur, rng)
+        discriminator.step({"point": np.concatenate([real, generated]), "label": is_real})
 
         # The generator's loss is -log sigmoid(score), averaged over the batch: it wants its points to be taken as real.
-        scores = judge.forward({"point": drawn}, input_gradients=True)
-        to_point = judge.backward((sigmoid(scores) - 1) / BATCH)["point"]
+        scores = discriminator.forward({"point": generated}, input_gradients=True)
+        to_point = discriminator.backward((sigmoid(scores) - 1) / BATCH)["point"]
         generator.backward(to_point)
         generator.update()
-        losses = [result.loss for result in judge.results()]
+        loss = discriminator.result().loss
         if step % max(1, steps // 10) == 0:
             near, hit = quality(generator, rng)
-            print(f"step {step:5}: judge's loss {losses[-1]:.3f}, {100 * near:3.0f} % of the points near a cluster, "
+            print(f"step {step:5}: discriminator's loss {loss:.3f}, {100 * near:3.0f} % of the points near a cluster, "
                   f"{hit} of {CLUSTERS} clusters", flush=True)
     return generator
 
@@ -80,7 +87,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", help="number or part of a name")
-    parser.add_argument("--image", type=pathlib.Path, help="a PNG to write: real points on the left, drawn ones on the right")
+    parser.add_argument("--image", type=pathlib.Path, help="a PNG to write: real points on the left, generated ones on the right")
     options = parser.parse_args()
     if options.steps < 1:
         parser.error("--steps must be at least 1")

@@ -299,7 +299,8 @@ TEST(Summary, FindsWhereScalingEnds) {
   EXPECT_EQ(summary.scaling[0].labels, (Json{{"optimizer", "sgd"}}));
   EXPECT_EQ(summary.scaling[0].perfect_until, 128);   // within 20 %: 149 of 125, but not 90 of 62.5
   EXPECT_EQ(summary.scaling[0].largest_useful, 512);  // 62 is within 5 % of 60
-  EXPECT_EQ(summary.scaling[0].critical_batch, 16000.0 / 60);
+  const double ratio = 16000.0 / 60;                  // at batches of 16 and 1024
+  EXPECT_DOUBLE_EQ(*summary.scaling[0].critical_batch, (ratio - 16) / (1 - ratio / 1024));
   EXPECT_EQ(summary.scaling[0].noise_scale.median, 200);
   EXPECT_EQ(study::to_json(summary, records)["scaling"][0]["noise_scale"],
             Json::parse(R"({"median": 200, "least": 50, "most": 300, "reached": 3, "of": 3})"));
@@ -308,9 +309,27 @@ TEST(Summary, FindsWhereScalingEnds) {
   const auto unknown = study::summarize(goal(), records);
   EXPECT_FALSE(unknown.scaling[0].perfect_until);
   EXPECT_EQ(unknown.scaling[0].largest_useful, 512);
-  EXPECT_EQ(unknown.scaling[0].critical_batch, 505.0 * 32 / 60);
+  EXPECT_GT(*unknown.scaling[0].critical_batch, *summary.scaling[0].critical_batch);
   for (Record& record : records) record.to_target.reset();
   EXPECT_FALSE(study::summarize(goal(), records).scaling[0].critical_batch);
+}
+
+// From points of the model itself; and where scaling is perfect, or there is none.
+TEST(Summary, FindsTheCriticalBatch) {
+  const auto found = [](const auto& steps_of) {
+    std::vector<Record> records;
+    for (const double batch : {16.0, 64.0, 256.0, 1024.0}) {
+      const double steps = steps_of(batch);
+      records.push_back(simple_record({{"batch", batch}}, 0, 0, steps * batch, 1.2));
+      records.back().to_target->steps = steps;
+      records.back().to_target->examples = steps * batch;
+    }
+    return study::summarize(goal(), records).scaling[0].critical_batch;
+  };
+  for (const double critical : {40.0, 200.0, 900.0})
+    EXPECT_NEAR(*found([&](double batch) { return 100 * (1 + critical / batch); }), critical, 1e-6);
+  EXPECT_FALSE(found([](double batch) { return 1e5 / batch; }));
+  EXPECT_FALSE(found([](double) { return 100; }));
 }
 
 TEST(Summary, WorkloadsHaveGoalsOfTheirOwn) {

@@ -296,6 +296,41 @@ TEST(Passes, MistakesAreTold) {
   expect_problem([&] { half.forward(images(4, 1)); }, Code::unsupported, "use bf16 or fp32");
 }
 
+// What a pass was computed with must still hold for the pass back from it, and for the update.
+TEST(Passes, BelongToTheWeightsThatTheyWereMadeWith) {
+  Learner learner = make_learner(kConvolution, kSgd);
+  const Tensor gradient = drawn({4, 3}, 1);
+  const auto expect_stale = [&](const auto& change) {
+    learner.forward(images(4, 1));
+    change();
+    EXPECT_NE(error_text([&] { learner.backward(gradient); }).find("change no weights"),
+              std::string::npos);
+  };
+  learner.forward(images(4, 1));
+  expect_stale([&] { learner.set_weights(learner.weights("")); });
+  expect_stale([&] { learner.step(images(4, 1)); });
+  learner.take_metrics(true);
+  expect_stale([&] {
+    pipeline::Item wrong;
+    wrong.set("picture", drawn({4, 4, 4, 2}, 1));
+    EXPECT_NE(error_text([&] { learner.forward(wrong); }), "");
+  });
+
+  // A step that fails is repeated, which overwrites gradients.
+  pipeline::Item bad = images(4, 1);
+  Tensor image(DType::f32, {4, 4, 4, 2});
+  std::fill(image.mutable_view<float>().begin(), image.mutable_view<float>().end(),
+            std::numeric_limits<float>::quiet_NaN());
+  bad.set("image", image);
+  learner.step(bad);
+  learner.backward((learner.forward(images(4, 1)), gradient));
+  EXPECT_NE(error_text([&] { learner.update(); }).find("have not been taken"), std::string::npos);
+  EXPECT_THROW(learner.take_metrics(true), Error);
+  EXPECT_NE(error_text([&] { learner.update(); }).find("call backward() first"), std::string::npos);
+  learner.backward((learner.forward(images(4, 1)), gradient));
+  EXPECT_EQ(learner.update().counts.samples, 4);
+}
+
 TEST(Passes, AnUpdateThatIsNotFiniteChangesNothing) {
   Learner learner = make_learner(kConvolution, kAdam);
   const auto go = [&](float factor) {
@@ -351,6 +386,17 @@ TEST(Frozen, ParametersStay) {
     again.load(files);
     EXPECT_EQ(values_of(again.predict(images(6, 2))), values_of(part.predict(images(6, 2))));
     EXPECT_FALSE(again.onnx().empty());
+    if (optimizer == kAdam)
+      for (const char* other : {"{", R"({"frozen": ["head.bias", "head.*"], )"}) {
+        Learner differs = make_learner(cat(other, kLayers), optimizer);
+        const std::string text = error_text([&] {
+          differs.load(files);
+          differs.predict(images(6, 2));
+        });
+        EXPECT_NE(text.find("other parameters were frozen (body.weight, ...; here "),
+                  std::string::npos)
+            << text;
+      }
     again.set_weights({{"body.bias", drawn({4}, 7)}});
     EXPECT_NE(values_of(again.predict(images(6, 2))), values_of(part.predict(images(6, 2))));
   }
@@ -377,13 +423,19 @@ TEST(Passes, MixWithEverythingElse) {
       go(learner, rows);
       learner.step(images(rows, 2));
       learner.predict(images(rows, 3));
+      EXPECT_EQ(learner.take_metrics(true).size(), 1u);
     }
-  EXPECT_EQ(learner.take_metrics(true).size(), learner.steps() / 2);
   checkpoint::Files files;
   learner.save(files);
-  learner.forward(images(2, 1));  // forgotten by load()
+  learner.backward((learner.forward(images(2, 1)), drawn({2, 3}, 1)));
+  learner.forward(images(2, 1));
   other.load(files);
-  learner.load(files);
+  learner.load(files);  // forgets these
+  EXPECT_NE(error_text([&] {
+              learner.backward(drawn({2, 3}, 1));
+            }).find("change no weights"),
+            std::string::npos);
+  EXPECT_NE(error_text([&] { learner.update(); }).find("call backward() first"), std::string::npos);
   EXPECT_EQ(other.steps(), learner.steps());
   for (int i = 0; i < 2; ++i) go(learner, 4), go(other, 4);
   expect_near(learner.weights(""), other.weights(""), 0);

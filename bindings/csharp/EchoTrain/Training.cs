@@ -206,14 +206,14 @@ namespace EchoTrain
         /// the field "output". With <see cref="Backward"/> and <see cref="Update"/> this makes a
         /// step pass by pass, instead of <see cref="Step"/>: for a loss that the program computes,
         /// or for models whose gradients flow into each other. With <paramref
-        /// name="inputGradients"/> the gradients of the inputs can be had from <see
-        /// cref="BackwardToInputs"/>.</summary>
+        /// name="inputGradients"/>, <see cref="BackwardToInputs"/> can return the gradients of the
+        /// inputs.</summary>
         public Batch Forward(Batch batch, bool inputGradients = false) =>
             new Batch(batch.With(fields => handle.forward(fields, inputGradients)));
 
         /// <summary>Computes the gradients of the parameters from the gradient of the loss with
-        /// respect to the latest output: the field "output", in the same shape. Call it at most
-        /// once for each <see cref="Forward"/>. The gradients replace those since the last update;
+        /// respect to the latest output: the field "output", in the same shape. Call it once
+        /// per <see cref="Forward"/>, before the weights change. The gradients replace those since the last update;
         /// with <paramref name="accumulate"/>, they are added to them.</summary>
         public void Backward(Batch outputGradient, bool accumulate = false) =>
             outputGradient.With(fields => handle.backward(fields, accumulate));

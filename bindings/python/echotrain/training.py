@@ -114,17 +114,17 @@ class Trainer(_NotPicklable):
         that the program computes, or for models whose gradients flow into each other.
         ``input_gradients``: `backward` is to return the gradients of the inputs, too."""
         batch = batch if isinstance(batch, Batch) else Batch(batch)
-        self._input_gradients = False
-        handle = interruptible(lambda: self._handle.forward(batch._handle, input_gradients))
-        self._input_gradients = input_gradients
-        return Batch(handle)["output"]
+        self._input_gradients = input_gradients  # if the pass fails, there is no output to go back from
+        return Batch(interruptible(lambda: self._handle.forward(batch._handle, input_gradients)))["output"]
 
     def backward(self, output_gradient: np.ndarray, accumulate: bool = False) -> Optional[Dict[str, np.ndarray]]:
         """Computes the gradients of the parameters from the gradient of the loss with respect to
-        the latest output of `forward`, float32 and in its shape; at most once for each `forward`.
+        the latest output of `forward`, float32 and in its shape. Call it once per `forward`, before
+        the weights change.
 
         Without ``accumulate``, the gradients replace those since the last update; with it, they are
-        added to them. Returns the gradients of the inputs by name, if `forward` was told so."""
+        added to them. Returns the gradients of the inputs by name if `forward` was called with
+        ``input_gradients``."""
         fields = Batch({"output": np.asarray(output_gradient, np.float32)})
         if not self._input_gradients:
             self._handle.backward(fields._handle, accumulate)

@@ -596,8 +596,9 @@ ETR_API int32_t etr_model_json(const etr_model* model, char** json);
 /* Summarizes the model for samples of given shapes. `fields` is a JSON object with each field that
  * the model reads, such as {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}.
  * `format` is "text" (for people) or "json": {"inputs": [{"name", "dtype", "shape"}], "layers":
- * [{"name", "op", "shape", "parameters"}], "parameters", "states"}, where -1 in a shape is the
- * batch axis and states are running statistics. ETR_INVALID_ARGUMENT names the layer that does not
+ * [{"name", "op", "shape", "parameters"}], "parameters", "frozen", "states"}, where -1 in a shape is
+ * the batch axis, "frozen" counts the parameters that are not trained, and states are running
+ * statistics. ETR_INVALID_ARGUMENT names the layer that does not
  * fit. */
 ETR_API int32_t etr_model_summary(const etr_model* model, const char* fields, const char* format,
                                   char** text);
@@ -651,7 +652,7 @@ ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
 /* Starts a training step on `batch` and returns while the device works. Up to three steps are in
- * flight. The batch may be destroyed at once. Its fields are those that the model and the loss
+ * flight. The batch may be destroyed at once. Gradients that no etr_trainer_update has used are gone. Its fields are those that the model and the loss
  * read: by default image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse.
  *
  * Batches may differ in N. One with fewer samples than the largest so far is computed with some
@@ -673,8 +674,8 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 /* A step can also be made pass by pass: for a loss that the program computes, or for several models
  * whose gradients flow into each other. It consists of any number of etr_trainer_forward and
  * etr_trainer_backward, and of one etr_trainer_update. These calls give ETR_STATE for a job's
- * trainer, and ETR_UNSUPPORTED in precision fp16 (bf16 works) and if the optimizer has the option
- * accumulate.
+ * trainer. etr_trainer_forward gives ETR_UNSUPPORTED in precision fp16 (bf16 works), for batches of
+ * an echo node with `device`, and if the optimizer has the option accumulate or proximal.
  *
  * Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
  * the field "output": f32 [N, ...], the result of the last layer. Dropout and running statistics
@@ -688,9 +689,10 @@ ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch
                                     int32_t input_gradients, etr_batch** outputs);
 
 /* Computes the gradients of the parameters from `output_gradient`, whose field "output" is the
- * gradient of the loss with respect to the latest output, in the same shape. It is the program's
- * choice whether the loss is a sum or a mean over the samples. Call it at most once for each
- * etr_trainer_forward; ETR_STATE otherwise.
+ * gradient of the loss with respect to the latest output, f32 in the same shape. Whether the loss is
+ * a sum or a mean over the samples is up to the program. Call it once per etr_trainer_forward,
+ * before the weights change; ETR_STATE otherwise. ETR_NOT_FOUND if there is no field "output";
+ * ETR_INVALID_ARGUMENT if it does not fit.
  *
  * With `accumulate` 0 the gradients replace those that were computed since the last update;
  * otherwise they are added to them. `inputs` (may be NULL) receives a new batch with the gradient
@@ -702,13 +704,15 @@ ETR_API int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* outp
 /* Updates the weights with the gradients computed since the last update, and waits. This completes
  * a step, which counts in schedules and checkpoints. `result` (may be NULL) receives its number,
  * the samples of its forward passes and the learning rate; loss and accuracy are NaN. Afterwards
- * there are no gradients. ETR_STATE if there are none; a call of etr_trainer_step discards them.
- * ETR_NOT_FINITE if one was NaN or infinite; the weights are then as they were. */
+ * there are no gradients. ETR_STATE if there are none (a call of etr_trainer_step discards them), or
+ * if the results of earlier steps have not been taken. ETR_NOT_FINITE if a gradient was NaN or
+ * infinite; the weights are then as they were, and the gradients are gone. */
 ETR_API int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result);
 
 /* Returns a copy of the gradients computed since the last update: a new batch with one f32 field
- * for each parameter, as for etr_trainer_get_weights. `name` selects one of them; NULL selects all.
- * ETR_NOT_FOUND names the nearest; ETR_STATE if there are no gradients. */
+ * for each parameter that is trained, by name and in the model's order. `name` selects one of them;
+ * NULL selects all. ETR_NOT_FOUND names the nearest; ETR_INVALID_ARGUMENT if it is frozen or a
+ * running statistic; ETR_STATE if there are no gradients. */
 ETR_API int32_t etr_trainer_get_gradients(etr_trainer* trainer, const char* name,
                                           etr_batch** gradients);
 

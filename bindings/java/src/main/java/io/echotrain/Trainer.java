@@ -133,8 +133,8 @@ public final class Trainer implements AutoCloseable {
   public Batch forward(Batch batch) { return forward(batch, false); }
 
   /**
-   * Does the same; with {@code inputGradients} the gradients of the inputs can be had from {@link
-   * #backwardToInputs}.
+   * Does the same; with {@code inputGradients}, {@link #backwardToInputs} can return the gradients
+   * of the inputs.
    */
   public Batch forward(Batch batch, boolean inputGradients) {
     return new Batch(batch.with(fields -> handle.forward(fields, inputGradients)), true);
@@ -142,8 +142,8 @@ public final class Trainer implements AutoCloseable {
 
   /**
    * Computes the gradients of the parameters from the gradient of the loss with respect to the
-   * latest output: the field "output", in the same shape. Call it at most once for each {@link
-   * #forward}. The gradients replace those since the last update; with {@code accumulate}, they are
+   * latest output: the field "output", in the same shape. Call it once per {@link #forward}, before
+   * the weights change. The gradients replace those since the last update; with {@code accumulate}, they are
    * added to them.
    */
   public void backward(Batch outputGradient, boolean accumulate) {
@@ -152,6 +152,9 @@ public final class Trainer implements AutoCloseable {
       return null;
     });
   }
+
+  /** Calls {@link #backward(Batch, boolean)} without {@code accumulate}. */
+  public void backward(Batch outputGradient) { backward(outputGradient, false); }
 
   /**
    * Does the same as {@link #backward} after {@link #forward} with {@code inputGradients}, and
