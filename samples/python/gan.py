@@ -35,7 +35,7 @@ def noise(rng, count):
 
 def blurred(points, blur, rng):
     """Noise in front of the discriminator, less and less of it, keeps the generator from covering a single cluster (Sønderby et al. 2017)."""
-    return points + rng.normal(0, blur, points.shape).astype(np.float32) if blur else points
+    return points + rng.normal(0, blur, points.shape).astype(np.float32)
 
 
 def sigmoid(x):
@@ -49,7 +49,7 @@ def train(steps, seed, device):
     discriminator = et.Trainer(network("point", 1, "binary_cross_entropy"), adam, 1e-3, seed=seed + 1, device=device)
     is_real = np.repeat([[1], [0]], BATCH, axis=0).astype(np.float32)
     for step in range(1, steps + 1):
-        blur = max(0, 1 - step / (0.8 * steps))
+        blur = max(0.1, 1 - step / (0.8 * steps))
         generated = blurred(generator.forward(noise(rng, BATCH)), blur, rng)
         real = blurred(real_points(rng, BATCH), blur, rng)
         discriminator.step({"point": np.concatenate([real, generated]), "label": is_real})
