@@ -161,7 +161,7 @@ int32_t etr_model_freeze(etr_model* model, const char* pattern) {
     Json& frozen = changed["frozen"];
     if (frozen.is_string()) frozen = Json::array({frozen});
     frozen.push_back(&required(pattern, "pattern"));  // makes the list if there is none
-    if (!changed["layers"].empty() || changed.contains("model")) nn::Model check(changed);
+    if (changed.contains("model") || !changed.at("layers").empty()) nn::Model check(changed);
     model->spec = std::move(changed);
   });
 }

@@ -261,6 +261,16 @@ TEST(CApi, ALoopPassByPass) {
           "loss": {"loss": "mse"}})",
       &model));
   EXPECT_EQ(etr_model_freeze(model, nullptr), ETR_INVALID_ARGUMENT);
+  for (const char* spec : {R"({"model": "mlp"})", R"({"model": "mlp", "frozen": "dense_1.*"})"}) {
+    etr_model* ready = nullptr;
+    char* json = nullptr;
+    ASSERT_OK(etr_model_create_from_json(spec, &ready));
+    ASSERT_OK(etr_model_freeze(ready, "dense_2.*"));
+    ASSERT_OK(etr_model_json(ready, &json));
+    EXPECT_NE(std::string(json).find("dense_2.*\"]"), std::string::npos) << json;
+    etr_string_free(json);
+    etr_model_destroy(ready);
+  }
   ASSERT_OK(etr_model_freeze(model, "dense_1.*"));
   etr_trainer* trainer = nullptr;
   ASSERT_OK(etr_trainer_create(runtime, model, optimizer, 1, 0, &trainer));
