@@ -24,10 +24,6 @@ constexpr const char* kConvolution =
 constexpr const char* kSgd = R"({"optimizer": "sgd"})";
 constexpr const char* kAdam = R"({"optimizer": "adam"})";
 
-std::vector<float> values_of(const Tensor& tensor) {
-  return {tensor.view<float>().begin(), tensor.view<float>().end()};
-}
-
 Tensor drawn(const Shape& shape, uint64_t seed) {
   Tensor out(DType::f32, shape);
   Rng rng(seed, 0);

@@ -43,10 +43,6 @@ pipeline::Item images(int64_t rows, int seed, int64_t size = 6) {
   return batch;
 }
 
-std::vector<float> values_of(const Tensor& tensor) {
-  return {tensor.view<float>().begin(), tensor.view<float>().end()};
-}
-
 checkpoint::Files saved(Learner& learner) {
   checkpoint::Files files;
   learner.save(files);

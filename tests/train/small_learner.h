@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/json.h"
 #include "support/device.h"
@@ -29,6 +30,10 @@ inline Tensor symbols(int64_t rows, int64_t columns,
     out.mutable_view<int32_t>()[static_cast<size_t>(i)] =
         columns > 0 ? at(i / columns, i % columns) : at(i, 0);
   return out;
+}
+
+inline std::vector<float> values_of(const Tensor& tensor) {
+  return {tensor.view<float>().begin(), tensor.view<float>().end()};
 }
 
 }  // namespace etr::test

@@ -212,9 +212,9 @@ namespace EchoTrain
             new Batch(batch.With(fields => handle.forward(fields, inputGradients)));
 
         /// <summary>Computes the gradients of the parameters from the gradient of the loss with
-        /// respect to the latest output: the field "output", in the same shape. Call it once
-        /// per <see cref="Forward"/>, before the weights change. The gradients replace those since the last update;
-        /// with <paramref name="accumulate"/>, they are added to them.</summary>
+        /// respect to the latest output: the field "output", in the same shape. Call it once per
+        /// <see cref="Forward"/>, before the weights change. The gradients replace those since the
+        /// last update; with <paramref name="accumulate"/>, they are added to them.</summary>
         public void Backward(Batch outputGradient, bool accumulate = false) =>
             outputGradient.With(fields => handle.backward(fields, accumulate));
 

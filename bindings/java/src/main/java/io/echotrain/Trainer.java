@@ -143,8 +143,8 @@ public final class Trainer implements AutoCloseable {
   /**
    * Computes the gradients of the parameters from the gradient of the loss with respect to the
    * latest output: the field "output", in the same shape. Call it once per {@link #forward}, before
-   * the weights change. The gradients replace those since the last update; with {@code accumulate}, they are
-   * added to them.
+   * the weights change. The gradients replace those since the last update; with {@code
+   * accumulate}, they are added to them.
    */
   public void backward(Batch outputGradient, boolean accumulate) {
     outputGradient.with(fields -> {
