@@ -2,9 +2,10 @@
 // Multi-head attention that never stores the scores (Dao et al. 2022; Milakov and Gimelshein 2018 for the running
 // softmax). For head h of a sample: s[i, j] = scale q_i . k_j, p = softmax over j, o_i = sum_j p[i, j] v_j.
 // With `causal`, query i sees the keys j <= i + tk - tq; with lengths, sample b the keys j < lengths[b].
+// Every `group` neighbouring heads of the queries share a head of keys and values (Ainslie et al. 2023).
 //   forward   o, and lse_i = log sum exp s[i, :]
 //   grad_q    D_i = do_i . o_i,  ds = p (do_i . v_j - D_i),  dq_i = scale sum_j ds k_j
-//   grad_kv   dv_j = sum_i p do_i,  dk_j = scale sum_i ds q_i
+//   grad_kv   dv_j = sum_i p do_i,  dk_j = scale sum_i ds q_i, over the queries i of the group's heads
 // A lane owns a query (grad_kv: a key) and walks the other side, which all lanes read at the same
 // place. So every product is a vector operation without exchange between lanes, and sums have a
 // fixed order.
@@ -14,7 +15,7 @@
 // Bindings: forward 0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse
 //           grad_q  0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse, 6 do, 7 D, 8 dq
 //           grad_kv 0 q, 1 k, 2 v, 3 lengths, 4 lse, 5 do, 6 D, 7 dk, 8 dv   (dk, dv strided like k, v)
-// Dispatch: x = queries (or keys) over lanes, y = batch * heads. For CPUs; GPUs have attention_tiled.comp.
+// Dispatch: x = queries (or keys) over lanes, y = batch * heads (grad_kv: those of the keys). For CPUs; GPUs have attention_tiled.comp.
 //! variant attention
 //! variant attention_grad_q -DGRAD_Q
 //! variant attention_grad_kv -DGRAD_KV
@@ -35,7 +36,7 @@ layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
     B(4, Floats, o) B(5, Floats, lse)
 #endif
 #define PARAMS uint tq, tk, heads, causal, masked; float scale; \
-    uint q_stride, q_offset, k_stride, k_offset, v_stride, v_offset;
+    uint q_stride, q_offset, k_stride, k_offset, v_stride, v_offset, group;
 #include "interface.glsl"
 
 #define LOAD4(from, at) \
@@ -53,15 +54,20 @@ layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
 #define NOTHING uintBitsToFloat(0xFF800000u)  // -infinity
 
 void main() {
-  const uint b = gl_WorkGroupID.y / heads, h = gl_WorkGroupID.y % heads;
+#ifdef GRAD_KV
+  const uint kv_heads = heads / group, b = gl_WorkGroupID.y / kv_heads, kv_head = gl_WorkGroupID.y % kv_heads;
+#else
+  const uint b = gl_WorkGroupID.y / heads, h = gl_WorkGroupID.y % heads, kv_head = h / group;
+#endif
   const uint keys = masked != 0 ? min(uint(max(lengths.v[b], 0)), tk) : tk;
   const uint lane = gl_GlobalInvocationID.x, first = gl_WorkGroupID.x * gl_WorkGroupSize.x;
-  const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
-  const uint k0 = b * tk * k_stride + k_offset + h * HEAD;
-  const uint v0 = b * tk * v_stride + v_offset + h * HEAD;
-  const uint width = heads * HEAD, o0 = b * tq * width + h * HEAD, row0 = gl_WorkGroupID.y * tq;
+  const uint width = heads * HEAD;
+  const uint k0 = b * tk * k_stride + k_offset + kv_head * HEAD;
+  const uint v0 = b * tk * v_stride + v_offset + kv_head * HEAD;
 
 #ifndef GRAD_KV
+  const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
+  const uint o0 = b * tq * width + h * HEAD, row0 = gl_WorkGroupID.y * tq;
   const uint i = min(lane, tq - 1);  // lanes beyond the end repeat the last query but store nothing
   const uint sees = causal != 0 ? min(keys, i + tk - tq + 1) : keys;  // this lane's keys
   // All lanes of the workgroup walk up to the last key that its last query sees.
@@ -125,17 +131,21 @@ void main() {
     sum[d] = vec4(0);
     sum_v[d] = vec4(0);
   }
-  for (uint i = begin; i < tq; ++i) {
-    vec4 s4 = vec4(0), p4 = vec4(0);
-    FOR_QUADS(d) {
-      s4 += kj[d] * LOAD4(q, q0 + i * q_stride + 4 * d);
-      p4 += vj[d] * LOAD4(go, o0 + i * width + 4 * d);
-    }
-    const float p = i >= mine ? exp(s4.x + s4.y + s4.z + s4.w - lse.v[row0 + i]) : 0.0;
-    const float ds = p * (p4.x + p4.y + p4.z + p4.w - dots.v[row0 + i]) * scale;
-    FOR_QUADS(d) {
-      sum[d] += ds * LOAD4(q, q0 + i * q_stride + 4 * d);
-      sum_v[d] += p * LOAD4(go, o0 + i * width + 4 * d);
+  for (uint h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
+    const uint o0 = b * tq * width + h * HEAD, row0 = (b * heads + h) * tq;
+    for (uint i = begin; i < tq; ++i) {
+      vec4 s4 = vec4(0), p4 = vec4(0);
+      FOR_QUADS(d) {
+        s4 += kj[d] * LOAD4(q, q0 + i * q_stride + 4 * d);
+        p4 += vj[d] * LOAD4(go, o0 + i * width + 4 * d);
+      }
+      const float p = i >= mine ? exp(s4.x + s4.y + s4.z + s4.w - lse.v[row0 + i]) : 0.0;
+      const float ds = p * (p4.x + p4.y + p4.z + p4.w - dots.v[row0 + i]) * scale;
+      FOR_QUADS(d) {
+        sum[d] += ds * LOAD4(q, q0 + i * q_stride + 4 * d);
+        sum_v[d] += p * LOAD4(go, o0 + i * width + 4 * d);
+      }
     }
   }
   if (lane >= tk) return;

@@ -4,7 +4,7 @@
 // the workgroup walks. Scores are products of rows staged in shared memory, 32 elements of the head
 // at a time. A tile of p (or ds) is staged too, to be multiplied with the columns' rows. Each of
 // 8 x 8 invocations owns 4 x 4 scores, and of the results 4 rows and 4 of each 32 columns.
-// Dispatch: x = tiles of rows, y = batch * heads, z = 1; grad_kv with APART: 2.
+// Dispatch: x = tiles of rows, y = batch * heads (grad_kv: those of the keys), z = 1; grad_kv with APART: 2.
 //! variant attention_tiled
 //! variant attention_tiled_grad_q -DGRAD_Q
 //! variant attention_tiled_grad_kv -DGRAD_KV
@@ -27,7 +27,7 @@ layout(constant_id = 1) const bool APART = false;
     B(4, Floats, o) B(5, Floats, lse)
 #endif
 #define PARAMS uint tq, tk, heads, causal, masked; float scale; \
-    uint q_stride, q_offset, k_stride, k_offset, v_stride, v_offset;
+    uint q_stride, q_offset, k_stride, k_offset, v_stride, v_offset, group;
 #include "interface.glsl"
 
 #define NOTHING uintBitsToFloat(0xFF800000u)  // -infinity
@@ -93,16 +93,20 @@ shared float of_row_[32], of_column_[32], dot_of_column_[32];
           to.v[(begin) + (4 * TY + r) * (stride) + 32 * m + 4 * TX + c] = sums[m][r][c] * (factor);
 
 void main() {
-  const uint b = gl_WorkGroupID.y / heads, h = gl_WorkGroupID.y % heads;
+#ifdef GRAD_KV
+  const uint kv_heads = heads / group, b = gl_WorkGroupID.y / kv_heads, kv_head = gl_WorkGroupID.y % kv_heads;
+#else
+  const uint b = gl_WorkGroupID.y / heads, h = gl_WorkGroupID.y % heads, kv_head = h / group;
+#endif
   const uint keys = masked != 0 ? min(uint(max(lengths.v[b], 0)), tk) : tk;
-  const uint first = gl_WorkGroupID.x * 32;
-  const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
-  const uint k0 = b * tk * k_stride + k_offset + h * HEAD;
-  const uint v0 = b * tk * v_stride + v_offset + h * HEAD;
-  const uint width = heads * HEAD, o0 = b * tq * width + h * HEAD, row0 = gl_WorkGroupID.y * tq;
+  const uint first = gl_WorkGroupID.x * 32, width = heads * HEAD;
+  const uint k0 = b * tk * k_stride + k_offset + kv_head * HEAD;
+  const uint v0 = b * tk * v_stride + v_offset + kv_head * HEAD;
   vec4 s[4];
 
 #ifndef GRAD_KV
+  const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
+  const uint o0 = b * tq * width + h * HEAD, row0 = gl_WorkGroupID.y * tq;
   const uint count = min(tq - first, 32);
   // Number of keys that the tile's last query sees, and query i.
   const uint end = causal != 0 ? min(keys, first + count + tk - tq) : keys;
@@ -171,27 +175,31 @@ void main() {
   vec4 sums[CHUNKS][4], sums_v[CHUNKS][4];
   CLEAR(sums)
   if (!APART) CLEAR(sums_v)
-  for (uint i0 = begin; i0 < tq; i0 += 32) {
-    barrier();
-    if (T < 32) {
-      of_column_[T] = i0 + T < tq ? lse.v[row0 + i0 + T] : 0.0;
-      dot_of_column_[T] = i0 + T < tq ? dots.v[row0 + i0 + T] : 0.0;
-    }
-    vec4 p[4];
-    PRODUCTS(p, k, k_at, k_stride, count, q, q0 + i0 * q_stride, q_stride, tq - i0)
-    FOR_SCORES(r, c) {
-      const uint i = i0 + 4 * TX + c;
-      p[r][c] = i < tq && i >= SEEN_FROM(first + 4 * TY + r) ? exp(p[r][c] * scale - of_column_[4 * TX + c]) : 0.0;
-    }
-    if (with_dv) {
-      FOR_SCORES(r, c) P(r, c) = p[r][c];
-      if (APART) ADD_PRODUCTS(sums, go, o0 + i0 * width, width, tq - i0)
-      else ADD_PRODUCTS(sums_v, go, o0 + i0 * width, width, tq - i0)
-    }
-    if (with_dk) {
-      PRODUCTS(s, v, v_at, v_stride, count, go, o0 + i0 * width, width, tq - i0)
-      FOR_SCORES(r, c) P(r, c) = p[r][c] * (s[r][c] - dot_of_column_[4 * TX + c]) * scale;
-      ADD_PRODUCTS(sums, q, q0 + i0 * q_stride, q_stride, tq - i0)
+  for (uint h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
+    const uint o0 = b * tq * width + h * HEAD, row0 = (b * heads + h) * tq;
+    for (uint i0 = begin; i0 < tq; i0 += 32) {
+      barrier();
+      if (T < 32) {
+        of_column_[T] = i0 + T < tq ? lse.v[row0 + i0 + T] : 0.0;
+        dot_of_column_[T] = i0 + T < tq ? dots.v[row0 + i0 + T] : 0.0;
+      }
+      vec4 p[4];
+      PRODUCTS(p, k, k_at, k_stride, count, q, q0 + i0 * q_stride, q_stride, tq - i0)
+      FOR_SCORES(r, c) {
+        const uint i = i0 + 4 * TX + c;
+        p[r][c] = i < tq && i >= SEEN_FROM(first + 4 * TY + r) ? exp(p[r][c] * scale - of_column_[4 * TX + c]) : 0.0;
+      }
+      if (with_dv) {
+        FOR_SCORES(r, c) P(r, c) = p[r][c];
+        if (APART) ADD_PRODUCTS(sums, go, o0 + i0 * width, width, tq - i0)
+        else ADD_PRODUCTS(sums_v, go, o0 + i0 * width, width, tq - i0)
+      }
+      if (with_dk) {
+        PRODUCTS(s, v, v_at, v_stride, count, go, o0 + i0 * width, width, tq - i0)
+        FOR_SCORES(r, c) P(r, c) = p[r][c] * (s[r][c] - dot_of_column_[4 * TX + c]) * scale;
+        ADD_PRODUCTS(sums, q, q0 + i0 * q_stride, q_stride, tq - i0)
+      }
     }
   }
   if (with_dk) STORE(dk, k_at, k_stride, count, sums, 1.0)

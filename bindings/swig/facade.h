@@ -327,6 +327,7 @@ class ModelHandle {
     model_.loss(loss, Options::from_json(options));
   }
   void freeze(const std::string& pattern) { model_.freeze(pattern); }
+  void lora(const std::string& options) { model_.lora(Options::from_json(options)); }
   std::string json() const { return model_.json(); }
   std::string summary(const std::string& fields, const std::string& format) const {
     return model_.summary(fields, format);

@@ -166,6 +166,16 @@ int32_t etr_model_freeze(etr_model* model, const char* pattern) {
   });
 }
 
+int32_t etr_model_set_lora(etr_model* model, const etr_options* options) {
+  return guarded([&] {
+    Json changed = required(model, "model").spec;
+    changed["lora"] = required(options, "options").values;
+    const nn::Lora check_lora(changed["lora"]);
+    if (changed.contains("model") || !changed.at("layers").empty()) nn::Model check(changed);
+    model->spec = std::move(changed);
+  });
+}
+
 int32_t etr_optimizer_create(const char* name, const etr_options* options,
                              const etr_options* schedule, etr_optimizer** optimizer) {
   return guarded([&] {

@@ -54,7 +54,6 @@ ValueId Graph::add_constant(std::string name, Shape shape, Initializer initializ
 void Graph::freeze(const std::vector<std::string>& patterns) {
   if (patterns.empty()) return;
   std::vector<std::string> names;
-  size_t left = 0;
   for (const Value& value : values_)
     if (value.kind == ValueKind::parameter) names.push_back(value.name);
   for (const std::string& pattern : patterns)
@@ -62,15 +61,18 @@ void Graph::freeze(const std::vector<std::string>& patterns) {
                      [&](const std::string& name) { return matches(pattern, name); }))
       fail(Code::not_found, "model: 'frozen' has '", pattern,
            "', which is the name of no parameter", suggestion(pattern, names));
-  for (Value& value : values_) {
-    if (value.kind != ValueKind::parameter) continue;
-    if (std::any_of(patterns.begin(), patterns.end(),
-                    [&](const std::string& pattern) { return matches(pattern, value.name); }))
-      value.kind = ValueKind::frozen;
-    else
-      ++left;
-  }
-  if (left == 0) fail(Code::invalid_argument, "model: 'frozen' leaves no parameter to train");
+  freeze_if([&](const std::string& name) {
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::string& pattern) { return matches(pattern, name); });
+  });
+  if (std::none_of(values_.begin(), values_.end(),
+                   [](const Value& value) { return value.kind == ValueKind::parameter; }))
+    fail(Code::invalid_argument, "model: 'frozen' leaves no parameter to train");
+}
+
+void Graph::freeze_if(const std::function<bool(const std::string& name)>& chosen) {
+  for (Value& value : values_)
+    if (value.kind == ValueKind::parameter && chosen(value.name)) value.kind = ValueKind::frozen;
 }
 
 ValueId Graph::parameter(const std::string& name) const {

@@ -66,6 +66,8 @@ class Graph {
   // Error(not_found) names a pattern that matches none; Error(invalid_argument) if no parameter is
   // left to train.
   void freeze(const std::vector<std::string>& patterns);
+  // Freezes the parameters for whose names `chosen` returns true.
+  void freeze_if(const std::function<bool(const std::string& name)>& chosen);
 
   // Returns the parameter of that name, for layers that share one. Throws Error(not_found), naming
   // the nearest.

@@ -152,6 +152,10 @@ class Splitter {
       block.why = cat("its ", counted(heads, "head"), " do not divide by ", size_);
       return;
     }
+    if (node(n).options.integer("kv_heads") != 0) {
+      block.why = "its heads share keys and values";
+      return;
+    }
     block.inside.push_back(n);
     for (size_t i = 0; i < std::min<size_t>(inputs.size(), 3); ++i) {
       const size_t from = producer_[index(inputs[i])];

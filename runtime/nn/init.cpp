@@ -17,11 +17,14 @@ graph::Initializer he_normal(int64_t fan_in) {
   return normal(std::sqrt(2.0f / static_cast<float>(fan_in)));
 }
 
-graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out) {
-  const float limit = std::sqrt(6.0f / static_cast<float>(fan_in + fan_out));
+graph::Initializer uniform(float limit) {
   return [limit](std::span<float> out, Rng& rng) {
     for (float& v : out) v = rng.uniform(-limit, limit);
   };
+}
+
+graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out) {
+  return uniform(std::sqrt(6.0f / static_cast<float>(fan_in + fan_out)));
 }
 
 graph::Initializer weight_initializer(const std::string& kind, int64_t fan_in, int64_t fan_out) {

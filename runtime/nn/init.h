@@ -13,6 +13,9 @@ graph::Initializer he_normal(int64_t fan_in);
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out);
 
+// Uniform in +-limit.
+graph::Initializer uniform(float limit);
+
 // Normal with mean 0.
 graph::Initializer normal(float deviation);
 

@@ -24,6 +24,8 @@ struct ServedTable {
   float deviation = 0;  // standard deviation of the initial values
 };
 
+class Lora;
+
 struct LayerCall {
   graph::Graph& graph;
   const Options& options;
@@ -34,6 +36,7 @@ struct LayerCall {
   std::function<graph::ValueId(const char* option, graph::ValueId input, const std::string& scope)>
       build;
   std::vector<ServedTable>* served = nullptr;  // nullptr: tables are parameters like any other
+  const Lora* lora = nullptr;                  // nullptr: no adapters
 
   graph::ValueId input() const { return inputs[0]; }
   Shape shape() const { return graph.shape(inputs[0]); }  // of the first input

@@ -82,10 +82,10 @@ std::vector<LayerText> read_layers(const Json& layers, const std::string& scope,
 
 class Builder {
  public:
-  // `served`: see LayerCall.
+  // `served`, `lora`: see LayerCall.
   Builder(graph::Graph& graph, std::map<std::string, graph::ValueId> fields,
-          std::vector<ServedTable>* served)
-      : graph_(graph), served_(served), values_(std::move(fields)) {}
+          std::vector<ServedTable>* served, const Lora* lora)
+      : graph_(graph), served_(served), lora_(lora), values_(std::move(fields)) {}
 
   graph::ValueId build(const std::vector<LayerText>& layers, graph::ValueId input,
                        const std::string& scope) {
@@ -103,7 +103,7 @@ class Builder {
         if (found == layer.nested.end()) return from;
         return build(found->second, from, full_name + "." + (part.empty() ? "" : part + "."));
       };
-      input = layer.spec->build({graph_, layer.options, full_name, inputs, nested, served_});
+      input = layer.spec->build({graph_, layer.options, full_name, inputs, nested, served_, lora_});
       if (!values_.emplace(full_name, input).second)
         fail(Code::invalid_argument, "model: two layers or fields are called '", full_name, "'");
     }
@@ -136,6 +136,7 @@ class Builder {
 
   graph::Graph& graph_;
   std::vector<ServedTable>* const served_;
+  const Lora* const lora_;
   size_t built_ = 0;
   std::map<std::string, graph::ValueId> values_;  // by full name
 };
@@ -164,7 +165,7 @@ Options options_of(const Json& spec) {
 }
 
 std::vector<std::string> beside_layers() {
-  std::vector<std::string> keys{"loss"};
+  std::vector<std::string> keys{"loss", "lora"};
   for (const OptionSpec& option : kOptions) keys.push_back(option.name);
   return keys;
 }
@@ -217,6 +218,11 @@ Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   recompute_ = options.boolean("recompute");
   precision_ = precision_named(options.string("precision"));
   loss_ = Loss(spec.value("loss", Json()));
+  if (spec.contains("lora")) lora_ = std::make_shared<const Lora>(spec["lora"]);
+  if (lora_ && !frozen_.empty())
+    fail(Code::invalid_argument,
+         "model: with 'lora' all is frozen but the adapters and what 'lora.train' names: leave out "
+         "'frozen'");
   layers_ = std::make_shared<const std::vector<LayerText>>(read_layers(spec["layers"], "", 1));
 }
 
@@ -236,6 +242,19 @@ bool any_sparse(const std::vector<LayerText>& layers) {
 bool Model::has_sparse() const { return any_sparse(*layers_); }
 
 ModelGraph Model::build(int64_t batch, const Fields& fields) const {
+  return build(batch, fields, /*with_lora=*/true);
+}
+
+ModelGraph Model::without_adapters(const ModelGraph& of) const {
+  Fields fields;
+  for (const graph::ValueId id : of.inputs) {
+    const graph::Value& input = of.graph.value(id);
+    fields[input.name] = {input.dtype, Shape(input.shape.begin() + 1, input.shape.end())};
+  }
+  return build(of.graph.value(of.inputs[0]).shape[0], fields, /*with_lora=*/false);
+}
+
+ModelGraph Model::build(int64_t batch, const Fields& fields, bool with_lora) const {
   ModelGraph m;
   std::map<std::string, graph::ValueId> values;
   for (const std::string& name : inputs_) {
@@ -244,7 +263,8 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
     values[name] = m.inputs.back();
   }
   m.output =
-      Builder(m.graph, values, serves_ ? &m.served : nullptr).build(*layers_, m.inputs[0], "");
+      Builder(m.graph, values, serves_ ? &m.served : nullptr, with_lora ? lora_.get() : nullptr)
+          .build(*layers_, m.inputs[0], "");
   const Loss::Values loss = loss_.build(m.graph, m.output);
   m.target = loss.target;
   m.loss = loss.loss;
@@ -255,6 +275,10 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
         fail(Code::unsupported, "model: 'frozen' has '", pattern, "', and the table '", table.name,
              "' is sparse: servers keep it, and train it");
   m.graph.freeze(frozen_);
+  if (with_lora && lora_) {
+    lora_->freeze_base(m.graph);
+    m.lora = lora_;
+  }
   m.recompute = recompute_;
   m.precision = precision_;
   return m;

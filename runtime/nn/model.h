@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/layer.h"
+#include "nn/lora.h"
 #include "nn/loss.h"
 
 namespace etr::nn {
@@ -28,6 +29,7 @@ struct ModelGraph {
   graph::ValueId loss = -1;            // f32 [1], mean over the valid rows
   graph::ValueId accuracy = -1;        // f32 [1]; -1 where the loss has no classes
   std::vector<ServedTable> served;     // tables that are stored elsewhere, if the model `serves`
+  std::shared_ptr<const Lora> lora;    // null: no adapters
   bool recompute = false;              // see graph::PlanOptions
   ops::Precision precision = ops::Precision::fp32;
 };
@@ -55,6 +57,9 @@ class Model {
   // Error(invalid_argument), naming the layer whose shapes do not fit.
   ModelGraph build(int64_t batch, const Fields& fields) const;
 
+  // Returns the graph of the same shapes without the adapters of `lora`.
+  ModelGraph without_adapters(const ModelGraph& of) const;
+
   // The whole spec: layers (also of a ready-made model), inputs and loss.
   const Json& json() const { return *spec_; }
 
@@ -65,7 +70,10 @@ class Model {
   bool has_sparse() const;  // whether a layer has the option `sparse`
 
  private:
+  ModelGraph build(int64_t batch, const Fields& fields, bool with_lora) const;
+
   std::vector<std::string> inputs_, frozen_;
+  std::shared_ptr<const Lora> lora_;
   bool recompute_ = false, serves_ = false;
   ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;

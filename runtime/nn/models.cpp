@@ -277,6 +277,59 @@ Json expand_transformer(const Options& o) {
           {"loss", {{"target", "target"}}}};
 }
 
+constexpr OptionSpec kLlama[] = {
+    {"symbols", OptionType::integer, nullptr, "symbols of the alphabet", 1, 1 << 24},
+    {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
+    kWidth,
+    kHeads,
+    {"kv_heads", OptionType::integer, "0",
+     "heads of keys and values, shared by the attention heads; 0: as many", 0, 1024},
+    {"head_width", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256},
+    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0,
+     1 << 18},
+    {"rotary_base", OptionType::number, "10000", "base of the rotary position embedding", 1, 1e12},
+    {"rotary_scaling", OptionType::numbers, "[]",
+     "as in the layer 'attention', for contexts beyond those of the first training", 1e-6, 1e9},
+    {"epsilon", OptionType::number, "1e-5", "added to the mean square in normalisations", 1e-12, 1},
+    {"tied", OptionType::boolean, "false", "the output's weight is the embedding's table"},
+};
+
+// Touvron et al. 2023: RMS norm in front of each part, rotary positions, a gated feed-forward
+// layer (SwiGLU, Shazeer 2020), no biases.
+Json expand_llama(const Options& o) {
+  const auto norm = [&] { return layer("rms_norm", {{"epsilon", o.number("epsilon")}}); };
+  const auto dense = [&](const char* name, int64_t units) {
+    return named(name, layer("dense", {{"units", units}, {"bias", false}, {"init", "normal"}}));
+  };
+  const auto residual = [&](const std::string& name, Json inside) {
+    Json layers{named("norm", norm())};
+    append(layers, inside);
+    return named(name, layer("residual", {{"layers", layers}}));
+  };
+  Json attend = layer("attention",
+                      {{"causal", true}, {"bias", false}, {"separate", true}, {"init", "normal"}});
+  for (const char* key : {"heads", "kv_heads", "head_width"}) attend[key] = o.integer(key);
+  attend["rotary_base"] = o.number("rotary_base");
+  attend["rotary_scaling"] = o.numbers("rotary_scaling");
+  Json up = dense("up", hidden_of(o));
+  up["input"] = "norm";
+  Json gated = named("gated", layer("multiply"));
+  gated["input"] = {"activation", "up"};
+  const Json feed{dense("gate", hidden_of(o)),
+                  named("activation", layer("activation", {{"function", "silu"}})), up, gated,
+                  dense("down", o.integer("width"))};
+  Json layers{named("embedding", layer("embedding", {{"entries", o.integer("symbols")},
+                                                     {"width", o.integer("width")}}))};
+  for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
+    layers.push_back(
+        residual(cat("block", b, ".attend"), Json::array({named("attention", attend)})));
+    layers.push_back(residual(cat("block", b, ".feed"), feed));
+  }
+  layers.push_back(named("norm", norm()));
+  layers.push_back(output(o, "embedding", o.integer("symbols")));
+  return {{"layers", layers}, {"inputs", "input"}, {"loss", {{"target", "target"}}}};
+}
+
 // Detector ------------------------------------------------------------------------------------
 
 constexpr OptionSpec kSsd[] = {
@@ -345,6 +398,10 @@ constexpr ModelSpec kModels[] = {
      expand_decoder},
     {"transformer", "encoder-decoder Transformer (Vaswani et al. 2017)", kTransformer,
      expand_transformer},
+    {"llama",
+     "decoder of the Llama family (Touvron et al. 2023): i32 [N, positions] to [N, positions, "
+     "symbols]",
+     kLlama, expand_llama},
     {"ssd", "single-shot detector of boxes (Liu et al. 2016); its loss is 'multibox'", kSsd,
      expand_ssd},
 };
@@ -353,7 +410,7 @@ constexpr ModelSpec kModels[] = {
 
 std::span<const ModelSpec* const> model_table() {
   static constexpr const ModelSpec* kTable[] = {&kModels[0], &kModels[1], &kModels[2], &kModels[3],
-                                                &kModels[4], &kModels[5], &kModels[6]};
+                                                &kModels[4], &kModels[5], &kModels[6], &kModels[7]};
   return kTable;
 }
 

@@ -38,6 +38,7 @@ class Exporter : private OnnxFile {
   // One for each op.
   Name convert(const Node& node);
   Name attention(const Node& node);
+  Name rotary(const Node& node);
   Name batch_norm(const Node& node);
   Name binary(const Node& node);
   Name conv2d(const Node& node, bool transposed);
@@ -306,16 +307,23 @@ OnnxFile::Name Exporter::slice(const Node& node) {
 OnnxFile::Name Exporter::attention(const Node& node) {
   const Shape y = graph_.shape(node.output);
   const int64_t heads = node.options.integer("heads"), head = y[2] / heads;
+  const int64_t given = node.options.integer("kv_heads"), kv_heads = given ? given : heads;
   const bool one = node.inputs.size() == 1;
   const int64_t keys = one ? y[1] : shape_in(node, 1)[1];
   std::vector<Name> parts;
   if (one) {
-    const Name first = emit("Split", {in(node, 0), integers({y[2], y[2], y[2]})},
-                            OnnxAttributes().integer("axis", -1), 3);
+    const Name first =
+        emit("Split", {in(node, 0), integers({y[2], kv_heads * head, kv_heads * head})},
+             OnnxAttributes().integer("axis", -1), 3);
     parts = {first, first + ".1", first + ".2"};
   } else {
     parts = {in(node, 0), in(node, 1), in(node, 2)};
   }
+  // Heads of keys and values are repeated for the heads of queries that share them.
+  for (size_t i = 1; i < 3 && kv_heads != heads; ++i)
+    parts[i] = reshape(emit("Expand", {reshape(parts[i], {0, 0, kv_heads, 1, head}),
+                                       integers({1, 1, 1, heads / kv_heads, 1})}),
+                       {0, keys, heads * head});
   const auto by_head = [&](const Name& x, const std::vector<int64_t>& axes) {
     return transpose(reshape(x, {0, 0, heads, head}), axes);
   };
@@ -344,6 +352,29 @@ OnnxFile::Name Exporter::attention(const Node& node) {
     p = emit("Mul", {p, emit("Cast", {seen}, OnnxAttributes().integer("to", kOnnxFloat))});
   const Name mixed = emit("MatMul", {p, by_head(parts[2], {0, 2, 1, 3})});
   return reshape(transpose(mixed, {0, 2, 1, 3}), {0, y[1], y[2]});
+}
+
+OnnxFile::Name Exporter::rotary(const Node& node) {
+  const Shape x = shape_in(node, 0), table = shape_in(node, 1);
+  const int64_t heads = node.options.integer("heads"), head = table[1], half = head / 2;
+  const auto columns = [&](const Name& of, int64_t begin, int64_t end, int64_t axis) {
+    return emit("Slice", {of, integers({begin}), integers({end}), integers({axis})});
+  };
+  const auto angles = [&](int64_t begin) {
+    return reshape(columns(in(node, 1), begin, begin + half, 1), {x[1], 1, half});
+  };
+  const Name cosines = angles(0), sines = angles(half);
+  const Name by_head = reshape(columns(in(node, 0), 0, heads * head, 2), {0, 0, heads, head});
+  const Name a = columns(by_head, 0, half, 3), b = columns(by_head, half, head, 3);
+  const auto product = [&](const Name& of, const Name& by) { return emit("Mul", {of, by}); };
+  const Name turned = reshape(emit("Concat",
+                                   {emit("Sub", {product(a, cosines), product(b, sines)}),
+                                    emit("Add", {product(b, cosines), product(a, sines)})},
+                                   OnnxAttributes().integer("axis", -1)),
+                              {0, x[1], heads * head});
+  if (heads * head == x[2]) return turned;
+  return emit("Concat", {turned, columns(in(node, 0), heads * head, x[2], 2)},
+              OnnxAttributes().integer("axis", -1));
 }
 
 OnnxFile::Name Exporter::convert(const Node& node) {
@@ -377,6 +408,7 @@ OnnxFile::Name Exporter::convert(const Node& node) {
   if (op == "permute") return transpose(in(node, 0), node.options.integers("axes"));
   if (op == "recurrent") return recurrent(node);
   if (op == "reduce") return reduce(node);
+  if (op == "rotary") return rotary(node);
   if (op == "slice") return slice(node);
   if (op == "softmax")
     return emit(node.options.boolean("logarithm") ? "LogSoftmax" : "Softmax", {in(node, 0)},

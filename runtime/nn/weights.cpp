@@ -101,7 +101,7 @@ std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
   const auto& values = model.graph.values();
   for (size_t id = 0; id < values.size(); ++id) {
     const graph::Value& value = values[id];
-    if (!graph::is_weight(value.kind)) continue;
+    if (!graph::is_weight(value.kind) || Lora::is_adapter(value.name)) continue;
     std::string name = value.name;
     bool left_out = false;
     const std::pair<const std::string, std::string>* longest = nullptr;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -14,32 +15,45 @@ constexpr OpInput kInputs[] = {{"q"},
 constexpr OptionSpec kOptions[] = {
     {"heads", OptionType::integer, nullptr, "heads into which the width is split", 1, 1024},
     {"causal", OptionType::boolean, "false", "a position sees itself and what lies before it"},
+    {"kv_heads", OptionType::integer, "0",
+     "heads of keys and values, each for as many neighbouring heads of queries; 0: as many as "
+     "heads",
+     0, 1024},
 };
 
 struct Push {
   uint32_t tq, tk, heads, causal, masked;
   float scale;
   uint32_t q_stride, q_offset, k_stride, k_offset, v_stride, v_offset;
+  uint32_t group;  // heads that share one of keys and values
 };
 
 bool packed(size_t inputs) { return inputs == 1; }
 
+int64_t kv_heads_of(const Options& options) {
+  const int64_t given = options.integer("kv_heads");
+  return given ? given : options.integer("heads");
+}
+
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   for (size_t i = 0; i < std::min<size_t>(in.size(), 3); ++i)
     require_rank("attention", kInputs[i].name, in[i], 3, "[N, positions, width]");
-  const int64_t heads = options.integer("heads");
-  const int64_t parts = packed(in.size()) ? 3 : 1, width = in[0][2] / parts;
+  const int64_t heads = options.integer("heads"), kv_heads = kv_heads_of(options);
+  const bool one = packed(in.size());
   if (in.size() == 2) fail(Code::invalid_argument, "attention: takes q alone, or q, k and v");
-  if (in[0][2] % parts != 0 || width % heads != 0 || width / heads % 4 != 0)
-    fail(Code::invalid_argument, "attention: a width of ", in[0][2], parts == 3 ? " (q, k, v)" : "",
-         " does not split into ", heads, " heads of a multiple of 4");
-  if (width / heads > 256)
-    fail(Code::unsupported, "attention: a head of ", width / heads, " is wider than 256");
+  if (heads % kv_heads != 0)
+    fail(Code::invalid_argument, "attention: ", counted(heads, "head"), " cannot share ", kv_heads,
+         " of keys and values evenly");
+  const int64_t all = one ? heads + 2 * kv_heads : heads, head = in[0][2] / all;
+  if (in[0][2] % all != 0 || head % 4 != 0)
+    fail(Code::invalid_argument, "attention: a width of ", in[0][2], one ? " (q, k, v)" : "",
+         " does not split into ", all, " heads of a multiple of 4");
+  if (head > 256) fail(Code::unsupported, "attention: a head of ", head, " is wider than 256");
   if (in.size() >= 3) {
-    const Shape expected{in[0][0], in[1][1], in[0][2]};
+    const Shape expected{in[0][0], in[1][1], kv_heads * head};
     if (in[1] != expected || in[2] != expected)
       fail(Code::invalid_argument, "attention: k ", shape_text(in[1]), " and v ", shape_text(in[2]),
-           " do not fit q ", shape_text(in[0]));
+           " do not fit q ", shape_text(in[0]), "; they should be ", shape_text(expected));
     if (options.boolean("causal") && in[1][1] < in[0][1])
       fail(Code::invalid_argument, "attention: causal with fewer keys (", in[1][1],
            ") than queries (", in[0][1], ")");
@@ -48,7 +62,7 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
     fail(Code::invalid_argument, "attention: lengths must be [", in[0][0], "], not ",
          shape_text(in[3]));
   // log-sum-exp of each query
-  return {{in[0][0], in[0][1], width}, {{in[0][0], heads, in[0][1]}}};
+  return {{in[0][0], in[0][1], heads * head}, {{in[0][0], heads, in[0][1]}}};
 }
 
 Push push_of(const OpCall& call) {
@@ -56,19 +70,21 @@ Push push_of(const OpCall& call) {
   const auto width = static_cast<uint32_t>(call.output.shape[2]);
   const auto heads = static_cast<uint32_t>(call.options.integer("heads"));
   const bool one = packed(call.inputs.size());
-  const uint32_t stride = one ? 3 * width : width;
+  const auto kv_heads = static_cast<uint32_t>(kv_heads_of(call.options));
+  const uint32_t kv_width = width / heads * kv_heads, all = width + 2 * kv_width;
   return {static_cast<uint32_t>(q[1]),
           static_cast<uint32_t>(one ? q[1] : call.inputs[1].shape[1]),
           heads,
           call.options.boolean("causal"),
           call.inputs.size() == 4,
           1 / std::sqrt(static_cast<float>(width / heads)),
-          stride,
+          one ? all : width,
           0,
-          stride,
+          one ? all : kv_width,
           one ? width : 0,
-          stride,
-          one ? 2 * width : 0};
+          one ? all : kv_width,
+          one ? width + kv_width : 0,
+          heads / kv_heads};
 }
 
 struct Tensors {
@@ -144,7 +160,7 @@ void backward(const OpCall& call, Emitter& emit) {
   emit_attention(emit, "_grad_kv",
                  {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
                   reads(dots), writes(dk), writes(dv)},
-                 push, push.tk, rows, head, apart);
+                 push, push.tk, rows / push.group, head, apart);
   emit.count_flops(flops_of(call, push, 4));
 }
 

@@ -370,6 +370,7 @@ void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
 Json job_schema() {
   return {{"pipeline", schema_json(pipeline::pipeline_schema())},
           {"loss", schema_json(nn::loss_schema())},
+          {"lora", schema_json(nn::lora_schema())},
           {"schedule", schema_json(optim::schedule_schema())},
           {"train", schema_json(kTrain)},
           {"evaluation", schema_json(kEvaluation)},

@@ -394,7 +394,7 @@ void Learner::set_weights(const std::vector<pipeline::Field>& given) {
 }
 
 std::string Learner::onnx() const {
-  return begun("there is nothing to export before the first batch").onnx();
+  return begun("there is nothing to export before the first batch").onnx(model_);
 }
 
 Json Learner::summary() const {

@@ -28,6 +28,7 @@ struct State {
   std::map<std::string, int64_t> rows;
   std::string optimizer;  // "" in files of earlier versions
   std::vector<std::string> frozen;
+  std::string base;  // see Weights::base()
   optim::Hyperparameters::Changes hyperparameters;
 };
 
@@ -45,6 +46,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
     state.latest_fresh = json.value("latest_fresh", state.latest_fresh);
     state.optimizer = json.value("optimizer", "");
     state.frozen = json.value("frozen", state.frozen);
+    state.base = json.value("base", state.base);
     state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
@@ -77,6 +79,7 @@ void Learner::save(checkpoint::Files& files) {
              {"rows", plans_->trained_rows()},
              {"optimizer", update_.optimizer().name}};
   if (const auto frozen = weights.frozen(); !frozen.empty()) state["frozen"] = frozen;
+  if (const std::string base = weights.base(); !base.empty()) state["base"] = base;
   const auto& were_set = steps_.hyperparameters().were_set();
   if (!were_set.empty()) state["hyperparameters"] = were_set;
   checkpoint::put_text(files, kState, state.dump());
@@ -99,8 +102,12 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
     return checkpoint::read_safetensors(file_of(files, name, origin),
                                         cat(origin, ": '", name, "'"));
   };
-  Loaded loaded{tensors(kWeights), tensors(kOptimizer), std::move(state.rows),
-                std::move(state.frozen), origin};
+  Loaded loaded{tensors(kWeights),
+                tensors(kOptimizer),
+                std::move(state.rows),
+                std::move(state.frozen),
+                origin,
+                std::move(state.base)};
   if (ranks_) ranks_->load(files, origin);
   if (plans_) {
     replace_weights([&] { weights_->load(loaded); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/crc32c.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "nn/onnx.h"
@@ -85,8 +86,21 @@ int64_t Weights::trainable() const {
   return all;
 }
 
+std::string Weights::base() const {
+  if (!net.lora) return "";
+  uint32_t sum = 0;
+  for (const std::string& name : frozen()) {
+    const Tensor value = graph::download(device, store.tensor(name));
+    sum = crc32c(std::as_bytes(std::span(name)), sum);
+    sum = crc32c(std::as_bytes(value.view<float>()), sum);
+  }
+  return cat("crc32c:", sum);
+}
+
 checkpoint::NamedTensors Weights::save() const {
   checkpoint::NamedTensors out = store.download();
+  if (net.lora)
+    for (const std::string& name : frozen()) out.erase(name);
   if (shared)
     for (auto& [name, tensor] : out) tensor = shared->whole(name, tensor);
   return out;
@@ -156,6 +170,14 @@ void Weights::import(const Imported& given) {
 void Weights::load(const Loaded& all) {
   const Loaded loaded = stage ? of_stage(all) : all;
   checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;
+  if (net.lora && !loaded.base.empty()) {
+    if (loaded.base != base())
+      fail(Code::invalid_argument, loaded.origin,
+           " holds adapters for a model whose other weights are not those of this one: load the "
+           "weights that the adapters were trained on first");
+    for (const std::string& name : frozen())
+      tensors[name] = graph::download(device, store.tensor(name));
+  }
   check_origin(loaded.origin, "model", [&] {
     if (shared)
       for (auto& [name, tensor] : tensors) tensor = shared->own(name, tensor);
@@ -261,7 +283,7 @@ void Weights::write_gradients(const std::vector<pipeline::Field>& given) {
   for (const auto& [name, value] : given) graph::upload(device, value, gradient(name));
 }
 
-std::string Weights::onnx() const {
+std::string Weights::onnx(const nn::Model& model) const {
   if (stage)
     fail(Code::unsupported,
          "a model that is cut into stages is not exported: load its checkpoint on one device");
@@ -269,11 +291,19 @@ std::string Weights::onnx() const {
     fail(Code::unsupported, "a model with sparse tables ('", whole.served[0].name,
          "') is not exported: they are not on the device");
   const gpu::Buffer averages = update->averages();
-  return nn::to_onnx(whole, [&](const std::string& name) {
+  const auto value_of = [&](const std::string& name) {
     ops::DeviceTensor tensor = store.tensor(name);
     if (averages) tensor = store.elsewhere(name, averages);
     const Tensor own = graph::download(device, tensor);
     return shared ? shared->whole(name, own) : own;
+  };
+  if (!whole.lora) return nn::to_onnx(whole, value_of);
+  // Adapters are added to the weights that they adapt.
+  return nn::to_onnx(model.without_adapters(whole), [&](const std::string& name) {
+    const std::string product = name.substr(0, name.rfind('.'));
+    const std::string a = nn::Lora::name_of_a(product), b = nn::Lora::name_of_b(product);
+    if (!name.ends_with(".weight") || !has(a)) return value_of(name);
+    return whole.lora->merged(value_of(name), value_of(a), value_of(b));
   });
 }
 

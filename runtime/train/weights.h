@@ -35,6 +35,7 @@ struct Loaded {
   std::map<std::string, int64_t> rows;  // see Plans::trained_rows()
   std::vector<std::string> frozen;      // parameters, for which there is no optimizer state
   std::string origin;
+  std::string base;  // not "": the frozen parameters are not stored; see Weights::base()
 };
 
 // The same as a checkpoint's files store them.
@@ -78,7 +79,11 @@ struct Weights {
   // Like Learner::weights(), set_weights() and onnx().
   std::vector<pipeline::Field> read(const std::string& name) const;
   void write(const std::vector<pipeline::Field>& given);
-  std::string onnx() const;
+  std::string onnx(const nn::Model& model) const;
+
+  // Returns a checksum of the frozen parameters of a model with adapters, whose checkpoints hold
+  // what is trained alone; "" for other models.
+  std::string base() const;
 
   // Like Learner::gradients() and set_gradients(). The model is whole here.
   std::vector<pipeline::Field> read_gradients(const std::string& name) const;

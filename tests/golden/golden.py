@@ -13,9 +13,7 @@ python3-torch 1.13, or `pip install torch --index-url https://download.pytorch.o
 
 import argparse
 import json
-import struct
 import sys
-import tempfile
 from pathlib import Path
 
 import echotrain as et
@@ -136,6 +134,15 @@ def layer_cases():
     case["spec"]["loss"] = {"loss": "multibox", "most_boxes": 4, "overlap": 0.3}
     case["fields"]["boxes"] = boxes(4, 4, 3)
     cases["loss, multibox"] = case
+    reseed(10)
+    wide = (11, 16)
+    cases["attention, grouped"] = layer_case([L("attention", heads=4, kv_heads=2, causal=True)], wide)
+    cases["attention, rotary"] = layer_case([L("attention", heads=2, kv_heads=1, head_width=12, separate=True, rotary_base=100,
+                                               rotary_scaling=[8, 1, 4, 16], causal=True)], wide)
+    case = layer_case([L("attention", heads=4, kv_heads=2, rotary_base=10000, name="a"), L("dense", units=5, activation="relu"),
+                       L("dense", units=3, name="head")], wide)
+    case["spec"]["lora"] = {"layers": ["a.qkv", "a.output", "dense_*"], "rank": 2, "alpha": 3, "train": "head.*"}
+    cases["low-rank adapters"] = case
     return cases
 
 
@@ -161,6 +168,7 @@ def model_cases(seed=8):
         "ssd": case(MODELS.ssd(classes=3, width=8, levels=3, first_head=2),
                     {"image": floats(4, 32, 32, 3), "boxes": boxes(4, 32, 3)}),
         "transformer_decoder": case(MODELS.transformer_decoder(symbols=17, blocks=2, width=32, dropout=0), text),
+        "llama": case(MODELS.llama(symbols=17, blocks=2, width=32, heads=4, kv_heads=2, hidden=48), text),
         "transformer": case(MODELS.transformer(symbols=17, blocks=1, width=32, heads=4, dropout=0), pairs),
     }
 
@@ -168,8 +176,9 @@ def model_cases(seed=8):
 def torch_optimizer(spec, rate, model, decayed):
     name, o = spec["optimizer"], spec
     decay = o.get("weight_decay", 0)
-    groups = [{"params": [p for n, p in model.parameters.items() if n in decayed], "weight_decay": decay},
-              {"params": [p for n, p in model.parameters.items() if n not in decayed], "weight_decay": 0}]
+    trained = {n: p for n, p in model.parameters.items() if p.requires_grad}
+    groups = [{"params": [p for n, p in trained.items() if n in decayed], "weight_decay": decay},
+              {"params": [p for n, p in trained.items() if n not in decayed], "weight_decay": 0}]
     if name == "sgd":
         return torch.optim.SGD(groups, rate, o.get("momentum", 0), nesterov=o.get("nesterov", False))
     if name == "adagrad":
@@ -198,16 +207,6 @@ LIMITS = (1e-5, 5e-5, 1e-4)  # of the forward pass, gradients, weights after ten
 # Both sides ---------------------------------------------------------------------------------------
 
 
-def read_safetensors(path):
-    data = Path(path).read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    body = data[8 + length:]
-    return {name: np.frombuffer(body[slice(*row["data_offsets"])], np.float32).reshape(row["shape"]).copy()
-            for name, row in header.items()}
-
-
 def trainer_of(case, optimizer, rate):
     options = {key: value for key, value in optimizer.items() if key != "optimizer"}
     model = et.Model.from_json(case["spec"])
@@ -215,10 +214,7 @@ def trainer_of(case, optimizer, rate):
 
 
 def weights_of(trainer):
-    with tempfile.TemporaryDirectory() as folder:
-        trainer.save(folder)
-        (path,) = Path(folder).glob("*/weights.safetensors")
-        return read_safetensors(path)
+    return trainer.weights()
 
 
 def with_target(case, output):
@@ -246,7 +242,7 @@ def run_torch(case, start, optimizer, rate, dtype):
     with_target(case, output)
     model.training = True
     model.loss(model(case["fields"]), case["fields"]).backward()
-    gradients = {name: p.grad.numpy() for name, p in model.parameters.items()}
+    gradients = {name: p.grad.numpy() for name, p in model.parameters.items() if p.requires_grad}
     decayed, model = model.decayed, TorchModel(case["spec"], start, dtype)
     steps = torch_optimizer(optimizer, rate, model, decayed)
     for _ in range(10):

@@ -4,6 +4,7 @@ Parameters have EchoTrain's names and layouts, so that weights travel between bo
 [N, H, W, C], a convolution's weight is [KH, KW, C / groups, filters], a dense one's [features, units].
 """
 
+import fnmatch
 import math
 
 import torch
@@ -28,6 +29,11 @@ float gradient1(uint c) {
 }
 """
 REDUCE = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
+
+
+def _any_matches(patterns, name):
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def image_op(x, op):
@@ -71,6 +77,11 @@ class TorchModel:
         self.states = {name: torch.tensor(value, dtype=dtype) for name, value in weights.items() if ".running_" in name}
         self.parameters = {name: torch.tensor(value, dtype=dtype, requires_grad=True)
                            for name, value in weights.items() if ".running_" not in name}
+        self.lora = spec.get("lora")
+        if self.lora:  # all is frozen but the adapters and what "train" names
+            for name, parameter in self.parameters.items():
+                if ".lora_" not in name and not _any_matches(self.lora.get("train", []), name):
+                    parameter.requires_grad_(False)
         self.decayed = set()  # filled by the forward pass: weights of products
         self.training = True
 
@@ -132,8 +143,11 @@ class TorchModel:
     # Products ---------------------------------------------------------------------------------
 
     def _product(self, name, x):
-        x = x @ self._weight(name + ".weight")
-        return x + self.parameters[name + ".bias"] if name + ".bias" in self.parameters else x
+        y = x @ self._weight(name + ".weight")
+        if name + ".lora_a" in self.parameters:
+            scale = self.lora.get("alpha", 16) / self.lora.get("rank", 8)
+            y = y + scale * (x @ self._weight(name + ".lora_a") @ self._weight(name + ".lora_b"))
+        return y + self.parameters[name + ".bias"] if name + ".bias" in self.parameters else y
 
     def _dense(self, name, o, inputs, values):
         if o.get("tied_to"):
@@ -173,25 +187,43 @@ class TorchModel:
 
     def _attention(self, name, o, inputs, values):
         x, memory = inputs[0], inputs[1] if len(inputs) > 1 else inputs[0]
-        if len(inputs) == 1:
-            q, k, v = self._product(name + ".qkv", x).chunk(3, -1)
+        heads = o["heads"]
+        kv_heads, head = o.get("kv_heads") or heads, o.get("head_width") or x.shape[-1] // heads
+        if len(inputs) == 1 and not o.get("separate"):
+            q, k, v = self._product(name + ".qkv", x).split([heads * head, kv_heads * head, kv_heads * head], -1)
         else:
             q, k, v = (self._product(f"{name}.{part}", source)
                        for part, source in (("query", x), ("key", memory), ("value", memory)))
-        heads = o["heads"]
 
         def split(t):
-            return t.reshape(t.shape[0], t.shape[1], heads, -1).transpose(1, 2)
+            return t.reshape(t.shape[0], t.shape[1], -1, head).transpose(1, 2)
 
-        scores = split(q) @ split(k).transpose(-1, -2) / math.sqrt(q.shape[-1] // heads)
+        q, k, v = (split(part).repeat_interleave(heads // (part.shape[-1] // head), 1) for part in (q, k, v))
+        if o.get("rotary_base"):
+            q, k = (self._rotated(part, o) for part in (q, k))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(head)
         rows, columns = scores.shape[-2:]
         if o.get("causal"):
             scores = scores.masked_fill(torch.ones(rows, columns).triu(1 + columns - rows).bool(), -math.inf)
         if len(inputs) == 3:
             beyond = torch.arange(columns)[None, :] >= inputs[2].long()[:, None]
             scores = scores.masked_fill(beyond[:, None, None, :], -math.inf)
-        y = (scores.softmax(-1) @ split(v)).transpose(1, 2).reshape(x.shape[0], rows, -1)
+        y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape[0], rows, -1)
         return self._product(name + ".output", y)
+
+    def _rotated(self, x, o):
+        """Rotary positions of [N, heads, positions, head], as Llama has them."""
+        head = x.shape[-1]
+        steps = o["rotary_base"] ** (-torch.arange(0, head, 2, dtype=torch.float64) / head)
+        if o.get("rotary_scaling"):
+            factor, low, high, context = o["rotary_scaling"]
+            turns = context * steps / (2 * math.pi)
+            smooth = ((turns - low) / (high - low)).clamp(0, 1)
+            steps = (1 - smooth) * steps / factor + smooth * steps
+        angles = (torch.arange(x.shape[2], dtype=torch.float64)[:, None] * steps).to(self.dtype)
+        cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat([-b, a], -1) * sin
 
     def _recurrent(self, name, o, x, run, states):
         flat = [self._weight(name + ".input.weight").T, self._weight(name + ".recurrent.weight").T,

@@ -9,7 +9,9 @@ namespace {
 struct Attention {
   size_t batch, tq, tk, heads, head;
   bool causal = false, lengths = false;
+  size_t group = 1;  // heads of queries that share one of keys and values
   size_t width() const { return heads * head; }
+  size_t kv_width() const { return width() / group; }
 };
 
 // By the formula, with every score.
@@ -21,19 +23,22 @@ Doubles attend(const Attention& a, const Doubles& q, const Doubles& k, const Dou
       for (size_t i = 0; i < a.tq; ++i) {
         size_t keys = a.lengths ? static_cast<size_t>(lengths[b]) : a.tk;
         if (a.causal) keys = std::min(keys, i + a.tk - a.tq + 1);
-        const auto at = [&](const Doubles& x, size_t t, size_t row, size_t d) {
-          return x[(b * t + row) * a.width() + h * a.head + d];
+        const auto at_q = [&](size_t row, size_t d) {
+          return q[(b * a.tq + row) * a.width() + h * a.head + d];
+        };
+        const auto at = [&](const Doubles& x, size_t row, size_t d) {
+          return x[(b * a.tk + row) * a.kv_width() + h / a.group * a.head + d];
         };
         Doubles p(keys);
         double sum = 0;
         for (size_t j = 0; j < keys; ++j) {
           double s = 0;
-          for (size_t d = 0; d < a.head; ++d) s += at(q, a.tq, i, d) * at(k, a.tk, j, d);
+          for (size_t d = 0; d < a.head; ++d) s += at_q(i, d) * at(k, j, d);
           sum += p[j] = std::exp(s / std::sqrt(static_cast<double>(a.head)));
         }
         for (size_t j = 0; j < keys; ++j)
           for (size_t d = 0; d < a.head; ++d)
-            out[(b * a.tq + i) * a.width() + h * a.head + d] += p[j] / sum * at(v, a.tk, j, d);
+            out[(b * a.tq + i) * a.width() + h * a.head + d] += p[j] / sum * at(v, j, d);
       }
   return out;
 }
@@ -42,11 +47,12 @@ class AttentionOp : public testing::TestWithParam<Attention> {};
 
 OpCase case_of(const Attention& a) {
   const auto s = [](size_t v) { return static_cast<int64_t>(v); };
-  const Shape q{s(a.batch), s(a.tq), s(a.width())}, k{s(a.batch), s(a.tk), s(a.width())};
+  const Shape q{s(a.batch), s(a.tq), s(a.width())}, k{s(a.batch), s(a.tk), s(a.kv_width())};
   std::vector<Shape> inputs{q, k, k};
   if (a.lengths) inputs.push_back({s(a.batch)});
   return {.op = "attention",
           .options = "{\"heads\": " + std::to_string(a.heads) +
+                     ", \"kv_heads\": " + std::to_string(a.heads / a.group) +
                      ", \"causal\": " + (a.causal ? "true" : "false") + "}",
           .inputs = inputs,
           .reference =
@@ -72,7 +78,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Attention{2, 5, 7, 3, 4}, Attention{1, 37, 37, 1, 8},
                     Attention{2, 19, 19, 2, 4, true}, Attention{1, 1, 5, 2, 8, true},
                     Attention{1, 7, 35, 1, 4, true}, Attention{7, 3, 5, 1, 4, false, true},
-                    Attention{5, 4, 4, 1, 8, true, true}, Attention{3, 35, 70, 1, 4, true, true}));
+                    Attention{5, 4, 4, 1, 8, true, true}, Attention{3, 35, 70, 1, 4, true, true},
+                    Attention{2, 5, 7, 6, 4, false, false, 3},
+                    Attention{3, 35, 37, 2, 4, true, true, 2}));
 
 // q, k and v side by side in one tensor.
 TEST(PackedAttention, MatchesTheReference) {
@@ -87,12 +95,29 @@ TEST(PackedAttention, MatchesTheReference) {
             }});
 }
 
+// Two heads of keys and values in it, for four of queries.
+TEST(PackedAttention, SharesHeads) {
+  const Attention a{2, 11, 11, 4, 4, true, false, 2};
+  check_op({.op = "attention",
+            .options = R"({"heads": 4, "kv_heads": 2, "causal": true})",
+            .inputs = {{2, 11, 32}},
+            .reference = [&](const auto& in) {
+              std::vector<Doubles> parts(3);
+              for (size_t i = 0; i < in[0].size(); ++i)
+                parts[i % 32 < 16 ? 0 : i % 32 < 24 ? 1 : 2].push_back(in[0][i]);
+              return attend(a, parts[0], parts[1], parts[2], {});
+            }});
+}
+
 TEST(AttentionShapes, ErrorsNameWhatDoesNotFit) {
   const ops::OpSpec& op = ops::find_op("attention");
   const auto shapes = [&](const Json& options, const std::vector<Shape>& in) {
     return op.shapes(Options(op.options, "attention", options), in);
   };
   EXPECT_EQ(shapes({{"heads", 2}}, {{3, 5, 24}}).output, (Shape{3, 5, 8}));
+  EXPECT_EQ(shapes({{"heads", 4}, {"kv_heads", 1}}, {{3, 5, 24}}).output, (Shape{3, 5, 16}));
+  EXPECT_THROW(shapes({{"heads", 4}, {"kv_heads", 3}}, {{3, 5, 40}}), Error);
+  EXPECT_THROW(shapes({{"heads", 2}, {"kv_heads", 1}}, {{3, 5, 8}, {3, 7, 8}, {3, 7, 8}}), Error);
   EXPECT_THROW(shapes({{"heads", 5}}, {{3, 5, 24}}), Error);
   EXPECT_THROW(shapes({{"heads", 1}}, {{3, 5, 8}, {3, 7, 8}}), Error);
   EXPECT_THROW(shapes({{"heads", 1}}, {{3, 5, 8}, {3, 7, 8}, {3, 6, 8}}), Error);

@@ -41,6 +41,22 @@ namespace EchoTrain
             return this;
         }
 
+        /// <summary>Gives dense layers and the projections of attention layers low-rank adapters
+        /// (LoRA) of <paramref name="rank"/>, and freezes all else. <paramref name="layers"/> are
+        /// patterns of their names, such as "*.query"; an adapter's result is multiplied by
+        /// <paramref name="alpha"/> / rank. <paramref name="train"/>: patterns of parameters that
+        /// are trained as they are, such as "head.*". Call it before the trainer is
+        /// created.</summary>
+        public Model Lora(string[] layers, int rank = 8, double alpha = 16, double dropout = 0, string[]? train = null)
+        {
+            Handle.lora(Spec.Write(new Dictionary<string, object>
+            {
+                ["layers"] = layers, ["rank"] = rank, ["alpha"] = alpha, ["dropout"] = dropout,
+                ["train"] = train ?? new string[0]
+            }));
+            return this;
+        }
+
         /// <summary>Returns layers, shapes and parameters as a table, for samples of these shapes:
         /// {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}, with each field
         /// that the model reads.</summary>

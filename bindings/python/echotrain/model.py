@@ -62,14 +62,17 @@ class Model:
     computes the others again for the gradients: less memory, more time. ``precision`` is the type
     to which matrix products and convolutions round their operands: "fp32", "bf16" or "fp16".
     ``frozen`` names parameters that training leaves as they are; * stands for any characters:
-    ``frozen="conv2d_*"``.
+    ``frozen="conv2d_*"``. ``lora`` gives dense layers and the projections of attention layers
+    low-rank adapters and freezes the rest: ``lora={"layers": ["*.query", "*.value"], "rank": 8,
+    "alpha": 16}``; with "train" it names parameters that are trained as they are.
 
     A model is a description without weights: it can be copied and pickled.
     """
 
     def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
                  loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32",
-                 frozen: Union[str, Iterable[str]] = (), **loss_options):
+                 frozen: Union[str, Iterable[str]] = (),
+                 lora: Optional[Mapping[str, Any]] = None, **loss_options):
         self.layers = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
             spec = _schema.plain(self.layers[0])
@@ -84,6 +87,8 @@ class Model:
             spec["recompute"] = True
         if frozen:
             spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
+        if lora is not None:
+            spec["lora"] = json.loads(_schema.to_json(dict(lora)))
         if precision != "fp32":
             spec["precision"] = precision
         if loss_options and loss is None:

@@ -499,6 +499,11 @@ class Model {
     check(etr_model_freeze(get(), detail::c_string(pattern, "pattern")));
     return *this;
   }
+  // Gives products low-rank adapters and freezes the rest; see etr_model_set_lora.
+  Model& lora(const Options& options) {
+    check(etr_model_set_lora(get(), options.get()));
+    return *this;
+  }
   // Lists layers, shapes and parameters for samples of the shapes in `fields`, such as
   // {"image": [28, 28, 1]}. `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& fields, const std::string& format = "text") const {

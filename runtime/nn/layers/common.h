@@ -4,6 +4,7 @@
 #include "core/json.h"
 #include "nn/init.h"
 #include "nn/layer.h"
+#include "nn/lora.h"
 #include "ops/unary.h"
 
 namespace etr::nn {
@@ -42,6 +43,11 @@ graph::ValueId activate_unfused(const LayerCall& call, graph::ValueId value);
 // Returns {input, weight} and, if the options ask for it, a new bias.
 std::vector<graph::ValueId> with_bias(const LayerCall& call, graph::ValueId input,
                                       graph::ValueId weight, int64_t channels);
+
+// Adds an op `dense` on `inputs` (x, weight and perhaps a bias), and the adapter of the product `name` if the
+// model's `lora` names it.
+graph::ValueId add_product(const LayerCall& call, const std::string& name, Json options,
+                           std::vector<graph::ValueId> inputs);
 
 // Builds a layer that is a single op with the layer's options.
 template <const char* const& op>

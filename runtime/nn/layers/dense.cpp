@@ -27,6 +27,17 @@ std::vector<graph::ValueId> with_bias(const LayerCall& call, graph::ValueId inpu
   return inputs;
 }
 
+graph::ValueId add_product(const LayerCall& call, const std::string& name, Json options,
+                           std::vector<graph::ValueId> inputs) {
+  if (!call.lora || !call.lora->adapts(name))
+    return call.graph.add("dense", options, std::move(inputs), call.name);
+  const bool relu = options.value("relu", false);
+  options["relu"] = false;
+  const graph::ValueId x = inputs[0];
+  const auto base = call.graph.add("dense", options, std::move(inputs), call.name);
+  return call.lora->add_adapter(call.graph, name, x, base, relu, call.name);
+}
+
 namespace {
 
 // dense ---------------------------------------------------------------------------------------
@@ -61,9 +72,12 @@ graph::ValueId build_dense(const LayerCall& call) {
     fail(Code::invalid_argument, call.name, ": the table of '", tied, "' is ",
          shape_text(g.shape(weight)), "; ", counted(units, "unit"), " on ", shape_text(x),
          " need [", units, ", ", x.back(), "]");
+  if (!tied.empty() && call.lora && call.lora->adapts(call.name))
+    fail(Code::unsupported, call.name, ": 'lora' cannot adapt a layer that is tied to '", tied,
+         "', because merging would change that layer, too");
   const Json options{{"relu", fused_relu(call)}, {"transposed", !tied.empty()}};
-  return activate(call,
-                  g.add("dense", options, with_bias(call, call.input(), weight, units), call.name));
+  return activate(
+      call, add_product(call, call.name, options, with_bias(call, call.input(), weight, units)));
 }
 
 // embedding -----------------------------------------------------------------------------------
@@ -140,52 +154,9 @@ graph::ValueId build_position(const LayerCall& call) {
   return g.add("binary", {{"function", "add"}}, {call.input(), table}, call.name);
 }
 
-// attention -----------------------------------------------------------------------------------
-
-constexpr OptionSpec kAttention[] = {
-    {"heads", OptionType::integer, nullptr, "heads into which the width is split", 1, 1024},
-    {"causal", OptionType::boolean, "false", "a position sees itself and what lies before it"},
-    kUseBias,
-    kInit,
-};
-
-// Adds x W (+ b) with parameters NAME.PART.weight and .bias.
-graph::ValueId project(const LayerCall& call, const char* part, graph::ValueId x, int64_t units) {
-  graph::Graph& g = call.graph;
-  const std::string name = cat(call.name, ".", part);
-  const int64_t features = g.shape(x).back();
-  const auto weight =
-      g.add_parameter(name + ".weight", {features, units}, /*decay=*/true,
-                      weight_initializer(call.options.string("init"), features, units));
-  std::vector<graph::ValueId> inputs{x, weight};
-  if (call.options.boolean("bias"))
-    inputs.push_back(g.add_parameter(name + ".bias", {units}, /*decay=*/false, constant(0)));
-  return g.add("dense", Json::object(), inputs, call.name);
-}
-
-// Inputs: x (self-attention); x and memory; or x, memory and the memory's lengths.
-graph::ValueId build_attention(const LayerCall& call) {
-  const Shape& x = call.shape();
-  if (x.size() != 3)
-    fail(Code::invalid_argument, call.name, ": attention takes [N, positions, width], not ",
-         shape_text(x));
-  const Json options{{"heads", call.options.integer("heads")},
-                     {"causal", call.options.boolean("causal")}};
-  std::vector<graph::ValueId> parts;
-  if (call.inputs.size() == 1) {
-    parts = {project(call, "qkv", call.input(), 3 * x[2])};
-  } else {
-    const graph::ValueId memory = call.inputs[1];
-    parts = {project(call, "query", call.input(), x[2]), project(call, "key", memory, x[2]),
-             project(call, "value", memory, x[2])};
-    if (call.inputs.size() == 3) parts.push_back(call.inputs[2]);
-  }
-  return project(call, "output", call.graph.add("attention", options, parts, call.name), x[2]);
-}
-
 }  // namespace
 
-extern const LayerSpec dense_layer, embedding_layer, position_embedding_layer, attention_layer;
+extern const LayerSpec dense_layer, embedding_layer, position_embedding_layer;
 const LayerSpec dense_layer{"dense", "fully connected layer on the last axis", kDense, build_dense};
 const LayerSpec embedding_layer{"embedding",
                                 "a trained row for each symbol: i32 [N, ...] to [N, ..., width]",
@@ -193,13 +164,5 @@ const LayerSpec embedding_layer{"embedding",
 const LayerSpec position_embedding_layer{"position_embedding",
                                          "adds a row for each position of [N, positions, width]",
                                          kPosition, build_position};
-const LayerSpec attention_layer{
-    "attention",
-    "multi-head attention with its projections, on itself or on a second input (memory); a third "
-    "gives the memory's lengths, i32 [N]",
-    kAttention,
-    build_attention,
-    1,
-    3};
 
 }  // namespace etr::nn

@@ -43,6 +43,19 @@ public final class Model {
   }
 
   /**
+   * Gives dense layers and the projections of attention layers low-rank adapters (LoRA), and
+   * freezes all else. Options: {@code layers} (patterns of their names, such as "*.query"), {@code
+   * rank}, {@code alpha} (an adapter's result is multiplied by alpha / rank), {@code dropout}, and
+   * {@code train} (patterns of parameters that are trained as they are): {@code
+   * model.lora(Map.of("layers", new String[] {"*.query", "*.value"}, "rank", 4))}. Call it before
+   * the trainer is created.
+   */
+  public Model lora(Map<String, ?> options) {
+    handle.lora(Json.write(options));
+    return this;
+  }
+
+  /**
    * Returns layers, shapes and parameters as a table, for samples of these shapes: {@code {"image":
    * [28, 28, 1]}} or {@code {"text": {"dtype": "i32", "shape": [12]}}}, with each field that the
    * model reads.
