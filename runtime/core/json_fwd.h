@@ -1,3 +1,4 @@
+// Declares the JSON type of the runtime without its definition (core/json.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -64,7 +64,7 @@ inline std::optional<Launch> launch_in(const ReadVariable& read) {
   return std::nullopt;
 }
 
-// Whether this process should join a running job (like the job option parallel.join).
+// Returns whether this process should join a running job (like the job option parallel.join).
 inline bool is_told_to_join(const ReadVariable& read) {
   const char* const value = read("ECHOTRAIN_JOIN");
   return value && std::string_view(value) == "1";

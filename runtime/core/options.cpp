@@ -27,7 +27,7 @@ bool has_type(const Json& value, OptionType type) {
     case OptionType::integer: return value.is_number_integer();
     case OptionType::number: return value.is_number();
     case OptionType::string: return value.is_string();
-    case OptionType::integers:  // 3.0 is accepted too: in the C API all lists are of numbers
+    case OptionType::integers:  // accepts 3.0 too: the C API passes all lists as doubles
       return all([](const Json& v) {
         constexpr double kBeyond = 9223372036854775808.0;  // just beyond int64's range
         return v.is_number() && v.get<double>() == std::floor(v.get<double>()) &&

@@ -65,8 +65,8 @@ std::string utc_text(std::chrono::system_clock::time_point time, const char* for
 // is none.
 std::string cache_directory();
 
-// Whether the processor has 512-bit vectors (AVX-512) and LP_NATIVE_VECTOR_WIDTH, the vector width
-// of lavapipe, is not set.
+// Returns whether the processor has 512-bit vectors (AVX-512) and LP_NATIVE_VECTOR_WIDTH, the
+// vector width of lavapipe, is not set.
 bool may_widen_cpu_vectors();
 // Sets LP_NATIVE_VECTOR_WIDTH=512. Changes the environment of the process, so call it before other
 // threads exist.

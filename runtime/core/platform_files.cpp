@@ -229,7 +229,7 @@ void shorten_file(const std::string& path, uint64_t bytes) {
 
 namespace {
 
-// The size of the file without what follows its last newline.
+// The size of the file up to and including its last newline; 0 if it has none.
 uint64_t end_of_whole_lines(const InputFile& file) {
   constexpr uint64_t kPiece = 1 << 16;
   std::string piece;

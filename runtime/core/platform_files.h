@@ -78,16 +78,16 @@ std::string read_file(const std::string& path);
 constexpr uint64_t kMostOfDocument = uint64_t{64} << 20;
 std::string read_document(const std::string& path);
 
-// Whether a regular file is at `path`, or nothing. Opening anything else may block for ever (a
-// pipe), and reading it never end (a device). /dev/null is as good as an empty file.
+// Returns whether `path` is a regular file or does not exist. Opening anything else may block for
+// ever (a pipe), or reading it may never end (a device). /dev/null counts as an empty file.
 bool is_file_or_free(const std::string& path);
 
 // Shortens a file to its first `bytes` bytes. Error(io).
 void shorten_file(const std::string& path, uint64_t bytes);
 
-// Cuts the last line of a file of JSON objects off if it has no newline, because a killed process or
-// a full disk has left a part of it. Does nothing if the line does not begin with '{', so that a
-// file of another kind stays as it is, or if there is no regular file. Error(io).
+// Removes the last line of a file of JSON objects if it has no newline: a killed process or a full
+// disk may have left only a part of it. Leaves a line that does not begin with '{', because the
+// file is of another kind then. Does nothing if there is no regular file. Error(io).
 void cut_unfinished_line(const std::string& path);
 
 // A buffered file, written front to back. Exceeding the process's file size limit (RLIMIT_FSIZE) is
@@ -108,8 +108,8 @@ class OutputFile {
   void sync();   // flushes to the disk too
   void close();
 
-  // Whether the path still refers to this file: neither the file nor a folder on its path was
-  // removed, renamed or replaced.
+  // Returns whether the path still refers to this file: neither the file nor a folder on its path
+  // was removed, renamed or replaced.
   bool is_in_place() const;
 
  private:
@@ -122,7 +122,7 @@ class OutputFile {
 // Readers see either the old or the new file.
 void write_file_atomic(const std::string& path, std::span<const std::byte> bytes);
 
-// Returns whether this is the name of such a temporary file, which a killed process leaves.
+// Returns whether `name` is that of such a temporary file. A killed process may leave one behind.
 bool is_unfinished_file(const std::string& name);
 
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes);

@@ -48,7 +48,7 @@ class FileLock::All {
     if (lock.file_ >= 0) ::close(std::exchange(lock.file_, -1));
   }
 
-  // Whether this is the first call for the folder.
+  // Returns whether this is the first call for the folder.
   bool is_new(const std::string& folder) {
     const std::scoped_lock no_fork(mutex_);
     return folders_without_locks_.insert(folder).second;

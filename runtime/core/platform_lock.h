@@ -7,8 +7,8 @@
 
 namespace etr::platform {
 
-constexpr const char* kFolderLock =
-    ".echotrain.lock";  // the lock file of a folder with a single writer
+// The name of the lock file of a folder with a single writer.
+constexpr const char* kFolderLock = ".echotrain.lock";
 
 // A system lock on a file that stands for an exclusively used resource. It also excludes other
 // users within this process. The system releases the lock when the process dies for any reason; a

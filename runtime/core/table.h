@@ -10,7 +10,8 @@
 
 namespace etr {
 
-// Throws Error(not_found) that suggests the nearest name. `kind` is "stage", "op", ...
+// Returns the row with this name. Throws Error(not_found) that suggests the nearest one. `kind` is
+// "stage", "op", ...
 template <typename Spec>
 const Spec& find_in_table(std::span<const Spec* const> table, const char* kind,
                           const std::string& name) {

@@ -36,7 +36,7 @@ inline std::string lower_case(std::string_view text) {
   return out;
 }
 
-// Returns whether the text is of this form; * stands for any characters, or none.
+// Returns whether `text` matches `pattern`, in which * stands for any number of characters.
 inline bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
   while (t < text.size()) {
