@@ -313,7 +313,7 @@ Block read_whole(const std::string& path, const ReadOptions& options, uint64_t l
   if (stream->left().value_or(0) > limit.bytes)
     fail(Code::unsupported, "'", path, "' has ", *stream->left(), " bytes; the limit is ",
          limit.bytes, " (", limit.name, ")");
-  // One more, to detect the end.
+  // One byte more than expected, to detect the end.
   const uint64_t first = stream->left().value_or(size_t{1} << 20) + 1;
   std::shared_ptr<std::byte> bytes;
   size_t size = 0;

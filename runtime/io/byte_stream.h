@@ -72,7 +72,7 @@ std::unique_ptr<ByteStream> open_stream(const std::string& path, const ReadOptio
 size_t trusted_bytes(const ByteStream& stream, uint64_t have, uint64_t wanted);
 
 // Reads `size` bytes into `out`, which grows as they arrive. Returns false if the stream ends
-// before.
+// first.
 bool read_exactly(ByteStream& stream, std::vector<std::byte>& out, uint64_t size);
 
 // Reads and decompresses a whole file into memory. Throws Error(unsupported) beyond `limit_bytes`

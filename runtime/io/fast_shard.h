@@ -59,8 +59,8 @@ class FastShardWriter {
   struct Field {
     std::string name;
     std::span<const std::byte> bytes;
-    uint64_t frame_size =
-        0;  // nonzero: `bytes` are a zstd frame with this much content; 0: a small value
+    // Nonzero: `bytes` are a zstd frame whose content has this size. 0: a small value.
+    uint64_t frame_size = 0;
   };
 
   // Throws Error(io).

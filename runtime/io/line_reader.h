@@ -21,9 +21,8 @@ class LineReader {
   // Reads the next line without its terminator ("\n" or "\r\n"). Returns false at the end. Throws
   // Error(unsupported) for a line beyond the limit; the next call continues after that line.
   bool next(std::string& line);
-  const char* ending() const {
-    return ending_;
-  }  // terminator of the last line read; "" if the file ended first
+  // The terminator of the last line read; "" if the file ended first.
+  const char* ending() const { return ending_; }
   uint64_t number() const { return number_; }  // number of the last line read, from 1
 
  private:

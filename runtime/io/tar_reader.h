@@ -44,7 +44,7 @@ class TarReader {
 
  private:
   // Makes [position_, position_ + size) contiguous in the block. Returns false if the archive ends
-  // before.
+  // first.
   bool ensure(uint64_t size);
   [[noreturn]] void corrupt(const std::string& why) const;
   void check_limit(const char* what, uint64_t found, uint64_t limit, const char* option) const;
