@@ -148,8 +148,8 @@ class Jpeg {
     });
   }
 
-  // Missing rows are gray. If a single scan hits the end of the file, all its bits may still have
-  // been there. If there are several scans, some may be missing.
+  // libjpeg fills missing rows with gray. If the file ends within a single scan, the scan's bits
+  // may still be complete. If there are several scans, whole scans may be missing.
   void check_complete() const {
     if (ended_early_ && (several_scans_ || lacked_bits_))
       fail(Code::corrupt_data, "bad JPEG: the file ends early");
@@ -184,8 +184,8 @@ class Jpeg {
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
-  char warning_[JMSG_LENGTH_MAX] =
-      "";  // the first; not a string, which could fail to allocate within libjpeg
+  // The first warning. Not a string, because allocating one could fail within libjpeg.
+  char warning_[JMSG_LENGTH_MAX] = "";
   bool several_scans_ = false, ended_early_ = false, lacked_bits_ = false;
   bool rgb_ = false, inks_ = false;
 };

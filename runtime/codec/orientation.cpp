@@ -10,7 +10,8 @@
 namespace etr::codec {
 namespace {
 
-// Reads numbers of a TIFF file. Beyond its end they are 0, which no relevant field has.
+// Reads the integers of a TIFF file. Beyond its end they read as 0, which is invalid in every field
+// that is read here.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::byte> bytes) : bytes_(bytes) { little_ = byte(0) == 'I'; }
