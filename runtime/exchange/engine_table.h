@@ -11,8 +11,8 @@
 
 namespace etr::exchange {
 
-// Copies `table` into a table of struct_size bytes, whose owner may use another version of the
-// header.
+// Copies `table` to a table of to->struct_size bytes, whose owner may have been compiled with
+// another version of the header.
 inline void hand_over(const etr_engine& table, etr_engine* to) {
   const uint32_t size = std::min<uint32_t>(to->struct_size, sizeof table);
   std::memcpy(to, &table, size);

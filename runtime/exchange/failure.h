@@ -12,7 +12,7 @@
 
 namespace etr::exchange {
 
-// Ranks of the group are dead, frozen or unreachable, or did not come.
+// Ranks of the group are dead, frozen or unreachable, or did not take part in time.
 class RankLost : public Error {
  public:
   RankLost(std::string message, std::vector<int> missing)

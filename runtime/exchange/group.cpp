@@ -24,7 +24,7 @@ struct InEngine {
   ~InEngine() { --engines_entered; }
 };
 
-// An operation is asked for in int64 elements by some engines.
+// Some engines count the elements of an operation in int64.
 constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
 
 uint64_t bytes_of(uint64_t count, Number number) {
@@ -53,7 +53,7 @@ void check_length(const char* what, uint64_t given, uint64_t needed) {
 constexpr size_t kLeastTable = offsetof(etr_engine, allocate);  // of the first version
 constexpr size_t kPage = 4096;
 
-// As much of the table as there is.
+// Copies the members that the engine's version of the table has; the others are null.
 etr_engine copy_of(const etr_engine& engine) {
   if (engine.struct_size < kLeastTable)
     fail(Code::invalid_argument, "the engine's table has ", engine.struct_size, " bytes where ",
@@ -75,7 +75,7 @@ void check_whole(const etr_engine& engine) {
          "the engine's table has one of allocate and release: both or neither");
 }
 
-// A function of the table, and what it is called for. An engine of the program's may lack it.
+// A function of the table, and what needs it. An engine that the program supplies may lack it.
 struct Function {
   const char *name, *purpose;
 };
@@ -94,7 +94,8 @@ void write_message(const std::string& message, etr_engine_error& error) {
   error.message[message.copy(error.message, sizeof error.message - 1)] = '\0';
 }
 
-// An engine's words in the group's: each error says which function failed, and what needs it where there is none.
+// Completes an engine's error message: an `unsupported` error says what needs the function, and an
+// error without a message gets one that names the function.
 void complete(const Function& function, int32_t status, etr_engine_error& error) {
   const std::string told(error.message, strnlen(error.message, sizeof error.message));
   if (status == static_cast<int32_t>(Code::unsupported))
@@ -117,7 +118,7 @@ class Group::State {
     try {
       check_whole(engine);
       set_timeout(seconds);
-    } catch (...) {  // it is the group's also where there is none
+    } catch (...) {  // the group owns the engine even if this throws
       if (engine.destroy) engine.destroy(engine.context);
       throw;
     }
@@ -127,7 +128,7 @@ class Group::State {
     engine.destroy(engine.context);
   }
 
-  // A part of another group, whose bytes count there.
+  // For a group that is split off `of`, whose byte count it shares.
   State(const etr_engine& table, const State& of) : State(table, of.timeout_s) {
     brought = of.brought;
   }
@@ -139,7 +140,8 @@ class Group::State {
     timeout_s = seconds;
   }
 
-  // Calls a function of the table, to which this rank brings so many bytes; after an error the group is dead.
+  // Calls a function of the table. `bytes`: what this rank contributes. After an error the group is
+  // dead.
   template <typename... Parameters, typename... Arguments>
   void call(const Function& which, uint64_t bytes, int32_t (*function)(Parameters...),
             Arguments... arguments) {
@@ -164,9 +166,10 @@ class Group::State {
     raise_numbered(status, error);
   }
 
-  // At the begin of a page. Memory of this process, where the engine has none of its own.
+  // Returns memory that begins at a page boundary. It is the engine's if the engine allocates
+  // memory, otherwise this process's own.
   void* allocate(uint64_t size_bytes) {
-    if (!engine.allocate) return ::operator new(size_bytes, std::align_val_t{kPage});
+    if (!engine.allocate) return ::operator new (size_bytes, std::align_val_t{kPage});
     etr_engine_error error{};
     error.struct_size = sizeof error;
     void* memory = nullptr;
@@ -176,7 +179,7 @@ class Group::State {
   }
   void release(void* memory) {
     if (engine.release) return engine.release(engine.context, memory);
-    ::operator delete(memory, std::align_val_t{kPage});
+    ::operator delete (memory, std::align_val_t{kPage});
   }
 
   void check_rank(const char* what, int rank) const {
@@ -186,12 +189,12 @@ class Group::State {
 
   const etr_engine engine;
   std::atomic<double> timeout_s{kDefaultTimeout};
-  std::vector<int> numbers;  // of the ranks, in another group; empty: their own
+  std::vector<int> numbers;  // of the ranks, see number_ranks(); empty: their own
   std::string along;
   std::shared_ptr<std::atomic<uint64_t>> brought = std::make_shared<std::atomic<uint64_t>>(0);
 
  private:
-  // A transport of the program's may name any rank.
+  // An engine that the program supplies may report any rank, even one outside of the group.
   int number_of(int rank) const {
     const auto at = static_cast<size_t>(rank);
     return at < numbers.size() ? numbers[at] : rank;

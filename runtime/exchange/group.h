@@ -81,7 +81,7 @@ class Group {
                   std::span<std::byte> all);
 
   void broadcast(std::span<std::byte> data, int root);  // copies the data of `root` to all ranks
-  void barrier();                                       // returns when all ranks have come
+  void barrier();                                       // returns when all ranks have called it
 
   // The n-th send with a tag matches the n-th receive with that tag, which must have the same
   // length. A send may wait for its receive. The largest tag is ETR_ENGINE_TAG_MAX.
@@ -94,9 +94,9 @@ class Group {
   // Returns another group of the same ranks, for concurrent operations. Collective.
   Group duplicate();
 
-  // For a group that is one line of a larger group: errors of this group and its duplicates call
-  // rank r `numbers[r]`, its number in the larger group, and name the line (`along`). Call it
-  // before any operation of the group.
+  // For a group along one axis of a mesh of ranks: errors of this group and of its duplicates call
+  // rank r `numbers[r]`, its number in the whole mesh, and name the axis, `along`. Call it before
+  // any operation of the group.
   void number_ranks(std::vector<int> numbers, std::string along);
 
   // Ends the group on all ranks: calls that wait throw with this reason. Any thread.

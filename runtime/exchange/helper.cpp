@@ -108,7 +108,7 @@ class HelperEngine {
         {}, {data, 0}, {data, bytes});
   }
 
-  // Returns a group of its own, with its own helper.
+  // Returns the engine of a new group, which has its own helper.
   HelperEngine* split(int32_t colour, int32_t key, double timeout) {
     std::vector<Choice> choices(static_cast<size_t>(size()));
     const std::vector<uint64_t> sizes(choices.size(), sizeof(Choice));

@@ -16,8 +16,8 @@ using Outcome = platform::Channel::Outcome;
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is polled
-constexpr auto kPatience =
-    std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
+// How long after a deadline a helper may take to report which ranks are missing.
+constexpr auto kPatience = std::chrono::milliseconds(900);
 
 std::string_view bytes_of(std::span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
@@ -29,8 +29,8 @@ bool send(Channel& channel, FrameKind kind, std::string_view payload = {}) {
 
 }  // namespace
 
-// Closes the helper's end of the channel here at once. Otherwise this end would not see the helper
-// exit.
+// Closes this process's copy of the helper's end of the channel on return. Otherwise the channel
+// would stay open when the helper exits.
 void HelperProcess::start(const HelperPlace& place) {
   platform::Descriptor end;
   Channel::make(channel_, end);
@@ -109,8 +109,8 @@ Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
 void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
   check_owner();
   if (ended_) std::rethrow_exception(ended_);
-  send(channel_, FrameKind::call,
-       payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
+  // If the helper is gone, sending fails, and receive() throws the error that it sent last.
+  send(channel_, FrameKind::call, payload_of(call, bytes_of(sizes)));
   Frame frame;
   if (receive(frame, deadline_after(call.timeout_s) + kPatience) == Outcome::late)
     throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"),
@@ -135,8 +135,8 @@ bool HelperProcess::leave(Deadline deadline) {
   const bool all = !ended_ && send(channel_, FrameKind::leave) &&
                    channel_.receive(frame, deadline) == Outcome::frame &&
                    frame.kind == static_cast<uint32_t>(FrameKind::done);
-  child_->wait(std::min(deadline, std::chrono::steady_clock::now() +
-                                      kPatience));  // it may be telling others why it ended
+  // The helper may still be telling the other ranks why it ended.
+  child_->wait(std::min(deadline, std::chrono::steady_clock::now() + kPatience));
   return all;
 }
 

@@ -1,4 +1,4 @@
-// A helper process (helper.h), as the library starts, calls and ends it.
+// Starts, calls and ends a helper process (helper.h).
 #pragma once
 
 #include <exception>
@@ -20,13 +20,14 @@ class HelperProcess {
  public:
   using Deadline = platform::Deadline;
 
-  // Starts the program and lets it join the session of `meeting`. Throws if this attempt fails,
+  // Starts the program, which joins the session of `meeting`. Throws if this attempt fails:
   // Error(cancelled) if another rank gave it up.
   HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline);
 
   SharedPool& memory() { return memory_; }  // shared with the helper
 
-  // Lets the helper perform the call. Throws the error that it reports, or RankLost if it is gone.
+  // Has the helper perform the call. Throws the error that the helper reports, or RankLost if the
+  // helper is gone.
   void call(const Call& call, std::span<const uint64_t> sizes);
 
   void check_owner() const;  // Error(state) in a child of fork()

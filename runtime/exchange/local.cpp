@@ -88,9 +88,9 @@ class LocalEngine {
     const Visit visit{"all_gather", sizes_text(sizes, size()) + " bytes", part, data};
     world_->meet(rank_, visit, timeout, [&](const std::vector<Visit>& visits) {
       auto* to = static_cast<std::byte*>(data);
+      // Skips a part that is already in its place: other ranks may be reading it.
       for (size_t r = 0; r < visits.size(); to += sizes[r++])
-        if (sizes[r] > 0 && to != visits[r].in)  // a part may lie in place, while others read it
-          std::memmove(to, visits[r].in, sizes[r]);
+        if (sizes[r] > 0 && to != visits[r].in) std::memmove(to, visits[r].in, sizes[r]);
     });
   }
 

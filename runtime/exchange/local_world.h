@@ -1,4 +1,5 @@
-// What the ranks of a local group share: their meetings, and messages that wait.
+// What the ranks of a local group share. A collective operation is a meeting of all ranks; messages
+// wait until they are received.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,7 @@
 
 namespace etr::exchange {
 
-// What one rank brings to a meeting.
+// What one rank passes to a meeting.
 struct Visit {
   std::string operation;  // must be equal on all ranks, like `shape`
   std::string shape;      // "of 12 f32"
@@ -33,9 +34,10 @@ class LocalWorld {
 
   int size() const { return static_cast<int>(visits_.size()); }
 
-  // Waits for all ranks, lets each do its `work`, and returns when all are done: memory that a
-  // visit names is safe until then. Throws RankLost if a rank does not come, or after abort().
-  // Ranks that have met leave together even if one of them throws.
+  // Waits for all ranks, calls `work` with their visits, and returns when the `work` of all ranks
+  // is done. Until then no rank frees the memory that its visit points to. Throws RankLost if a
+  // rank does not come, or after abort(). Once all have come, they return together even if the
+  // `work` of one throws.
   void meet(int rank, const Visit& visit, double timeout_s,
             const std::function<void(const std::vector<Visit>&)>& work);
 
@@ -72,7 +74,7 @@ class LocalWorld {
   uint64_t meetings_ = 0;  // two for each operation: when all have come, and when all are done
   size_t done_ = 0;        // ranks that have done their work and wait for the others
   std::map<std::tuple<int, int, uint32_t>, std::vector<Message*>> messages_;
-  // Of the current meeting, by colour.
+  // Worlds of the parts, by meeting and colour.
   std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>> parts_;
 
   bool ended_ = false;

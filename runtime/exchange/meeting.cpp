@@ -91,7 +91,7 @@ bool Meeting::enter_session() {
   return true;
 }
 
-// A rank that has restarted has a new word, which rank 0 notices.
+// A rank that was restarted cannot mark the session. Rank 0 recognises it by its new word.
 bool Meeting::given_up() const {
   if (const auto why = get("failed")) fail(Code::io, *why);
   if (get("given_up")) return true;

@@ -1,4 +1,4 @@
-// How ranks agree on one attempt to form a group.
+// Lets ranks agree on an attempt to form a group.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace etr::exchange {
 
-// What earlier runs left in the store does no harm. If an attempt fails on one rank, it ends on all
+// Ignores what earlier runs left in the store. If an attempt fails on one rank, it ends on all
 // ranks, and all of them make the next one.
 //
 // Each rank writes a random word (join.RANK). Rank 0 waits for the words of all ranks, then writes
@@ -29,8 +29,8 @@ class Meeting {
   // are missing at the deadline.
   std::string agree(Deadline deadline, double timeout_s);
 
-  bool given_up() const;  // Returns whether a rank gave this session up. Throws if that rank will
-                          // not try again.
+  // Returns whether a rank gave this session up. Throws if that rank will not try again.
+  bool given_up() const;
   void give_up();
   void give_up_for_good(const std::string& why);
 

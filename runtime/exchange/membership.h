@@ -23,6 +23,7 @@ inline std::vector<int> members(const std::vector<Choice>& choices, int rank) {
   return out;
 }
 
+// Returns the index of `rank` in `ranks`.
 inline int place(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }

@@ -10,8 +10,8 @@ namespace etr::exchange {
 namespace {
 
 constexpr uint64_t kPage = platform::SharedMemory::kPage;
-constexpr uint64_t kMost = uint64_t{1} << 46;  // bytes; small enough that arithmetic on offsets
-                                               // cannot overflow
+// The largest size of a block, in bytes. Small enough that arithmetic on offsets cannot overflow.
+constexpr uint64_t kMost = uint64_t{1} << 46;
 
 }  // namespace
 

@@ -25,8 +25,7 @@ std::unique_ptr<Store> file_store(const std::string& folder);
 // A store that one rank serves over TCP.
 class TcpStore : public Store {
  public:
-  // Returns the address from which this machine reaches the server. Peers can reach this machine
-  // there.
+  // Returns the local address of the connection to the server. Peers can reach this machine there.
   virtual std::string own_address() const = 0;
 };
 

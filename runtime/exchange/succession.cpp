@@ -15,7 +15,7 @@ namespace etr::exchange {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(10);     // how often the store is polled
-constexpr auto kSettle = std::chrono::milliseconds(300);  // for ranks that others took for lost
+constexpr auto kSettle = std::chrono::milliseconds(300);  // for ranks that were taken for lost
 constexpr auto kAnswer = std::chrono::seconds(3);         // for newcomers to answer a call
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -104,7 +104,7 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
     if (is_lost[rank]) names += " " + members_[rank];
   store_->set(ready_key(generation_ + 1, id_), names);
   const auto began = Clock::now();
-  auto complete = Clock::time_point::max();  // when all ranks that this one waits for were present
+  auto complete = Clock::time_point::max();  // when all ranks not taken for lost were present
   while (true) {
     if (const auto place = claimed(generation_ + 1)) {
       if (place->rank >= 0) return *place;

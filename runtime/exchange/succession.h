@@ -28,7 +28,7 @@ class Succession {
   // A random id of this process, which it keeps.
   const std::string& id() const { return id_; }
 
-  // The first generation has formed with these members, in rank order. Every rank calls it.
+  // Every rank calls this when the first generation has formed. `members`: the ids in rank order.
   void begin(std::vector<std::string> members);
 
   // A place in the next generation, whose group has yet to form.
@@ -38,23 +38,23 @@ class Succession {
   };
 
   // Agrees on the next generation after the loss of these ranks. If this rank is itself among them,
-  // the other ranks count as present. A rank goes along even if only one of the two thinks the
-  // other lost: they part only if each has lost the other. Throws RankLost if the run goes on
-  // without this rank, or if fewer than `least` ranks remain.
+  // it takes no rank for lost. Two ranks separate only if each takes the other for lost; if just
+  // one does, both are in the next generation. Throws RankLost if the run goes on without this
+  // rank, or if fewer than `least` ranks remain.
   Place succeed(const std::vector<int>& lost, int least);
 
-  // First rank: returns the ids of the processes that wait to join and answer now.
+  // First rank: calls the processes that wait to join, and returns the ids of those that answer.
   std::vector<std::string> newcomers();
-  // First rank: takes them into the next generation.
+  // First rank: admits these processes to the next generation.
   void admit(const std::vector<std::string>& newcomers);
-  // The other ranks: follow the first one into it.
+  // Other ranks: wait until the first one has admitted them to the next generation.
   Place follow();
 
-  // Waits for a run and for its admission, and returns the place. Error(io) at the time-out,
+  // Newcomer: waits for a run that admits it, and returns its place. Error(io) at the time-out,
   // Error(state) if the run ends first.
   Place join(double timeout_s);
 
-  // First rank: the run is over, and nobody can join it.
+  // First rank: ends the run, so that nobody can join it.
   void end() noexcept;
 
  private:

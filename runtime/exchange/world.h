@@ -37,8 +37,8 @@ using Environment = std::function<const char*(const char* name)>;
 // `environment`. Error(invalid_argument) if the variables make no sense.
 std::optional<World> world_from(const Environment& environment);
 
-// Explains an empty result of world_from(): says which of a launcher's variables are set and which
-// are missing, or returns "" if none is set.
+// Explains why world_from() returned nothing: says which of a launcher's variables are set and
+// which are missing. Returns "" if none is set.
 std::string half_said_by_launcher(const Environment& environment);
 
 // Joins the group. Gloo listens on the given host or interface. Without one, it listens on the
@@ -46,8 +46,8 @@ std::string half_said_by_launcher(const Environment& environment);
 // rendezvous is a folder. A group of one rank needs no engine.
 Group open_group(const World& world);
 
-// Opens the store of a Gloo world's rendezvous. With `serve`, this process serves the one of
-// tcp://.
+// Opens the store of a Gloo world's rendezvous. With `serve`, this process serves the store if the
+// rendezvous is tcp://.
 std::unique_ptr<Store> open_store(const World& world, bool serve);
 
 // Returns the path of a helper or plug-in. Looks in world.engines if set, else in the folder of

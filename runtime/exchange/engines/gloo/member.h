@@ -36,8 +36,8 @@ class Member {
   // those that have not begun it.
   void expire();
 
-  void broken(
-      const std::string& why);  // Gloo failed: waits for a better verdict, else ends with this one
+  // Reports that Gloo failed: waits for a better verdict, else ends with this one.
+  void broken(const std::string& why);
   void abort(const std::string& reason);
   // Waits until the others have left as well, then ends the process.
   void leave();

@@ -52,8 +52,8 @@ class Communicator {
   void begin(std::shared_ptr<Job> job);
   bool advance();  // returns whether there is something to wait for
   void abort(const std::string& reason);
-  void leave(
-      std::shared_ptr<std::promise<void>> left);  // set when all have left, or the drain is over
+  // Sets `left` when all ranks have left, or when the time for that is over.
+  void leave(std::shared_ptr<std::promise<void>> left);
 
  private:
   void step();

@@ -30,8 +30,8 @@ using Steps = std::vector<Job::Step>;
 
 constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements per MPI call, whose counts are int
 constexpr size_t kPage = 4096;
-constexpr auto kPatience =
-    std::chrono::milliseconds(900);  // with the communication thread, after the deadline
+// How long after a deadline the communication thread may take to report the result.
+constexpr auto kPatience = std::chrono::milliseconds(900);
 constexpr auto kDrain = std::chrono::seconds(6);
 
 MPI_Datatype type_of(Number number) {
@@ -258,7 +258,7 @@ class MpiEngine {
     if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
   }
 
-  // Lets the communication thread perform the steps, and throws the error that ends them.
+  // Has the communication thread perform the steps. Throws if one of them fails.
   static void perform_on(const std::shared_ptr<Communicator>& c, const Call& call, Steps steps) {
     const auto job = std::make_shared<Job>();
     job->call = call;
@@ -361,8 +361,8 @@ MpiEngine* open(const Json& spec) {
          world->size(), ", and rank ", spec.at("rank").get<int>(), " of ",
          spec.at("size").get<int>(),
          " was expected: start the program with the mpirun of this MPI (", MPI_LIBRARY_NAME, ")");
-  auto* const comms = new std::array<MPI_Comm, 2>;  // never freed: after an error MPI may still
-                                                    // write it
+  // Never freed: after an error MPI may still write to it.
+  auto* const comms = new std::array<MPI_Comm, 2>;
   Steps steps;
   for (MPI_Comm& comm : *comms)
     steps.push_back([&comm](MPI_Request* request) {

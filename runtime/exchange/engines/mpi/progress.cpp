@@ -112,7 +112,7 @@ void Progress::loop() {
     if (active && !was_active) busy_until = Clock::now() + kBusy;
     was_active = active;
     std::unique_lock lock(mutex_);
-    // Groups must be left before MPI_Finalize, which depends on it.
+    // Runs what was posted before it ends: MPI_Finalize needs all groups to have left.
     if (!bodies_.empty()) continue;
     if (stopping_) break;
     if (!active)
