@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kListed = 1000;
 // Number of records that are told apart; further ones count each time.
 constexpr size_t kTold = 100'000;
-constexpr int64_t kShareFrom = 100;  // least number of records that a share is taken of
+constexpr int64_t kShareFrom = 100;  // the share refers to at least this many records
 
 Json to_json(const BadRecord& r) {
   Json out{{"stage", r.stage}, {"shard", r.shard}, {"key", r.key}, {"reason", r.reason}};
@@ -79,8 +79,8 @@ bool BadRecords::uses(ErrorPolicy policy) const {
 
 // Writes the record's current fields, each to its own file.
 void BadRecords::quarantine(const Item& item, const BadRecord& record) {
-  constexpr size_t kMostStem = 120,
-                   kMostField = 60;  // with the hashes, far below the limit of 255 bytes per name
+  // With the hashes, far below the limit of 255 bytes per name.
+  constexpr size_t kMostStem = 120, kMostField = 60;
   const std::filesystem::path directory(rules_.directory);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -91,7 +91,7 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) {
           ? std::filesystem::path(*item.origin->shard).filename().string() + "-" + item.origin->key
           : whole;
   std::string stem = file_safe(name, kMostStem, whole);
-  // The same name from another folder.
+  // Another folder has a file of the same name.
   if (!stems_.insert(stem).second) stem += "-" + short_hash(whole);
   Json row = to_json(record);
   for (const Field& field : item.fields) {
@@ -109,7 +109,7 @@ void BadRecords::count_read(int64_t records, uint64_t epoch) {
   tallies_[epoch].read += records;
 }
 
-// Counts the record for the earliest epoch that has met it.
+// Counts a record for the earliest epoch that has met it.
 BadRecords::Known& BadRecords::note(const Item& item, const BadRecord& record, uint64_t epoch) {
   ++times_;
   ++tallies_[epoch].times;
@@ -131,7 +131,7 @@ BadRecords::Known& BadRecords::note(const Item& item, const BadRecord& record, u
   return untold_ = known;
 }
 
-// The error if the bad records met so far up to `epoch` are too many, else nullptr.
+// Returns the error if too many bad records were met in the epochs up to `epoch`, else nullptr.
 std::shared_ptr<const Error> BadRecords::excess(uint64_t epoch) const {
   Tally sum = before_;
   for (auto it = tallies_.begin(); it != tallies_.end() && it->first <= epoch; ++it) {

@@ -50,13 +50,13 @@ class BadRecords {
   bool handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
               uint64_t epoch);
 
-  // To be called at the end of `epoch`, when all bad records up to it are known. Returns the error
-  // that ends the run if they are too many, else nullptr.
+  // To be called at the end of `epoch`, when all bad records of the epochs up to it are known.
+  // Returns the error that ends the run if they are too many, else nullptr.
   std::shared_ptr<const Error> too_many(uint64_t epoch) const;
 
   bool uses(ErrorPolicy policy) const;  // in any stage
 
-  // Notes a sample that was dropped without being bad, because a restored run needs to know it.
+  // Records that a sample was dropped without being bad: a restored run has to drop it, too.
   void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);
 
   int64_t count() const;        // different records, over all epochs

@@ -26,8 +26,8 @@ struct BudgetRequest {
 };
 
 // Returns the limits of each segment under the budget. Reads a few samples and passes them through
-// the stages to measure their size at each stage. Throws Error(invalid_argument) that says what
-// needs how much if the budget is too small for the buffers and the queues' minimum.
+// the stages to measure their size after each stage. If the budget is too small for the buffers and
+// for minimal queues, throws Error(invalid_argument) that says how much each needs.
 //
 // Buffers and queues get 80 % of the budget, and batch memory kept for reuse gets 5 %. The rest is
 // left to the allocators and decoders. A sample much larger than those tried can exceed its queue's

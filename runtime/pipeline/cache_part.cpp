@@ -107,8 +107,8 @@ Row row_of(const CacheEntry& entry) {
 
 }  // namespace
 
-// Lists the folder: numbers may have gaps, because the files of a lower part may still be in
-// creation.
+// Lists the folder instead of counting up: numbers may have gaps, because another process may still
+// be creating the files of a lower part.
 std::optional<uint64_t> cached_bytes(const std::string& folder) {
   uint64_t total = 0;
   std::error_code error, gone;
@@ -204,8 +204,8 @@ std::unique_ptr<platform::FileLock> CacheWriter::open_files(const CacheIdentity&
   return nullptr;
 }
 
-// Bytes that a killed writer left beyond its last entry are not part of the cache. Incomplete
-// entries are overwritten, unreferenced data is skipped.
+// A killed writer may have left bytes beyond its last entry. An incomplete entry is overwritten;
+// data without an entry is skipped.
 bool CacheWriter::claim(const CacheIdentity& identity, uint32_t number) {
   const bool is_there = has_files(identity, number);
   auto lock = open_files(identity, number, is_there);

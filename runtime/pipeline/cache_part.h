@@ -85,7 +85,7 @@ class CacheWriter {
   uint32_t part() const { return part_; }
   uint64_t end() const { return end_; }
 
-  // Reserves space for a sample, or gives it back. For one thread at a time.
+  // Reserves or frees space by setting the end of the data file. For one thread at a time.
   void resize(uint64_t end);
   void write(uint64_t offset, std::span<const std::byte> bytes) { data_->write(offset, bytes); }
   void add(CacheEntry& entry);  // sets the entry's place

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kName = "upstream.json";
 
-// Collects the fields of options FIELD=FILE,...: the fields are part of the samples, the files only
-// a location.
+// Collects the fields of options of the form FIELD=FILE,...: the fields determine the samples, the
+// files are only a location.
 void add_fields(const Json& options, Json& fields) {
   if (options.is_structured())
     for (const Json& option : options) add_fields(option, fields);
@@ -41,7 +41,8 @@ Json essence(const Json& stage) {
   return {{name, options_without_paths(name, stage.begin().value())}};
 }
 
-// Returns "" if the times are equal.
+// Describes how the modification times differ; "" if they do not. Names the first changed file if
+// the files are listed.
 std::string time_difference(const Json& data, const Json& before, const Json& now) {
   if (before == now) return "";
   if (before.is_array() && now.is_array() && before.size() == now.size())
@@ -58,8 +59,8 @@ std::string claim_text(const Json& upstream) { return upstream.dump(1) + "\n"; }
 
 // Creates the file if it does not exist, atomically, so that one of two concurrent upstreams wins.
 void write_once(const std::string& path, const std::string& text) {
-  static std::atomic<uint64_t> number{
-      0};  // threads, and containers with equal process ids, may write at once
+  // Threads, and containers with equal process ids, may write at once.
+  static std::atomic<uint64_t> number{0};
   const std::string temporary =
       cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
   std::error_code error, ignored;

@@ -29,7 +29,7 @@ void check_folder(const std::string& path, const char* stage) {
          "': make the folder");
 }
 
-// Whether the file begins like a log, of which a full disk may have left only a few bytes.
+// Returns whether the file begins like a log. A full disk may have left only a few bytes of it.
 bool begins_like_a_log(const std::string& path) {
   constexpr std::string_view kBeginning = R"({"epoch":)";
   const platform::InputFile file(path);
@@ -39,7 +39,8 @@ bool begins_like_a_log(const std::string& path) {
   return kBeginning.starts_with(beginning) || beginning.starts_with(kBeginning);
 }
 
-// A log is continued, and an unfinished last line of it cut off. Any other file is left alone.
+// Throws if there is a file that cannot be continued because it is not a log. Such a file is left
+// alone.
 void check_log(const std::string& path, const char* stage) {
   check_folder(path, stage);
   if (!platform::is_file_or_free(path))
@@ -95,7 +96,7 @@ void DecisionLog::begin(uint64_t epoch, const std::optional<EpochDecisions>& mad
   check_log(path_, stage_);
   platform::cut_unfinished_line(path_);
   const bool voids = made || has_lines(path_);
-  // An empty log says that nothing was decided.
+  // The file is created even if nothing will be decided: an empty log says so.
   file_.emplace(path_, platform::OutputFile::Mode::append);
   if (!voids) return;
   write({{"epoch", epoch}, {"after", 0}, {"restored", true}});

@@ -1,6 +1,6 @@
-// Records the decisions of a stage that depend on time, so that a run can be repeated: a number at
-// certain places of an epoch. A log has a line of JSON per decision, a saved position a packed
-// list.
+// Records the decisions of a stage that depend on time, so that a run can be repeated. A decision
+// is a number at a place in an epoch. A log has a line of JSON per decision; a saved position has a
+// packed list.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ using EpochDecisions = std::map<uint64_t, uint64_t>;          // by place
 using DecisionsByEpoch = std::map<uint64_t, EpochDecisions>;  // by epoch
 
 // A run's log. Its lines are {"epoch", "after": the place, `key`: the number}. Several runs may
-// write to one file: a killed run has logged decisions beyond the position where the next run
-// starts, and that run may decide nothing at those places, so that it would not replace them. So a
-// run that finds lines in the file, or starts at a saved position, first writes {"epoch", "after":
-// 0, "restored": true}, which voids all lines from that epoch on. It then repeats the known
-// decisions of the epoch, marked "again": true. The line after such a one may have the same place
-// and then replaces it. A line that a full disk has left unfinished is cut off. Not thread safe.
+// write to one file. A killed run may have logged decisions beyond the position where the next run
+// starts, and the next run need not decide anything at the same places. So a run that finds lines
+// in the file, or starts at a saved position, first writes {"epoch", "after": 0, "restored": true},
+// which voids all lines from that epoch on. It then repeats the known decisions of the epoch,
+// marked "again": true. The line after one of these may have the same place and then replaces it. A
+// last line that a full disk has left incomplete is removed. Not thread safe.
 class DecisionLog {
  public:
   DecisionLog(std::string path, const char* stage, const char* key);  // `path` "": no log
@@ -32,10 +32,10 @@ class DecisionLog {
   DecisionLog(const DecisionLog&) = delete;
   DecisionLog& operator=(const DecisionLog&) = delete;
 
-  // Starts the log: the run begins in `epoch`. Before that nothing is written, not even an empty
-  // file, because copies of a stage that only replay the way to a position never begin. `made`: if
-  // the run starts at a saved position, the decisions made before it in the epoch. Throws
-  // Error(io / invalid_argument) if the file cannot be written, or holds something else.
+  // Starts the log of a run that begins in `epoch`. Before this call nothing is written, not even
+  // an empty file, because copies of a stage that only replay the way to a position never begin.
+  // `made`: if the run starts at a saved position, the decisions made before it in the epoch.
+  // Throws Error(io / invalid_argument) if the file cannot be written, or holds something else.
   void begin(uint64_t epoch, const std::optional<EpochDecisions>& made);
 
   // Records a decision, replacing a previous one at the same place. It is written when a decision

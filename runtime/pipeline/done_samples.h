@@ -15,8 +15,8 @@ namespace etr::pipeline {
 // A sample's ordinal and its copy number (Item::replica).
 using SampleCopy = std::pair<uint64_t, uint32_t>;
 
-// The samples that are done, by pass and number in the source's order; the others are left. A
-// sample that another rank still held is left, too; for it, the delivered copies are recorded.
+// The samples that are done, by pass and by number in the source's order; the others are left. A
+// sample that a rank still held at its position is left, too; its delivered copies are recorded.
 class DoneSamples {
  public:
   void add(uint64_t pass, std::vector<uint64_t> numbers);
@@ -24,13 +24,13 @@ class DoneSamples {
   void forget_copies_of_done();
   void begin_with(uint64_t pass) { first_pass_ = pass; }
 
-  // No sample is left of earlier passes.
+  // No sample of an earlier pass is left.
   uint64_t first_pass() const { return first_pass_; }
   // Nobody has read anything of later passes.
   uint64_t passes() const;
 
   uint64_t left(uint64_t pass, uint64_t nth) const;  // number of the nth sample left
-  // How many samples are left before `number`.
+  // Returns how many samples are left before `number`.
   uint64_t left_before(uint64_t pass, uint64_t number) const;
   bool is_done(uint64_t pass, uint64_t number) const;
   const std::set<SampleCopy>& copies() const { return copies_; }

@@ -118,8 +118,8 @@ class ThreadTask final : public Task {
 }  // namespace
 
 struct FlowGraph::State {
-  // The runner occupies the arena's reserved slot, so that tasks run even if TBB has no worker to
-  // give (on a machine with one core).
+  // The runner occupies the arena's reserved slot, so that tasks run even if TBB has no worker
+  // thread for the arena (on a machine with one core).
   explicit State(int threads) : arena(threads, 1) {
     if (threads > static_cast<int>(platform::usable_threads()))
       control.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));

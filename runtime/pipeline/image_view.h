@@ -54,8 +54,8 @@ struct ImageView {
   // Views the whole image. Throws Error(invalid_argument) if it is not u8 [H, W, C].
   explicit ImageView(Tensor pixels);
 
-  // The pipeline ensures that these are called in the order of ViewStep: black brought in by a
-  // window must stay black.
+  // The pipeline ensures that these are called in the order of ViewStep: the black border that
+  // crop() may add must stay black.
   void resample(std::shared_ptr<const Resampling> by);
   // A window of the current result. It may extend beyond the edges, where it is black.
   void crop(int64_t y, int64_t x, int64_t window_height, int64_t window_width);

@@ -25,8 +25,8 @@ struct Field {
   Tensor tensor;
 };
 
-// Contents outside host memory. Their meaning is a matter between the program and the consumer.
-// Destroyed when no longer needed.
+// Contents outside host memory. Only the program and the consumer know what they mean. Destroyed
+// when no longer needed.
 class Opaque {
  public:
   virtual ~Opaque() = default;

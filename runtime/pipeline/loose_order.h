@@ -1,5 +1,5 @@
-// Releases chunks from maps such that finished ones need not wait for slower ones before them: see
-// the stage `overtake`. Pure policy, without queues, threads or clocks.
+// Decides in which order chunks leave the maps if finished ones need not wait for slower ones
+// before them: see the stage `overtake`. Pure policy, without queues, threads or clocks.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class LooseOrder {
   LooseOrder(uint64_t window, std::function<bool(uint64_t epoch)> may)
       : window_(window), may_(std::move(may)) {}
 
-  // Adds a chunk that has left the maps. Returns the chunks to release now, in order. Items of a
-  // chunk that overtakes others are marked (Item::overtakes).
+  // Adds a chunk that has been through the maps. Returns the chunks to release now, in order. Items
+  // of a chunk that overtakes others are marked (Item::overtakes).
   std::vector<Chunk> add(Chunk&& finished);
 
  private:

@@ -81,8 +81,8 @@ QueueLimits Pipeline::limits_after(bool batches) const {
   return limits;
 }
 
-// A cache stores what became of a record, so that must be the same each time and still be a single
-// record.
+// A cache stores the result of reading and mapping a record. The result must be the same each time,
+// and still belong to a single record.
 void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t cache = 0;
   for (size_t i = 1; i < stages.size(); ++i) {
@@ -117,9 +117,9 @@ Json Pipeline::stages_before(size_t position) const {
   return out;
 }
 
-// Decisions identify samples by their ordinals.
+// The decisions of `overtake` identify samples by their ordinals.
 void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stages) const {
-  std::string joins;  // a stage after which ordinals do not identify samples
+  std::string joins;  // the stage after which ordinals do not identify samples
   for (size_t i = 1; i < stages.size(); ++i) {
     if (entries_[i].spec->kind != StageKind::serial) continue;
     const auto& stage = static_cast<SerialStage&>(*stages[i]);
@@ -140,7 +140,7 @@ void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stage
 // Copies of a sample are told apart by the 32 bits of Item::replica. Batches start from 0 again.
 void Pipeline::check_replicas(const std::vector<std::unique_ptr<Stage>>& stages) const {
   uint64_t last = 0;
-  std::string before;  // the stages that repeat what this one repeats again
+  std::string before;  // the earlier stages that repeat samples
   for (size_t i = 1; i < stages.size(); ++i) {
     if (entries_[i].spec->kind != StageKind::serial) continue;
     const auto& stage = static_cast<SerialStage&>(*stages[i]);
@@ -159,7 +159,7 @@ void Pipeline::check_replicas(const std::vector<std::unique_ptr<Stage>>& stages)
   }
 }
 
-// Checked whether or not the consumer takes these steps, so that a spec is valid everywhere or
+// Checks even if the consumer does not perform these steps, so that a spec is valid everywhere or
 // nowhere.
 void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t echo = 0, last = 0;
@@ -358,7 +358,7 @@ void Pipeline::cancel() {
 
 bool Pipeline::consumer_starves() const {
   std::scoped_lock lock(mutex_);
-  // A shorter queue never holds as many.
+  // A queue that is shorter than the low-water mark never holds that many.
   return ready_items_ < std::min(options_->integer("low_water"), segments_.back()->limits().items);
 }
 
@@ -535,7 +535,7 @@ Json Pipeline::stats() const {
   };
   std::vector<QueueLimits> limits;
   {
-    std::scoped_lock lock(mutex_);  // not for what follows, as segments query the host
+    std::scoped_lock lock(mutex_);  // not held below, because segments call the host
     for (const auto& segment : segments_) limits.push_back(segment->limits());
   }
   Json stages = Json::array();

@@ -156,8 +156,8 @@ class Pipeline final : private SegmentHost {
   bool budget_applied_ = false;
   std::thread planner_;  // divides a budget at the start, so that wait() can time out
   bool walked_ = false;  // the stages were advanced into restored_epoch_, or have begun its rest
-  std::shared_ptr<const DoneSamples>
-      done_;  // what the old ranks delivered in that epoch, until it is over
+  // What the ranks of the previous world delivered in that epoch. Kept until it is over.
+  std::shared_ptr<const DoneSamples> done_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable ready_changed_;

@@ -11,7 +11,7 @@
 
 namespace etr::pipeline {
 
-// Taken from the running source, or, before it has begun, from a temporary one.
+// Asks the running source, or a temporary one if the source has not begun.
 Json Pipeline::data() const {
   if (const auto known = source_->data()) return *known;
   const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
@@ -47,8 +47,8 @@ void Pipeline::restore(const Json& state) {
     std::scoped_lock lock(mutex_);
     check_not_started();
   }
-  const Json what =
-      source_->source().data();  // unlocked: may be slow, and cancel() must not wait for it
+  // Without the lock: this may be slow, and cancel() must not wait for it.
+  const Json what = source_->source().data();
   const std::vector<Json> positions =
       state.is_array() ? state.get<std::vector<Json>>() : std::vector<Json>{state};
   if (positions.empty()) fail(Code::invalid_argument, "this is a list without positions");

@@ -25,7 +25,8 @@ bool lies_within_epoch(const Json& position);
 // Throws Error(invalid_argument).
 void check_complete(const std::vector<Json>& positions);
 
-// Takes over what a rank has dropped, and decided by time, on its way to a position.
+// Copies to `input` which samples a rank dropped, and what it decided by time, on its way to a
+// position.
 void take_notes(const Json& position, ReplayInput& input, const DropSet& drops,
                 std::optional<uint64_t> own_samples);
 

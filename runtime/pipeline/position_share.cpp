@@ -1,7 +1,7 @@
 // Redistributes the rest of an epoch among a different number of ranks.
 //
-// An epoch has one order of samples, the source's, of which rank r of n gets every n-th. Replaying
-// each old rank with tokens tells which of its samples it had delivered at the position. The
+// An epoch has one order of samples, the source's, of which rank r of n gets every n-th. A replay
+// of each old rank with tokens shows which of its samples it had delivered at the position. The
 // remaining samples, both those that stages still held and those that nobody had read, again form
 // an order, of which each new rank gets every m-th; its own stages begin anew on these. A sample
 // keeps its ordinal and so its augmentation.
@@ -28,7 +28,8 @@ void Pipeline::check_shareable() const {
           refuse_rest(entry.name.c_str());
 }
 
-// Replays each rank up to its position. What one of them has had, no rank needs to have again.
+// Replays each old rank up to its position. Samples that an old rank is done with go to no new
+// rank.
 void Pipeline::plan_share(const std::vector<Json>& positions, std::optional<uint64_t> samples) {
   check_shareable();
   epoch_ = restored_epoch_ = positions.front().at("epoch").get<uint64_t>();

@@ -42,7 +42,8 @@ class Replay {
     return false;
   }
 
-  // Feeds whole passes. Returns the number of outputs, or nothing if no end is in sight.
+  // Feeds whole passes. Returns the number of outputs of the epoch, or nothing if it is endless or
+  // too long.
   std::optional<uint64_t> count(uint64_t pass_length) {
     uint64_t fed = 0;
     for (uint64_t pass = 0;; ++pass) {
@@ -64,7 +65,7 @@ class Replay {
   bool arrived() const { return done_; }
   ReplayPlace place() const { return {pass_, index_, outputs_}; }
 
-  // To be taken after run(): which samples stages and `held_` still refer to. Nothing may be fed
+  // The samples that the stages and `held_` still refer to after run(). Nothing may be fed
   // afterwards.
   struct Alive {
     struct Pass {
@@ -97,7 +98,7 @@ class Replay {
   void add_to(Delivered& delivered) const {
     const Alive still = alive();
     const bool repeats = input_.repeats != nullptr;
-    std::set<uint64_t> had;  // samples to count as done, if no stage can recognise copies
+    std::set<uint64_t> had;  // held samples that count as done, as no stage can recognise copies
     for (const SampleCopy& copy : copies_) {
       if (still.is_ghost(copy.first)) continue;
       if (repeats)

@@ -1,10 +1,10 @@
 // Restores a position without repeating the work that led to it.
 //
 // What stages emit depends only on the sequence of items, never on their content. So the way to a
-// saved position can be replayed with empty tokens in microseconds. This tells which samples are
-// still held there in shuffle and echo buffers. The stages of the restored run are then advanced to
-// the first of these samples, and the run starts there. It reads the samples from there on again,
-// but decodes only those that are needed.
+// saved position can be replayed with empty tokens, which takes a tenth of a microsecond per
+// sample. The replay shows which samples the shuffle and echo buffers still hold at the position.
+// The stages of the restored run are then advanced to the first of these samples, and the run
+// starts there. It reads the samples from there on again, but decodes only those that are needed.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ constexpr uint64_t kCountable = uint64_t{1} << 26;
 std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_length);
 
 struct ReplayPlan {
-  // Whether the run had read this sample and no longer held it at the position.
+  // Returns whether the run had read this sample and no longer held it at the position.
   std::function<bool(uint64_t ordinal)> ghost = [](uint64_t) { return false; };
   uint64_t unneeded = 0;  // samples at the start before the first that is needed again
 };
@@ -52,9 +52,9 @@ ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Sta
 // What the ranks of another world have delivered of an epoch.
 struct Delivered {
   DoneSamples done;
-  uint64_t first_open = UINT64_MAX;  // in each earlier pass, all ranks have had all their samples
+  uint64_t first_open = UINT64_MAX;  // all ranks are done with all samples of earlier passes
 };
-// Adds what one rank has had up to its position. Parameters as in plan_replay().
+// Adds the samples that one rank is done with at its position. Parameters as in plan_replay().
 void add_delivered(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies,
                    Delivered& delivered);
 

@@ -16,8 +16,8 @@
 namespace etr::pipeline {
 
 // A memo: it returns what reading and mapping the record again would give. It keeps what fits and
-// never evicts anything, so a sample that is found when the source reads is still there when it is
-// needed. Thread safe.
+// never evicts anything, so a sample that has() finds is still there when recall() is called.
+// Thread safe.
 class SampleCache {
  public:
   virtual ~SampleCache() = default;

@@ -10,11 +10,12 @@
 namespace etr::pipeline {
 namespace {
 
-// A block of items that goes through a segment's maps together; bytes as they leave the maps.
+// Limits of a block, a group of items that go through a segment's maps together, and of a message.
+// Bytes are those that leave the maps.
 constexpr size_t kBlockItems = 16;
 constexpr double kBlockBytes = 16384, kMessageBytes = 1 << 20;
 
-// A minimum size, as an item counts even before a map reads what it names.
+// At least 64 bytes, so that an item counts even if it only names what a map will read.
 int64_t bytes_of(const Item& item) {
   return static_cast<int64_t>(std::max<size_t>(item.size_bytes(), 64));
 }
@@ -182,7 +183,8 @@ bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   }
 }
 
-// In order: replaces each missing item by a copy of the last good one. Drops it if there is none.
+// Replaces each missing item by a copy of the last good one, in order. Drops the item if there is
+// none.
 void Segment::substitute(Chunk& chunk) {
   if (!host_.bad_records().uses(ErrorPolicy::substitute)) return;
   for (Item& item : chunk.items) {

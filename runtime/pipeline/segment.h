@@ -106,8 +106,8 @@ class Segment {
            in_maps_.load() < (growth_known_.load() ? limits_.messages : 1);
   }
   // Whether half of every limit is free. A blocked head is woken only then, because waking it for
-  // each message would cost a thread switch each. A fuller queue triggers a later release or
-  // hand-over.
+  // each message would cost a thread switch each time. If the queue is fuller, a later release or
+  // hand-over wakes the head.
   bool half_empty() const {
     return out_items_.load() <= limits_.items / 2 && out_bytes_.load() <= limits_.bytes / 2 &&
            in_maps_.load() <= limits_.messages / 2;
@@ -135,8 +135,8 @@ class Segment {
   void run_maps(Chunk& chunk) noexcept;  // thread safe
   void run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep);
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
-  void hand_over(
-      Chunk&& chunk) noexcept;  // one call at a time; in order, unless loosen() was called before
+  // One call at a time. In order, unless loosen() was called before.
+  void hand_over(Chunk&& chunk) noexcept;
   void pass_on(Chunk&& chunk);
   void substitute(Chunk& chunk);
 

@@ -49,7 +49,7 @@ std::optional<SharedCache::Held> SharedCache::find(uint64_t record) const {
   return it == held_.end() ? std::nullopt : std::optional(it->second);
 }
 
-// Like find(), but including what other processes have added meanwhile.
+// Like find(), but also reads the entries that other processes have added since.
 std::optional<SharedCache::Held> SharedCache::find_anew(uint64_t record, uint64_t stamp) {
   auto held = find(record);
   if (held && held->entry.stamp == stamp) return held;
@@ -58,8 +58,7 @@ std::optional<SharedCache::Held> SharedCache::find_anew(uint64_t record, uint64_
   return held && held->entry.stamp == stamp ? held : std::nullopt;
 }
 
-// Verifies a sample's checksum before promising it, because the pipeline then does without its
-// source.
+// Verifies the checksum before it returns true, because the source then does not read the record.
 bool SharedCache::has(uint64_t record, uint64_t stamp) {
   if (!opened_) return false;
   const auto held = find_anew(record, stamp);
@@ -103,7 +102,7 @@ bool SharedCache::open_part(uint32_t number) {
   return true;
 }
 
-// Of two entries for a record the first wins, unless the file was changed in between.
+// Of two entries for a record the first wins, unless the record's file was changed in between.
 void SharedCache::take(const CacheEntry& entry) {
   const std::scoped_lock lock(mutex_);
   const auto it = held_.find(entry.record);
@@ -244,7 +243,7 @@ CacheWriter& SharedCache::writer() {
   return *writer_;
 }
 
-// Also tells other processes if possible.
+// Withdraws the entry here, and for other processes if the withdrawal can be written.
 void SharedCache::withdraw(const CacheEntry& entry, const std::string& why) {
   CacheEntry withdrawal;
   withdrawal.record = entry.record;

@@ -58,7 +58,7 @@ void SourceSegment::forget_before(uint64_t epoch) {
   lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
 }
 
-// The number of the sample at a place among those of all ranks.
+// The number of the sample at a place in the order that all ranks share.
 uint64_t SourceSegment::number_of(uint64_t place) const {
   return done_before_ ? done_before_->left(pass_, place) : place;
 }
@@ -139,7 +139,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
   return false;
 }
 
-// Once per message, since reading a record takes little longer than a lock.
+// Called once per message, because taking a lock takes about as long as reading a small record.
 void SourceSegment::count_reads() {
   if (uncounted_) host_.bad_records().count_read(std::exchange(uncounted_, 0), epoch_);
 }

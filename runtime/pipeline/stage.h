@@ -33,12 +33,11 @@ struct StageContext {
   uint64_t position = 0;  // of the stage in the pipeline; seeds its random numbers
   Interrupt* interrupt = nullptr;
   const MapFunctions* functions = nullptr;
-  const Options* pipeline =
-      nullptr;                   // the pipeline's own options; nullptr in tests of single stages
-  uint64_t part = 0, parts = 1;  // of a source: which of `parts` equal parts to read
-  bool defers = false;           // the consumer performs the last image operations
-  bool is_last = false;          // its output goes to the consumer
-  bool trial = false;            // a copy for trials, on samples that the run will read again
+  const Options* pipeline = nullptr;  // its own options; nullptr in tests of single stages
+  uint64_t part = 0, parts = 1;       // of a source: which of `parts` equal parts to read
+  bool defers = false;                // the consumer performs the last image operations
+  bool is_last = false;               // its output goes to the consumer
+  bool trial = false;                 // a copy for trials, on samples that the run will read again
 };
 
 class SampleCache;
@@ -73,8 +72,8 @@ class Source : public Stage {
   // call continues with what can still be read; `item.origin` should then name the bad record.
   virtual bool next(Item& item) = 0;
 
-  // If many threads can read records at once: the map stage that reads them. next() then only names
-  // the record. It refers to the source and is requested before the first pass.
+  // If many threads can read records at once: returns the map stage that reads them, and from then
+  // on next() only names the record. The stage refers to the source. Called before the first pass.
   virtual std::unique_ptr<MapStage> reader() { return nullptr; }
 
   // For sources that number their records, the same in every epoch: the number of the record that
@@ -115,8 +114,8 @@ class MapStage : public Stage {
   // What the stage can leave to the consumer by changing Item::views instead of pixels.
   virtual ViewStep view_step() const { return ViewStep::none; }
 
-  // The number of pixels on an image's shorter side beyond which more are useless here, if there is
-  // one.
+  // The length of an image's shorter side, in pixels, beyond which more pixels are useless here.
+  // Nothing: there is no such length.
   virtual std::optional<int64_t> sufficient_side() const { return std::nullopt; }
   // Announces the next map stage, if any. Called once, while the pipeline is built.
   virtual void followed_by(const MapStage& /*next*/) {}
@@ -147,26 +146,25 @@ class SerialStage : public Stage {
  public:
   virtual void start_epoch(uint64_t /*epoch*/) {}
   // Like start_epoch(), for the rest of an epoch that the ranks of another world have begun: the
-  // first passes yield only samples that those have not delivered, perhaps none. Throws
-  // Error(unsupported) if the stage's output depends on the samples before.
+  // first passes yield only samples that those ranks have not delivered, perhaps none. Throws
+  // Error(unsupported) if the stage's output depends on the samples already delivered.
   virtual void start_rest(uint64_t epoch, const DoneSamples& /*done*/) { start_epoch(epoch); }
   // Called once, in the first epoch of the pipeline's run, after the replay to a restored position,
   // if any. Not called for copies that only replay, or that only measure memory.
   virtual void begin_run() {}
-  // Called for each item with a payload, before process(). An Error is about this item, which then
-  // is a bad record.
+  // Called for each item with a payload, before process(). If it throws Error, this item is a bad
+  // record.
   virtual void admit(Item& /*item*/) {}
-  // An Error is about the item only if the stage reads_items(). Otherwise it is about the options,
-  // a log or the run, and ends the run whatever the error policy: leaving the item out would only
-  // hide that, item after item.
+  // An Error is attributed to the item only if the stage reads_items(). Otherwise it is about the
+  // options, a log or the run, and ends the run whatever the error policy: dropping the item would
+  // only hide the problem, item after item.
   virtual void process(Item&& item, Emitter& out) = 0;
   virtual void finish_pass(Emitter& /*out*/) {}  // the source's pass has ended: emit what is held
 
   // Whether the end of a pass is forwarded downstream; `repeat` swallows all but the last.
   virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
-  virtual uint64_t passes() const {
-    return 1;
-  }  // for `repeat`: passes wanted from the source; 0: endless
+  // For `repeat`: the number of passes wanted from the source; 0: endless.
+  virtual uint64_t passes() const { return 1; }
   // For `take`: pass_id() of the pass of which no more is needed; 0: none. Thread safe.
   virtual uint64_t satisfied_pass() const { return 0; }
   virtual bool repeats_samples() const { return false; }  // with their own replica numbers
@@ -197,8 +195,8 @@ class SerialStage : public Stage {
   virtual uint64_t overtaking_window() const { return 0; }
   virtual bool lets_overtake(uint64_t /*epoch*/) const { return false; }
 
-  // Stages that adapt to the pace are given it now and then, between items, but not during a
-  // replay.
+  // For stages that adapt to the pace: observe() is called now and then, between items, but not
+  // during a replay.
   virtual bool adapts() const { return false; }
   virtual void observe(const Pace&) {}
 
@@ -220,13 +218,13 @@ struct StageSpec {
   bool prepares = false;  // preprocesses images for the model, in training and in prediction
 };
 
-// For start_rest() of a stage that counts samples.
+// Throws the Error(unsupported) that start_rest() of a stage that counts samples throws.
 [[noreturn]] void refuse_rest(const char* stage);
 
 std::span<const StageSpec* const> stage_table();
 const StageSpec& find_stage(const std::string& name);  // Error(not_found) suggests the nearest name
 
-// How much more of a pass the serial stages want. `stages` are in pipeline order.
+// Returns how much more of a pass the serial stages want. `stages` are in pipeline order.
 enum class Demand { more, end_pass, end_epoch };
 Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass);
 

@@ -26,7 +26,7 @@ Json Trace::json() const {
          "the pipeline keeps no trace; set its option 'trace_events', for instance to 100000");
   std::scoped_lock lock(mutex_);
   Json rows = Json::array();
-  // A thread is named after its stage, or "worker" if it ran several.
+  // A thread is named after the stage that it ran, or "worker" if it ran several.
   std::map<int, std::set<std::string>> seen;
   for (const Event& e : events_) seen[e.thread].insert(*e.name);
   for (const auto& [thread, names] : seen) {
