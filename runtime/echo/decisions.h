@@ -20,20 +20,21 @@ namespace etr::echo {
 class Decisions {
  public:
   // `log`: file that gets a line of JSON per decision; "": none. `replay`: such a file, whose
-  // decisions are repeated and no others made; "": none. It is read when the first epoch starts.
+  // decisions are repeated, and no others are made; "": none. It is read when the first epoch
+  // starts.
   Decisions(std::string log, std::string replay)
       : replay_path_(std::move(replay)), log_(std::move(log), "echo", "echoes") {}
 
   void start_epoch(uint64_t epoch);
   void begin_run();  // from now on the log is written
 
-  // Notes that `after` fresh items have arrived: no more decisions will be made for earlier places,
-  // and a restored run must make none there either.
+  // Records that `after` fresh items have arrived. No more decisions will be made at earlier
+  // places, so a restored run must not make any there either.
   void reach(uint64_t after);
 
-  // The decision to be repeated here, if any.
+  // Returns the decision to be repeated here, if any.
   std::optional<uint64_t> due(uint64_t after);
-  // Whether decisions are still to be repeated here or later, in which case none may be made.
+  // Returns whether decisions are still to be repeated here or later. If so, none may be made.
   bool replaying(uint64_t after);
 
   std::string source() const;  // of the decisions that are repeated, for errors

@@ -63,7 +63,7 @@ Draw draw_of(const Options& options, Draw by_default) {
   return name == "newest" ? Draw::newest : by_default;
 }
 
-// Common to all modes: numbers of copies, ages, and images that go to the device.
+// What all modes share: numbers of copies, ages, and images that go to the device.
 class Echo : public SerialStage {
  public:
   Echo(const Options& options, const StageContext& context)
@@ -77,7 +77,7 @@ class Echo : public SerialStage {
 
   void start_epoch(uint64_t) override { fresh_ = 0; }
 
-  // What cannot lie on the device is a bad record.
+  // An item that cannot become a view for the device is a bad record.
   void admit(Item& item) final {
     if (compacts_) item.compact();
     if (device_ && context_.defers && item.batch.size == 0) to_view(item);
@@ -315,9 +315,9 @@ class AdaptiveEcho final : public BufferedEcho {
   CopyCounter uses_;
   Credit credit_;
   EchoPlan plan_;
-  uint64_t echoes_ = 0;  // since the newest fresh item
-  double told_factor_ = 1;
-  Json details_;  // of the decision after it
+  uint64_t echoes_ = 0;     // since the newest fresh item
+  double told_factor_ = 1;  // as last logged
+  Json details_;            // for the log: of the decision after the newest fresh item
 };
 
 // Holds nothing. Emits the same number of copies of each item, so that a batch whose size is a

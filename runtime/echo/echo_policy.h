@@ -20,8 +20,8 @@ namespace etr::echo {
 // distinct numbers: the `use`-th copy of replica r has the number r * kUseNumbers + use.
 constexpr uint32_t kMostUses = 1023, kUseNumbers = 1024;
 
-// Makes an item its own `use`-th copy, counted from 0. A repeated batch has no fresh samples,
-// whatever they were before.
+// Makes an item its own `use`-th copy, counted from 0. In a repeated batch no sample counts as
+// fresh.
 void make_copy(pipeline::Item& item, uint32_t use);
 
 // Numbers of copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or
@@ -47,8 +47,8 @@ enum class Draw {
   newest,      // keeps the mean age low
 };
 
-// Samples that may be repeated, each with a number of uses. A sample with all planned uses consumed
-// stays if it may be used beyond them.
+// Samples that may be repeated, each with a number of uses. A sample stays after its last planned
+// use if it may be used beyond them.
 class EchoBuffer {
  public:
   EchoBuffer(Draw draw, int64_t limit_bytes) : draw_(draw), limit_bytes_(limit_bytes) {}
@@ -128,21 +128,21 @@ class Credit {
   int64_t uses_ = 0;  // negative: debt
 };
 
-// For `auto`: the factor e that the run needs, and the resulting number of echoes due after each
-// fresh item. Echoes given beyond these, because the consumer would have waited, are a debt that is
-// deducted from later ones. So the ratio of the run follows e, and a bursty upstream is echoed
+// For `auto`: the factor e that the run needs, and the number of echoes that are therefore due
+// after each fresh item. Echoes emitted beyond these, because the consumer would have waited, are a
+// debt that later ones repay. So the ratio of the run follows e, and a bursty upstream is echoed
 // evenly.
 //
-// e is the number of items given per fresh item, reduced by the share of time that upstream was
-// held back:
+// e is the number of items emitted per fresh item, reduced by the share of time in which upstream
+// was held back:
 //
 //   e = clamp(given / fresh * (1 - held / elapsed), 1, cap)
 //
 // where `held` is the time that upstream waited because its queue was full.
 //
-// If e is too low, given / fresh finds the right ratio by itself, because the consumer always gets
-// what it needs. If e is too high, upstream is held back. Sums and debts decay over some seconds
-// and items.
+// If e is too low, given / fresh approaches the right ratio by itself, because the consumer always
+// gets what it needs. If e is too high, upstream is held back. Sums and debts decay over some
+// seconds and items.
 class EchoPlan {
  public:
   EchoPlan(double cap, uint64_t most_debt)
