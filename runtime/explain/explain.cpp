@@ -98,7 +98,7 @@ Model model_of(const Json& stats) {
   const Json& consumer = stats["consumer"];
   const auto samples = consumer["samples"].get<double>();
   const Json& last = stats["stages"].back();
-  // The output of the pipeline, including what waits for the consumer.
+  // The samples that the pipeline has made, including those that wait for the consumer.
   const double made = last["items_out"].get<double>() * samples / consumer["items"].get<double>();
   model.threads = stats["threads"];
   const double busy = stats["elapsed_s"].get<double>() - consumer["waiting_s"].get<double>();
