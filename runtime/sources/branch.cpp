@@ -9,7 +9,8 @@ using namespace pipeline;
 
 namespace {
 
-// Gives the stages of a branch their own random numbers. No position in a pipeline is that large.
+// Returns a position that gives a stage of a branch its own random numbers. No stage of the
+// pipeline itself has a position that large.
 uint64_t position_of(const StageContext& context, size_t branch, size_t stage) {
   return (context.position + 1) << 16 | (branch + 1) << 8 | stage;
 }

@@ -65,7 +65,7 @@ class FastShardSource final : public IndexedSource {
     begins_ = std::move(begins);
   }
 
-  // Leaves images compressed, for `decode` to decompress on all threads.
+  // Leaves images compressed, so that `decode` decompresses them on all threads.
   Tensor tensor_of(const io::FastShard::Field& field,
                    const std::shared_ptr<io::FastShard>& shard) const {
     if (!field.frame.data) {

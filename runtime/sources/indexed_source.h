@@ -62,7 +62,7 @@ class IndexedSource : public pipeline::Source {
   // The files that contain the records, valid after count(), and whether each file is one record.
   virtual std::vector<std::string> paths() const = 0;
   virtual bool file_a_record() const { return false; }
-  virtual uint64_t stamp_of_file(uint64_t /*index*/) const { return 0; }  // if so
+  virtual uint64_t stamp_of_file(uint64_t /*index*/) const { return 0; }  // if file_a_record()
   // How to read remote and local files.
   io::RemoteOptions remote() const { return remote_options(context_); }
   io::ReadOptions reading() const { return read_options(context_); }

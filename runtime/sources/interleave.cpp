@@ -24,7 +24,7 @@ constexpr OptionSpec kOptions[] = {
      "bytes"},
 };
 
-// A way: a thread that reads its part of the source into a bounded queue.
+// A thread that reads its part of the source into a bounded queue.
 class Way {
  public:
   Way(std::unique_ptr<Branch> branch, size_t ahead, size_t ahead_bytes)
@@ -40,7 +40,7 @@ class Way {
                            [this, epoch, pass] { run(epoch, pass); });
   }
 
-  // Rethrows what reading threw. Returns false at the end of the pass.
+  // Takes the next sample. Rethrows what reading it threw. Returns false at the end of the pass.
   bool next(Item& item) {
     Read read;
     {
@@ -75,7 +75,7 @@ class Way {
         more = branch_->next(read.item);
       } catch (const Error&) {
         read.bad = std::current_exception();
-        more = began;  // a source that cannot begin has nothing after the error
+        more = began;  // a source that cannot begin its pass has no further samples
       } catch (...) {
         read.bad = std::current_exception();
         more = false;

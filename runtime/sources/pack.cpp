@@ -47,8 +47,8 @@ std::string image_format(const std::string& bytes) {
   return bytes.starts_with("\xff\xd8\xff") ? "jpg" : "";
 }
 
-// Numbers the classes as in the file of an earlier packing, so that a training and a test set
-// agree.
+// Numbers the classes as in the file of an earlier packing, so that the numbers of a training and a
+// test set agree.
 void take_numbers(ClassFolders& folders, const std::string& path) {
   const std::vector<std::string> known = read_class_names(path);
   std::vector<int> numbers;
@@ -77,8 +77,7 @@ std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
   return counts;
 }
 
-// Otherwise the shards would lie among the images, and their folder would become a class of the
-// next packing.
+// If the shards lay among the images, their folder would become a class of the next packing.
 void refuse_prefix_within(const std::string& root, const fs::path& prefix) {
   std::error_code error;
   fs::path images = fs::weakly_canonical(root, error);
@@ -172,7 +171,8 @@ class Packing {
   }
 
  private:
-  // Otherwise samples of earlier validation shards would now be in both sets.
+  // Throws if there are shards of an earlier packing: samples of earlier validation shards could
+  // now be in both sets.
   static void refuse_stale(const std::string& prefix, const ShardSet::Form& form) {
     const std::vector<fs::path> old = shards_there(prefix, form);
     if (!old.empty())

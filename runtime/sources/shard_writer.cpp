@@ -109,8 +109,8 @@ ShardSet::~ShardSet() {
   for (const std::string& shard : shards_) fs::remove(shard, ignored);
 }
 
-// Readers of tar shards end the key at the first dot of the file name, and merge members with equal
-// keys.
+// Makes the key unique and free of dots: readers of tar shards end the key at the first dot of the
+// file name, and merge members with equal keys.
 std::string ShardSet::key_of(const std::string& name) {
   std::string key = name.substr(0, name.rfind('.'));
   const size_t slash = key.rfind('/');

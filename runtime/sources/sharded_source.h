@@ -58,8 +58,8 @@ class ShardedSource : public pipeline::Source {
   std::vector<size_t> order_;
   size_t shard_ = 0;
   bool open_ = false;
-  // Records of the current shard: how many are behind us, and how many were actually read. The
-  // skipped ones in between are only read if a later record is wanted.
+  // How many records of the current shard were passed, and how many of these were read. Skipped
+  // records are only read if a later one is wanted.
   uint64_t place_ = 0, read_ = 0;
   uint64_t given_ = 0;                             // number of the last record returned
   std::map<size_t, uint64_t> lengths_;             // of shards read to their end

@@ -159,7 +159,7 @@ class TextWindows final : public IndexedSource {
   }
 
   // Counts the characters and numbers the distinct ones in `places_`. Uses the whole text, so that
-  // all shares have the same alphabet.
+  // the alphabet is the same for all shares.
   size_t count_characters() {
     std::vector<bool> there;  // by code point
     size_t count = 0;
@@ -241,7 +241,7 @@ class TextWindows final : public IndexedSource {
   const std::string alphabet_;
   const double begin_, end_;
   std::vector<std::string> paths_;
-  std::string_view text_;        // of all files; if made of characters, until they are numbered
+  std::string_view text_;        // of all files; characters are kept only until they are numbered
   io::Block only_;               // memory of text_ if there is one file
   std::string joined_;           // memory of text_ if there are several
   std::vector<size_t> ends_;     // of each file, in text_

@@ -97,7 +97,7 @@ class WebDataset final : public ShardedSource {
 
   bool at_bad_member() const { return bad_key_ && !late_; }
 
-  // Reads the next member. A bad member makes its sample bad.
+  // Reads the next member. A bad member makes its whole sample bad.
   void advance() {
     has_member_ = false;
     try {
@@ -108,7 +108,7 @@ class WebDataset final : public ShardedSource {
     }
   }
 
-  // A bad member of the next sample must not affect this one.
+  // Keeps an error for the next read(): a bad member of the next sample must not affect this one.
   void look_ahead() {
     try {
       advance();
