@@ -78,8 +78,8 @@ class Decode final : public MapStage {
   }
 
  private:
-  // Fields are named by extensions, which cameras write in capitals. Returns `name` if there is no
-  // such field.
+  // Returns the field's name as it is written: fields are named by extensions, which cameras write
+  // in capitals. Returns `name` if there is no such field.
   static std::string name_there(const Item& item, const std::string& name) {
     if (item.find(name)) return name;
     for (const Field& field : item.fields)

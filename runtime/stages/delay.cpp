@@ -33,7 +33,7 @@ class Delay final : public SerialStage {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // How much of a late wake-up is compensated.
+  // The largest delay of a wake-up that the next items make up for.
   static constexpr Clock::duration kSlack = std::chrono::milliseconds(2);
 
   const Clock::duration each_;

@@ -85,7 +85,8 @@ Tensor warp(const Tensor& image, const std::array<double, 6>& m, float fill) {
         const double px = static_cast<double>(x) + 0.5, py = static_cast<double>(y) + 0.5;
         const double sx = m[0] * px + m[1] * py + m[2] - 0.5,
                      sy = m[3] * px + m[4] * py + m[5] - 0.5;
-        // Clamped, since far outside, where integers would overflow, there is only the fill.
+        // Clamped, because integers would overflow far outside of the image, where there is only
+        // the fill.
         const double fx = std::clamp(std::floor(sx), -2.0, static_cast<double>(w) + 1);
         const double fy = std::clamp(std::floor(sy), -2.0, static_cast<double>(h) + 1);
         const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);

@@ -3,8 +3,8 @@
 //
 // The maps before it hand over samples as they finish, up to `window` places early (LooseOrder).
 // While decisions are repeated, the maps hand over samples in order, and this stage holds them
-// until it is their turn. Only samples that overtake need a decision: every other sample is the
-// first of those that have not left, in both cases.
+// until it is their turn. Only samples that overtake need a decision: in both cases, every other
+// sample is the first of those that have not left yet.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -154,7 +154,7 @@ class Overtake final : public SerialStage {
     out.emit(std::move(item));
   }
 
-  // The sample that must leave now, if it is not the first one held.
+  // Returns the ordinal of the sample that must leave now, if that is not the first one held.
   std::optional<uint64_t> due_now() const {
     std::scoped_lock lock(mutex_);
     const auto epoch = due_.find(epoch_);
@@ -167,7 +167,7 @@ class Overtake final : public SerialStage {
     std::scoped_lock lock(mutex_);
     made_[epoch_][left_] = ordinal;
     log_.note(epoch_, left_, ordinal, Json());
-    log_.complete();  // complete, as nothing replaces it
+    log_.complete();  // no later decision replaces this one
   }
 
   void repeat(uint64_t ordinal) {

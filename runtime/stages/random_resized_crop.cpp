@@ -53,7 +53,8 @@ class RandomResizedCrop final : public MapStage {
     crop_boxes(item, h, w, part);
   }
 
-  // Even the smallest part must still be shrunk.
+  // An image may be shrunk before this stage as long as even its smallest part is still shrunk
+  // here.
   std::optional<int64_t> sufficient_side() const override {
     const double share = part_.least_side_share();
     if (filter_ == Filter::nearest || share < 1e-3) return std::nullopt;
