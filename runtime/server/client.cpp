@@ -21,7 +21,7 @@ Client::Client(int shards, const Meet& meet, const Pair::Name& name) : name_(nam
   }
 }
 
-// Threads keep existing pairs alive while the next one is formed.
+// Starts each pair's thread at once, so that it keeps the pair alive while the next one is formed.
 void Client::join(const Meet& meet) {
   const int shards = static_cast<int>(links_.size());
   for (int i = 0; i < shards; ++i) {
@@ -65,7 +65,7 @@ void Client::attend(Link& link) {
     const auto next = deadline_after(link.pair->timeout() / 4);
     changed_.wait_until(lock, next, [&] { return link.has_work || ends_ || failed_; });
     if (ends_ || failed_) return give_up(link);
-    if (!link.has_work && leaves_) continue;  // the pair may have left already
+    if (!link.has_work && leaves_) continue;  // no report: the pair may have left already
     const bool works = std::exchange(link.has_work, false);
     const Work work = works ? work_ : Work([](Pair& pair) { pair.here(); });
     lock.unlock();
@@ -93,7 +93,8 @@ void Client::run(Link& link, const Work& work) {
   }
 }
 
-// Call with the lock held. Returns false if no step is left.
+// Call with the lock held. Starts the next step that has work for any pair. Returns false if there
+// is none.
 bool Client::begin_step() {
   while (busy_ == 0 && !steps_.empty()) {
     const auto [which, work] = std::move(steps_.front());
@@ -182,7 +183,7 @@ bool Client::wait(double seconds) {
   return true;
 }
 
-// Pairs enforce their own deadlines.
+// Needs no deadline: pairs enforce their own.
 void Client::wait() {
   while (!wait(1)) {
   }
@@ -205,8 +206,8 @@ void Client::give(Pair& pair, const First& first, uint64_t attempt) const {
              first.state.empty() ? first.state : own(first.state));
 }
 
-// The first shard says who begins, and gets the weights last: a worker that finds them there finds
-// them on the other shards, too.
+// The first shard decides who begins, and gets the initial weights last. So a worker that finds
+// weights there finds them on the other shards, too.
 bool Client::begin(const First& first) {
   Pair::Ready ready;
   perform(Which::first, [&](Pair& pair) { ready = pair.ready(first.waits); });
@@ -253,7 +254,7 @@ uint64_t Client::bytes() const {
 
 bool Client::told_to_end() const { return links_.front().pair->told_to_end(); }
 
-// The first shard says whether that was the last worker; the client passes it on to the others.
+// The first shard says whether this was the last worker; the client passes that on to the others.
 void Client::leave(bool all_end) {
   wait();
   {

@@ -1,5 +1,5 @@
-// A worker's end of the parameter server: one thread per shard talks to it while the worker
-// computes.
+// A worker's end of the parameter server. One thread for each shard exchanges messages with it
+// while the worker computes.
 #pragma once
 
 #include <condition_variable>
@@ -17,18 +17,19 @@
 
 namespace etr::server {
 
-// Between exchanges, its threads tell the shards now and then that the worker is alive, however
-// long a step takes. If a shard is lost or refuses a request, the other pairs end, too; after that,
-// the next call throws the error, and no thread uses the memory of the work any more.
+// Between exchanges, its threads report to the shards now and then that the worker is alive,
+// however long a step takes. If a shard is lost or refuses a request, the pairs with the other
+// shards end, too. The next call then throws the error; by then no thread uses memory that the work
+// refers to.
 class Client {
  public:
   // Forms a group of two with a shard, which is rank 0.
   using Meet = std::function<exchange::Group(int shard)>;
 
-  // Joins the first shard, then the others with the number and the ticket that the first has given.
-  // `name`: the number that the worker would like, or -1, and its terms.
+  // Joins the first shard, then the others with the number and the ticket that the first one has
+  // given. `name`: the number that the worker asks for, or -1, and its terms.
   Client(int shards, const Meet& meet, const Pair::Name& name);
-  ~Client();  // without leave() the shards see a lost worker
+  ~Client();  // without leave(), the shards take the worker for lost
 
   int number() const { return name_.number; }
 
@@ -36,42 +37,42 @@ class Client {
   // client.
   void heed(const std::atomic<bool>& stop) { stop_ = &stop; }
 
-  // A worker's initial weights. begin() replaces them and the tables' seeds by the servers', or
-  // makes them the servers' if these have none yet.
+  // A worker's initial weights. If the servers have weights, begin() replaces these weights and the
+  // tables' seeds by theirs; otherwise the servers take these.
   struct First {
     std::span<float> weights;
-    std::span<const float> state;  // as long, or empty
-    uint64_t decayed = 0;
-    std::span<TableSpec> tables;  // the sparse ones
-    std::span<const Rows> rows;   // of each table, or empty; other rows have their initial values
-    bool waits = false;           // for another worker, which has a checkpoint, to begin
+    std::span<const float> state;  // optimizer state, one for each weight; may be empty
+    uint64_t decayed = 0;          // leading parameters under weight decay
+    std::span<TableSpec> tables;   // sparse tables
+    std::span<const Rows> rows;    // of each table, or empty; other rows have their initial values
+    bool waits = false;            // waits for another worker, which has a checkpoint, to begin
   };
-  // May wait for other workers: Error(cancelled) if the wait was stopped. Returns false if the run
-  // ended first.
+  // Returns when the worker has the run's weights and it is its turn, or returns false if the run
+  // ended first. May wait for other workers: Error(cancelled) if the wait was stopped.
   bool begin(const First& first);
 
-  // Returns all trained rows of a table, sorted by id. Takes them in pieces, between which others
-  // may push.
+  // Returns all trained rows of a table, sorted by id. Fetches them in pieces, between which other
+  // workers may push.
   Rows take_rows(uint64_t table, uint32_t width);
 
-  // Lets each pair do the work on its thread, and returns at once. No other work may be under way.
-  // When all are done, the last thread calls `done`, which must not throw. If one fails, or its
-  // wait for other workers was stopped, `done` is not called.
+  // Starts the work of each pair on its thread, and returns at once. No other work may be under
+  // way. The last thread to finish calls `done`, which must not throw. `done` is not called if the
+  // work of a pair failed, or if its wait for other workers was stopped.
   using Work = std::function<void(Pair&)>;
   void start(Work work, std::function<void()> done = {});
-  // The same with two kinds of work, `give` before `take`. If the first shard counts pushes, it
-  // gets `give` last, and the others get `take` only after it has said that it is this worker's
-  // turn.
+  // The same with two kinds of work: `give` sends, then `take` fetches. If the first shard counts
+  // pushes, `give` goes to it last, and `take` goes to the others only after the first shard has
+  // said that it is this worker's turn.
   void exchange(const Work& give, const Work& take, std::function<void()> done = {});
-  bool idle();                // throws the error of the last work
-  bool wait(double seconds);  // whether it is idle after at most that time; throws as idle()
-  void wait();                // until it is idle; throws as idle()
+  bool idle();                // whether no work is under way; throws the error of the last work
+  bool wait(double seconds);  // waits at most that long; returns and throws like idle()
+  void wait();                // waits until no work is under way; throws like idle()
 
   uint64_t bytes() const;    // sent to and received from all shards
-  bool told_to_end() const;  // by another worker, through the first shard
+  bool told_to_end() const;  // whether another worker has said that all are to finish
 
-  void leave(bool all_end = false);  // the worker has finished; `all_end`: the others are to
-                                     // finish, too
+  // Tells the shards that the worker has finished. `all_end`: all others are to finish, too.
+  void leave(bool all_end = false);
 
  private:
   struct Link {
@@ -104,11 +105,11 @@ class Client {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Link> links_;
-  std::deque<Step> steps_;  // steps after the one under way
+  std::deque<Step> steps_;  // those after the current one
   Work work_;
   std::function<void()> done_;
   bool at_work_ = false;
-  size_t busy_ = 0;         // links that have yet to do the step
+  size_t busy_ = 0;         // links that have not finished the current step
   bool cancelled_ = false;  // whether the work was stopped
   bool leaves_ = false, ends_ = false;
   std::exception_ptr failed_;

@@ -16,7 +16,7 @@ namespace etr::server {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(10);  // how often the store is polled
-constexpr double kComing = 10;  // seconds in which a worker that has knocked must come in
+constexpr double kComing = 10;  // seconds in which a worker that has knocked must form the pair
 
 constexpr double kAnswering = 5;       // seconds in which the holder of a claim must answer
 constexpr unsigned kLooksAtClaim = 8;  // answer() calls for each look at the claim
@@ -46,13 +46,13 @@ void Door::claim() {
            "' is served by ", other->substr(other->find(' ') + 1),
            " already: start each shard once, with its own --shard, or end that process, or give "
            "this run another rendezvous");
-    // unless it has a new holder
+    // Removes the dead process's claim, unless another process has claimed the place by now.
     if (store_->get(key("claim")) == other) store_->remove(key("claim"));
   }
   claim_ = own;
 }
 
-// Returns whether the claim's holder answers. A claim of an earlier run has none.
+// Returns whether the claim's holder answers. Nobody answers for a claim that an earlier run left.
 bool Door::is_held(const std::string& claim) {
   store_->remove(key("claim_held"));
   const auto deadline = deadline_after(std::min(world_.timeout_s, kAnswering));
@@ -88,8 +88,8 @@ std::optional<std::string> Door::answer() {
   const auto word = store_->get(key("knock"));
   if (!word) return std::nullopt;
   std::optional<std::string> pair;
-  if (answered_.insert(*word)
-          .second) {  // else it has not looked yet, or knocked once more before it did
+  // A word that was answered before: the worker has not looked yet, or knocked again before it did.
+  if (answered_.insert(*word).second) {
     pair = cat("shard", shard_, ".pair", answered_.size(), ".", word->substr(0, 8));
     store_->set(key(*word), *pair);
   }

@@ -1,14 +1,14 @@
 // The protocol between a worker and a shard of the parameter server, over a group of two in which
 // the shard is rank 0.
 //
-// The worker asks and the shard answers, one request at a time. An answer may have to wait for
-// other workers. Until then the shard answers `again` now and then, and the worker repeats its
-// request or gives it up. So each knows that the other is alive, and a waiting worker can be
+// The worker sends requests and the shard answers them, one at a time. An answer may have to wait
+// for other workers. Meanwhile the shard answers `again` now and then, and the worker repeats its
+// request or gives it up. So each side knows that the other is alive, and a waiting worker can be
 // stopped.
 //
-// Shards do not talk to each other. The first one decides for all, and the workers tell the others:
-// which workers are here (by the tickets that it gives out), which one provides the initial
-// weights, whose turn it is, and when the run is over.
+// Shards do not talk to each other. The first shard decides for all of them, and the workers pass
+// its decisions on: which workers are present (by the tickets that it gives out), which one
+// provides the initial weights, whose turn it is, and when the run is over.
 #pragma once
 
 #include <algorithm>
@@ -24,28 +24,30 @@ namespace etr::server {
 enum class Kind : uint32_t {
   // Requests of a worker to the first shard only.
   //
-  // Are there weights to train? waits: this worker has none to provide, and waits for one that has.
+  // Asks whether there are weights to train. waits: this worker has none to provide, and waits for
+  // one that has.
   ready = 1,
-  // Answered when the consistency allows the worker to go on.
+  // Answered when the consistency rules allow the worker to go on.
   gate,
 
   // To each shard, to the first one first.
   //
-  // number: the one that the worker would like, or -1; for other shards the one that the first has
-  // given. ticket: 0; for other shards the first one's. count: the shards that the worker knows of.
-  // numbers: workers that are to come. words: bytes of the worker's terms, which follow.
+  // number: the worker number asked for, or -1; to other shards, the number that the first one has
+  // given. ticket: 0; to other shards, the first one's ticket. count: the number of shards that the
+  // worker expects. numbers: the number of workers that are to come. words: bytes of the worker's
+  // terms, which follow.
   hello,
-  // count: parameters of the model. words: the model's sparse tables, whose specs follow. The
+  // count: parameters of the model. words: the number of its sparse tables, whose specs follow. The
   // servers' specs follow the answer.
   check,
-  // Asks for the slice's weights. The first shard answers when the consistency allows it.
+  // Asks for the slice's weights. The first shard answers when the consistency rules allow it.
   fetch,
   // The worker has finished. ends: all others are to finish, too. over: the first shard has said
   // that the run is over.
   leave,
 
-  // From the worker that provides the initial weights, to the first shard last. ticket: the one
-  // that came with `yours`.
+  // From the worker that provides the initial weights, to the first shard last. ticket: the one in
+  // the answer `yours`.
   //
   // words: as in `check`; specs follow.
   tables,
@@ -93,12 +95,12 @@ struct Message {
   uint64_t decayed = 0;             // in `begin`: leading parameters under weight decay
   uint64_t applied = 0;             // in answers: this worker's pushes so far
   uint64_t ticket = 0;              // of a worker, or of an attempt to begin
-  uint64_t words = 0, numbers = 0;  // that follow
+  uint64_t words = 0, numbers = 0;  // counts of what follows
   float rate = 0;
   uint32_t version = 4;
-  // Booleans. All but `waits` are used in answers; `leave` requests also have `ends` and `over`.
+  // Booleans. Answers have all but `waits`; `leave` requests have `ends` and `over`.
   uint16_t ends = 0;      // a worker has said that all are to end
-  uint16_t in_order = 0;  // the first shard counts pushes, and has to get each one last
+  uint16_t in_order = 0;  // the first shard counts pushes, so it must get each one last
   uint16_t over = 0;      // to `leave`: that was the last worker
   uint16_t waits = 0;     // see `ready`
 };

@@ -16,12 +16,12 @@ struct ShardOptions {
   float momentum = 0;
   float weight_decay = 0;  // g += weight_decay w, of the parameters under decay
 
-  // How many pushes a worker may be ahead of the slowest; none: any number. 0 is sequential: a
-  // worker gets weights only when all have pushed as often as it has.
+  // By how many pushes a worker may be ahead of the slowest one. Nothing: any number. 0 is
+  // sequential: a worker gets weights only when all have pushed as often as it has.
   std::optional<uint64_t> delay;
-  uint64_t warm_start = 0;  // this many pushes come from one worker alone, while the others wait
+  uint64_t warm_start = 0;  // the first pushes, which one worker makes alone while the others wait
 
-  // Settings that have to be the same on workers and shards, a line "NAME VALUE" for each.
+  // Settings that must be the same on workers and shards: a line "NAME VALUE" for each.
   std::string terms;
 };
 

@@ -61,7 +61,8 @@ int Roster::number(Ticket ticket) const {
   return workers_.at(ticket).number;
 }
 
-// Decides and removes under one lock: if two leave together, exactly one is the last.
+// Decides and removes under one lock, so that of two workers that leave at the same time exactly
+// one is the last.
 bool Roster::finish(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   const bool alone = workers_.size() == 1 && workers_.contains(ticket) && guests_ == 0;
@@ -143,8 +144,8 @@ uint64_t Roster::slowest() const {
   return least.value_or(0);
 }
 
-// Returns whether the worker takes part. Nobody waits for a worker that waits for the end of the
-// warm start.
+// Returns whether the worker takes part. A worker that waits for the end of the warm start does
+// not, so nobody waits for it.
 bool Roster::starts(Ticket ticket, Worker& worker) {
   if (worker.started) return true;
   if (status_.pushes < warm_start_) {

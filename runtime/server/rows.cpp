@@ -13,7 +13,8 @@ size_t width_of(const std::vector<float>& values, const Rows& table) {
   return table.ids.empty() ? 0 : values.size() / table.ids.size();
 }
 
-// Calls visit(start of the row, width) for each row in `values` that a shard has.
+// Calls visit(offset of the row in `values`, width) for each of the table's rows that the shard
+// has.
 template <typename Visit>
 void for_rows(const std::vector<float>& values, const Rows& table, int shard, int shards,
               const Visit& visit) {

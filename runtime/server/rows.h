@@ -1,4 +1,4 @@
-// Rows of tables on their way between a worker and the shards.
+// Rows of sparse tables as workers and shards exchange them.
 //
 // Row `id` of a table is on shard id mod (number of shards). A message about several tables has
 // words and numbers. The words are, for each table in turn, the number of its ids and the ids. The
@@ -34,7 +34,8 @@ std::vector<uint32_t> words_for(std::span<const Rows> tables, int shard, int sha
 std::vector<float> values_for(std::span<const Rows> tables, int shard, int shards);
 Rows part_for(const Rows& table, int shard, int shards);
 
-// The reverse of values_for(). Each table's `values` have the length of all its rows.
+// The reverse of values_for(): copies a shard's values to their rows. Each table's `values` must
+// have the length of all its rows.
 void take_values(std::span<Rows> tables, std::span<const float> from, int shard, int shards);
 
 // Returns the ids of each of `tables` tables. Error(invalid_argument) if the words are malformed.

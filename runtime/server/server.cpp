@@ -88,7 +88,7 @@ void Server::add(exchange::Group pair) {
   start([this, shared](Visitor& visitor) { serve(visitor, std::move(*shared)); });
 }
 
-// A worker that has knocked may have gone.
+// Only logs an error: a worker that has knocked may have gone.
 void Server::receive(Visitor& visitor, const std::string& pair) {
   try {
     serve(visitor, door_->open(pair, kShardRank));
@@ -116,7 +116,7 @@ void Server::serve(Visitor& visitor, exchange::Group pair) {
   visitor.pair.reset();
 }
 
-// Does not wait long for a lost worker that this shard has yet to notice.
+// Does not wait longer than kLeaving for a lost worker whose loss this shard has not noticed yet.
 bool Server::is_over() {
   if (!roster_.over()) return false;
   if (!ends_by_) ends_by_ = Clock::now() + clock_duration(kLeaving);
@@ -130,7 +130,7 @@ double Server::patience() const {
 bool Server::has_nobody() const {
   if (!visitors_.empty()) return false;
   const Roster::Status status = roster_.status();
-  if (status.last_finished)  // others were still expected
+  if (status.last_finished)  // but more workers were expected
     return failed_ || Clock::now() - empty_since_ >= clock_duration(patience());
   if (failed_) std::rethrow_exception(failed_);  // nobody else can come
   if (Clock::now() - empty_since_ >= clock_duration(patience()))

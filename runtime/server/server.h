@@ -1,4 +1,4 @@
-// The process of one shard. Workers come and go; each is served by its own thread.
+// Runs one shard in this process. Workers come and go; each is served by its own thread.
 #pragma once
 
 #include <atomic>
@@ -25,19 +25,20 @@ struct Place {
 
 class Server {
  public:
-  // Workers reach it through its door. The first shard serves the store of a tcp:// rendezvous.
-  // Error(state) if another process has this shard.
+  // Opens the door through which workers reach the shard, if there is a rendezvous. The first shard
+  // serves the store of a tcp:// rendezvous. Error(state) if another process serves this shard.
   Server(const ShardOptions& options, const Place& place);
   ~Server();
 
-  // Adds a worker by the shard's end of its pair. This is the only way if there is no rendezvous,
-  // and so no door.
+  // Adds a worker. `pair`: the shard's end of the pair with it. The only way to add one if there is
+  // no rendezvous.
   void add(exchange::Group pair);
 
-  // Waits for at most `seconds`, and returns whether the run is over: the last worker has finished,
-  // or all have and none of those still expected came within the time-out. RankLost if no worker
-  // came within it, or none after the last one was lost; also throws the door's errors. Shards
-  // other than the first wait twice as long, because workers join the first one first.
+  // Waits at most `seconds`, and returns whether the run is over: the last worker has finished, or
+  // all that came have finished and none of those still expected came within the time-out. RankLost
+  // if no worker came within the time-out, or none after the last one was lost; also throws the
+  // door's errors. Shards other than the first use twice the time-out, because workers join the
+  // first one first.
   bool wait(double seconds);
 
   struct Status {
@@ -61,9 +62,10 @@ class Server {
   void serve(Visitor& visitor, exchange::Group pair);
   template <typename Body>
   void start(Body&& body);
-  void reap();              // with the lock
-  bool is_over();           // likewise
-  bool has_nobody() const;  // with the lock; whether nobody came for so long that the run ends
+  // Call these with the lock held.
+  void reap();
+  bool is_over();
+  bool has_nobody() const;  // whether no worker was here for so long that the run ends
   double patience() const;
 
   const Place place_;
@@ -76,7 +78,7 @@ class Server {
   std::list<Visitor> visitors_;
   std::atomic<bool> stops_{false};
   std::chrono::steady_clock::time_point empty_since_;
-  std::optional<std::chrono::steady_clock::time_point> ends_by_;  // once the run is over
+  std::optional<std::chrono::steady_clock::time_point> ends_by_;  // set when the run is over
   std::exception_ptr failed_;
   std::thread door_thread_;
 };

@@ -15,11 +15,11 @@
 namespace etr::server {
 namespace {
 
-// Seconds after which a waiting worker is asked whether it still wants to wait.
-// A worker that waits is asked so often whether it still wants to.
+// Seconds after which a waiting worker is answered `again`, so that it repeats its request or gives
+// it up.
 constexpr double kAskAgain = 0.25;
 
-// A damaged message: its parts are not received, so nothing after it could be understood.
+// A damaged message. The parts that should follow it are not received, so the pair cannot go on.
 class Damaged : public Error {
  public:
   template <typename... Parts>
@@ -123,7 +123,7 @@ class Service {
     if (!post_.leads()) fail(Code::invalid_argument, "a request to another shard than the first");
   }
 
-  // Waits as long as a worker is here that may begin.
+  // Refuses if for a whole time-out no worker was here that can begin.
   void ready(const Message& asked) {
     check_leads();
     switch (roster_.wait_beginning(*ticket_, patience(), !asked.waits)) {
@@ -205,7 +205,7 @@ class Service {
     receive_words(pair_, kWorkerRank, std::span(words_));
   }
 
-  // `parts`: numbers per value.
+  // `parts`: how many numbers belong to a value, 2 if state is included.
   void receive_rows(const Message& asked, uint64_t parts) {
     receive_ids(asked);
     const uint64_t most = parts * asked.words * shard_.widest_row();
@@ -223,7 +223,7 @@ class Service {
     send_numbers(pair_, kWorkerRank, row_numbers_);
   }
 
-  // The rows have as many numbers of state as of values.
+  // The message has as many numbers of state as of values.
   void put_rows(const Message& asked) {
     receive_rows(asked, 2);
     const auto half = row_numbers_.begin() + static_cast<ptrdiff_t>(row_numbers_.size() / 2);

@@ -18,8 +18,9 @@ struct Post {
   bool leads() const { return number == 0; }
 };
 
-// Answers a worker's requests until it leaves. Throws the error that ends the pair otherwise, such
-// as RankLost if the worker has gone. Either way the worker is off the roster afterwards.
+// Answers a worker's requests until it leaves. If an error ends the pair first, throws it, for
+// example RankLost if the worker has gone. Either way the worker is no longer on the roster
+// afterwards.
 void serve_worker(const Post& post, exchange::Group& pair, Roster::Guest& guest);
 
 }  // namespace etr::server

@@ -5,7 +5,7 @@
 
 namespace etr::server {
 
-// Call with the lock held.
+// Call with the lock held. Discards what an earlier attempt has set.
 void Shard::go_on_with(uint64_t attempt) {
   if (attempt < attempt_)
     fail(Code::state, "another worker says what to begin with, because this one was given up");

@@ -25,21 +25,21 @@ class Shard {
         shards_(shards),
         tables_({options.adagrad, options.epsilon}, shard, shards) {}
 
-  // The initial weights: the sparse tables, rows of them, then the slice. All belong to one
-  // attempt, numbered by the first shard. A later attempt drops what an earlier one has given; the
-  // earlier one gets Error(state) from then on.
+  // Set the initial weights: the sparse tables, rows of them, then the slice. All belong to one
+  // attempt, which the first shard numbers. A later attempt discards what an earlier one has set;
+  // the earlier one gets Error(state) from then on.
   void declare_tables(uint64_t attempt, std::span<const TableSpec> specs);
   void put_rows(uint64_t attempt, uint64_t table, const Rows& rows);
-  // The slice's weights and state (empty for a new run), of `count` parameters in all. `decayed`:
-  // the leading parameters under decay.
+  // `weights` and `state` (empty for a new run) are those of the slice; the model has `count`
+  // parameters. `decayed`: how many leading parameters of the slice are under weight decay.
   void begin(uint64_t attempt, uint64_t count, std::span<const float> weights,
              std::span<const float> state, uint64_t decayed);
 
   Slice slice(uint64_t count) const { return slice_of(count, shard_, shards_); }
   uint64_t size() const;  // 0 before begin()
 
-  // Error(invalid_argument) if a worker's model differs from the trained one. Returns the tables
-  // with the run's seeds, from which a worker's may differ.
+  // Error(invalid_argument) if a worker's model differs from the one trained here. Returns the
+  // tables with the run's seeds, which may differ from the worker's.
   std::vector<TableSpec> check_model(uint64_t count, std::span<const TableSpec> tables) const;
 
   uint64_t most_words() const;  // in a message of rows
@@ -47,8 +47,8 @@ class Shard {
   void read_rows(std::span<const uint32_t> words, std::vector<float>& to) const;
   Rows piece_of_rows(uint64_t table, uint64_t begin) const;
 
-  // Applies both parts of an update, or neither. Error(invalid_argument) if the gradient has
-  // another length or the rows are malformed.
+  // Applies an update to the slice and to rows, or to neither. Error(invalid_argument) if the
+  // gradient has the wrong length or the rows are malformed.
   void push(std::span<const float> gradient, float rate, const RowParts& rows = {});
 
   void copy_weights(std::vector<float>& to) const;

@@ -25,7 +25,7 @@ void Table::draw(uint32_t id, std::span<float> to) const {
   rng.fill_normal(to, spec_.deviation);
 }
 
-// Allocates memory before anything points to it.
+// Allocates memory before an id refers to it.
 uint64_t Table::slot_of(uint32_t id) {
   if (const auto found = slots_.find(id); found != slots_.end()) return found->second;
   const uint64_t slot = ids_.size();

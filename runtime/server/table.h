@@ -1,8 +1,8 @@
 // The rows of sparse tables that a shard holds. Workers fetch and push single rows.
 //
-// A row is drawn from the seed until it is first pushed, and takes memory from then on. Its initial
-// value is the one that it would have in an array drawn as a whole: the generator is counter-based,
-// so row `id` begins at draw 2 * width * id of the table's stream.
+// Until a row is first pushed, it is drawn from the seed whenever it is read; from then on it takes
+// memory. Its initial values are those that it would have if the whole table were drawn at once:
+// the generator is counter-based, so row `id` begins at draw 2 * width * id of the table's stream.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace etr::server {
 
-// Sent as it lies in memory.
+// Describes a table. Sent as it lies in memory.
 struct TableSpec {
   uint64_t entries = 0;
   uint64_t seed = 0, stream = 0;  // of initial values: Rng(seed, stream).fill_normal()
@@ -37,17 +37,18 @@ class Table {
   const TableSpec& spec() const { return spec_; }
   uint64_t rows() const { return ids_.size(); }  // that take memory
 
-  // Reads rows. Rows that do not exist yet have their initial values, and are not made.
+  // Reads rows. Rows that do not exist yet are read as their initial values, and are not made.
   void read(std::span<const uint32_t> ids, float* to) const;
 
   // Makes the rows that do not exist yet, and so allocates all the memory that push() needs.
   void make(std::span<const uint32_t> ids);
 
-  // Updates existing rows: w -= rate g, or Adagrad: s += g^2, w -= rate g / (sqrt(s) + epsilon).
-  // Ignores other rows.
+  // Updates rows, which must exist: w -= rate g, or Adagrad: s += g^2, w -= rate g / (sqrt(s) +
+  // epsilon).
   void push(std::span<const uint32_t> ids, const float* gradient, float rate);
 
-  // Sets rows, and makes those that do not exist. An empty state counts as 0.
+  // Sets the rows' values, and makes rows that do not exist. An empty state leaves the state as it
+  // is, which is 0 in a new row.
   void put(const Rows& rows);
 
   // Returns at most `most` rows, in the order in which they were made, from the `begin`-th on. Rows
@@ -55,7 +56,7 @@ class Table {
   Rows piece(uint64_t begin, uint64_t most) const;
 
  private:
-  static constexpr uint64_t kChunk = 1024;  // rows; growth does not move any
+  static constexpr uint64_t kChunk = 1024;  // rows per allocation, so that growth moves none
 
   uint64_t slot_of(uint32_t id);  // makes the row if it does not exist
   void draw(uint32_t id, std::span<float> to) const;
@@ -78,12 +79,12 @@ class Tables {
   void declare(std::span<const TableSpec> specs);
   uint64_t rows() const;
 
-  // Error(invalid_argument) if a worker's tables differ in more than their seeds. Returns this
-  // shard's tables.
+  // Error(invalid_argument) if a worker's tables differ from this shard's in more than their seeds.
+  // Returns this shard's tables.
   std::vector<TableSpec> check_like(std::span<const TableSpec> specs) const;
 
   uint64_t most_words() const;  // in a message that names every row once
-  uint64_t widest() const;      // in numbers
+  uint64_t widest() const;      // the largest width of a row
 
   void read(std::span<const uint32_t> words, std::vector<float>& to) const;
   void push(const RowParts& parts, float rate);
