@@ -8,16 +8,16 @@
 
 namespace etr::plot {
 
-// Returns how far each series is moved along the axis of its conditions, in pixels: `step` from one
-// to the next, or less, so that no point seems to have another one's place. `places` has those of
-// all points. Series whose points meet no other series' points are not moved.
+// Returns how far each series is moved along the axis of its conditions, in pixels. Neighbouring
+// series are `step` apart, or less if points would otherwise come close to another place. `places`
+// holds the places of all points. Series that share no place with another one are not moved.
 std::vector<double> dodge_offsets(const Panel& panel, const std::set<double>& places, double step);
 
-// Returns whether markers stay where they are if whiskers are moved, in all of the figure's panels.
-// A marker that is moved seems to lie above or below a curve.
+// Returns whether only whiskers are moved, in all panels of the figure, and markers stay at their
+// numbers. A marker that is moved off its place would seem to lie above or below a curve.
 bool markers_stay(const Figure& figure);
 
-// Returns whether no other series has a point there.
+// Returns whether no series but this one has a point at `x`.
 bool is_alone(const Panel& panel, size_t series, double x);
 
 }  // namespace etr::plot

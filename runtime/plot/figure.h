@@ -1,9 +1,9 @@
-// Figures for SVG, as data. A figure has one or more panels (small multiples) and one legend for
-// all.
+// Figures as data, to be drawn as SVG. A figure has one or more panels (small multiples) and one
+// legend for all.
 //
-// A figure draws the numbers that it was given; csv() writes the same numbers as a table. NaN is
-// left out. +infinity lies in a strip at the end of the value axis, apart from the numbers and
-// labelled "never"; a whisker that ends there has an arrow head in it.
+// A drawing shows the numbers that the figure holds; csv() writes the same numbers as a table. NaN
+// is left out. +infinity is drawn in a strip at the end of the value axis, apart from the numbers
+// and labelled "never"; a whisker that ends at infinity has an arrow head there.
 #pragma once
 
 #include <limits>
@@ -29,10 +29,10 @@ struct Axis {
   std::vector<std::string> categories;
   double from = kNone, to = kNone;  // NaN: chosen from the data
   bool percent = false;             // values are shares, labelled in per cent
-  std::vector<double> at;  // places of ticks, if their texts fit; otherwise chosen from the range
+  std::vector<double> at;  // places of ticks; if their texts do not fit, chosen from the range
 };
 
-// low and high are the ends of the whisker: along y, or along x if y is a category.
+// `low` and `high` are the ends of the whisker: along y, or along x if y is a category.
 struct Point {
   double x = 0, y = 0, low = kNone, high = kNone;
   std::string text;  // tooltip; empty: the point's numbers
@@ -47,9 +47,9 @@ struct Series {
   int style = 0;
   Mark mark = Mark::line;
   std::vector<Point> points;
-  bool star = false;    // stars around other markers: the best of many
+  bool star = false;    // draws stars around other markers: the best of many
   bool hollow = false;  // unfilled markers
-  int shape = -1;       // of markers, as in that style; -1: the series' own
+  int shape = -1;       // the style whose markers are drawn; -1: the series' own
 };
 
 // A dashed line or curve for comparison. References of the same kind (`dots` or not) look alike.
@@ -90,8 +90,8 @@ struct Figure {
   std::vector<Panel> panels;
   bool share_x = false, share_y = false;  // all panels use the same range
   // Moves series with whiskers a few pixels apart if they share x. Markers stay at their numbers if
-  // curves that depend on x are compared with them, or if there are no whiskers; then those that
-  // meet are nested.
+  // a reference curve depends on x, or if there are no whiskers; markers at the same place are then
+  // nested.
   bool dodge = false;
 };
 

@@ -69,7 +69,7 @@ std::string style_class(const Series& series) {
 }
 
 std::string marker(const Series& series, Spot at, double size) {
-  // Unfilled, because the marker inside says more.
+  // Unfilled, so that the marker inside it can be seen.
   if (series.star)
     return cat("<path class='star' d='", polygon(at, ring(5, 0.5), kStarRadius * size), "'/>");
   // Series that share a colour have different markers.

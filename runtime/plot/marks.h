@@ -17,8 +17,8 @@ std::string style_class(const Series& series);
 // Draws the marker of a series at a place; `size` is relative to the usual one.
 std::string marker(const Series& series, Spot at, double size = 1);
 
-// Draws the outline of a series' marker around `count` markers that lie at about the same place, so
-// that all can be seen.
+// Draws the outline of a series' marker around `count` markers that are at about the same place, so
+// that all of them can be seen.
 std::string nested_marker(const Series& series, Spot at, size_t count);
 
 // Draws an open arrow head, unlike any marker, with its tip at a place: up, or to the right with

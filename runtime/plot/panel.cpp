@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kMostMarked = 24;  // the most points of a line that get a marker each
 constexpr double kNeverGap = 6;     // between the numbers and the strip for infinity
 constexpr const char* kNever = "never";
-constexpr double kRowMarker = 0.8, kRowCap = 5.5;  // of conditions in rows
-constexpr double kMeet = 2.5;                      // pixels between markers that cover each other
+constexpr double kRowMarker = 0.8, kRowCap = 5.5;  // sizes if conditions are rows
+constexpr double kMeet = 2.5;  // markers closer than this, in pixels, are nested
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
@@ -40,7 +40,7 @@ std::string value_text(const Axis& axis, double value) {
   return std::string(text) + (axis.percent ? " %" : "");
 }
 
-// Returns the part of the frame that numbers have.
+// Returns the part of the frame for numbers, without the strip for infinity.
 Box box_of(const PanelPlace& place, bool sideways) {
   Box out = place.frame;
   if (sideways)
@@ -212,7 +212,7 @@ class Drawing {
     return std::isinf(value) && value > 0 && place_.never > 0;
   }
 
-  // Returns the place of a point; none if its axes cannot show it.
+  // Returns the place of a point, or nothing if its axes cannot show it.
   std::optional<Spot> spot(const Point& point, double offset) const {
     const bool never = is_never(point);
     if (!(never && sideways_) && !x_.shows(point.x)) return {};
@@ -223,7 +223,7 @@ class Drawing {
     return out;
   }
 
-  // Returns where points lie along the axis of the conditions, in pixels.
+  // Returns the places of all points along the axis of the conditions, in pixels.
   std::set<double> places() const {
     std::set<double> out;
     for (const Series& series : panel_.series)
@@ -260,13 +260,13 @@ class Drawing {
     }
   }
 
-  // A whisker that has its place alone stays with its marker.
+  // A whisker stays with its marker if no other series has a point there.
   double whisker_offset(size_t series, const Point& point) const {
     return place_.stays && !is_never(point) && is_alone(panel_, series, point.x) ? 0
                                                                                  : offsets_[series];
   }
 
-  // They lie behind all markers.
+  // Drawn before the points, so that whiskers lie behind all markers.
   void whiskers() {
     for (size_t i = 0; i < panel_.series.size(); ++i) {
       const Series& series = panel_.series[i];
@@ -314,7 +314,7 @@ class Drawing {
       marked_.push_back(at);
       if (below > 0) return nested_marker(series, at, static_cast<size_t>(below));
     }
-    // A row's whisker often is shorter than a marker is wide.
+    // Smaller in a row, where a whisker is often shorter than a marker is wide.
     return marker(series, at, sideways_ && std::isfinite(point.low) ? kRowMarker : 1);
   }
 
@@ -363,7 +363,7 @@ class Drawing {
   const Panel& panel_;
   const PanelPlace& place_;
   const bool sideways_;
-  const Box box_;  // of the numbers
+  const Box box_;  // the part of the frame for numbers
   const Mapping x_, y_;
   NotePlaces notes_;
   std::string out_;
@@ -414,7 +414,8 @@ double Drawing::bar_slot() const {
   return least;
 }
 
-// Returns how many series have a bar at the place, and how many of these come before `series`.
+// Returns how many series have a bar at the point's place, and how many of these come before
+// `series`.
 std::pair<double, double> Drawing::beside(const Series& series, const Point& point) const {
   double count = 0, before = 0;
   bool passed = false;

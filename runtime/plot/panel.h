@@ -12,28 +12,28 @@ namespace etr::plot {
 struct PanelPlace {
   Box frame;  // of the plot area
   bool x_label = true;
-  bool y_texts = true;   // texts of ticks and of the axis
+  bool y_texts = true;   // whether ticks and axis have texts
   std::string clip_id;   // unique in the document
   double dodge = 0;      // pixels between series
-  bool stays = false;    // whiskers are moved, but markers only in the strip for infinity
-  double never = 0;      // pixels of the frame for values at infinity, beyond its numbers
+  bool stays = false;    // see markers_stay(); markers in the strip for infinity move all the same
+  double never = 0;      // pixels of the frame for the strip for infinity, beside the numbers
   double left_edge = 0;  // of the room for category names
 };
 
-// Whether a value is at infinity, or a whisker ends there.
+// Returns whether a value is at infinity, or a whisker ends there.
 bool has_never(const Panel& panel);
-// Returns the pixels that values at infinity need at the end of the value axis.
+// Returns the size of the strip for infinity at the end of the value axis, in pixels.
 double never_room(const Panel& panel);
 
-// Returns the panel's title; if another panel has the same one, with the label of an axis in which
-// they differ.
+// Returns the panel's title. If another panel has the same title, adds the label of an axis in
+// which the two differ.
 std::string panel_name(const Figure& figure, size_t index);
 
 // Room for texts around the frame.
 struct Margins {
   double left = 0, right = 0, top = 0, bottom = 0;
 };
-// The panel's axes must be fitted. `never`: as in its place.
+// Returns the room that texts need. The panel's axes must be fitted. `never`: as in PanelPlace.
 Margins margins_of(const Panel& panel, double frame_height, double never);
 // Returns the title in at most two lines. Its letters are larger and bold, so it is wrapped to a
 // narrower width than the frame's.
@@ -46,7 +46,7 @@ double frame_height_of(const Panel& panel);
 
 std::string draw_panel(const Panel& panel, const PanelPlace& place);
 
-// Returns the figure with fitted axes, shared by panels if it says so.
+// Returns the figure with fitted axes. Panels share them if the figure says so.
 Figure with_fitted_axes(Figure figure);
 
 }  // namespace etr::plot

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kUsualHeight = 200, kCategoryHeight = 21, kTallCategoryHeight = 31;
 constexpr double kTop = 10, kTitleLine = 16;
-constexpr double kMostNames = 152;  // the most room for category names
+constexpr double kMostNames = 152;  // the largest room for category names
 constexpr double kNeverHeight = 24, kNeverWidth = 48;
 
 bool is_never(double value) { return std::isinf(value) && value > 0; }

@@ -15,7 +15,7 @@ constexpr double kTextRoom = 14;  // pixels between the texts of neighbouring ti
 
 bool is_log(Scale scale) { return scale == Scale::log2 || scale == Scale::log10; }
 
-// 1, 2 or 5 times a power of ten, so that about `count` steps cover `range`.
+// Returns 1, 2 or 5 times a power of ten, so that about `count` steps cover `range`.
 double nice_step(double range, double count) {
   const double raw = range / count, power = std::pow(10, std::floor(std::log10(raw)));
   for (const double m : {1.0, 2.0, 5.0})
@@ -98,7 +98,7 @@ std::vector<Tick> given_ticks(const Axis& axis) {
   return out;
 }
 
-// Returns whether the texts fit side by side with this space between them.
+// Returns whether the texts fit side by side with the space `between` them.
 bool fit(const std::vector<Tick>& ticks, const Axis& axis, double room, double between) {
   const Mapping place(axis, 0, room);
   double end = -std::numeric_limits<double>::infinity();
@@ -153,7 +153,8 @@ Needs needs_of(const Panel& panel, bool of_x) {
 
 namespace {
 
-// So that the ends of axes are numbers, and their difference. What lies beyond is drawn outside.
+// Limits that keep the ends of an axis, and their difference, finite. Values beyond the limits are
+// drawn outside of the frame.
 constexpr double kMost = 1e300, kMostOfAxis = 1e307;
 
 Extent within(Extent values, double least) {

@@ -14,15 +14,15 @@ struct Extent {
   void add(double value);  // ignores infinities and NaN
 };
 
-// The data that an axis must show; `from_zero` for bars.
+// The range that an axis must show. `from_zero`: there are bars, so it begins at zero.
 struct Needs {
   Extent values;
   bool from_zero = false;
 };
 Needs needs_of(const Panel& panel, bool of_x);
 
-// Returns the axis with its range: that of its options, else the needs with some room; 0 to 1 (or 1
-// to 10) if there are none.
+// Returns the axis with a range: its own `from` and `to` where they are set, else the range of the
+// needs with some room, or 0 to 1 (logarithmic: 1 to 10) if there are no values.
 Axis fitted(Axis axis, const Needs& needs);
 
 // Ticks with a text get a grid line; those without are minor ticks.

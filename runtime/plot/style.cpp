@@ -12,9 +12,9 @@ struct Colour {
   const char *name, *light, *dark;
 };
 
-// Series colours differ by at least 26 (CIE76), with normal vision and without one kind of cones
-// (Machado et al. 2009), and have a contrast of at least 3 : 1 with the background. Dashes and
-// markers distinguish series in prints without colour.
+// Series colours differ by at least 26 (CIE76), for normal vision and for readers who lack one kind
+// of cone (Machado et al. 2009), and have a contrast of at least 3 : 1 with the background. Dashes
+// and markers distinguish series in prints without colour.
 constexpr std::array<Colour, 14> kColours = {{
     {"p0", "#3b4554", "#97a5b8"},
     {"p1", "#b8360a", "#ff6a1f"},

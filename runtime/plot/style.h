@@ -5,11 +5,12 @@
 
 namespace etr::plot {
 
-// Returns the rules for the contents of an element of class `plot`, with CSS variables or light
-// colours as such.
+// Returns the CSS rules for the contents of an element of class `plot`. Colours are CSS variables,
+// or, without `variables`, the light colours themselves.
 std::string plot_rules(bool variables);
 
-// Returns the variables: light colours, and dark ones for readers who prefer them.
+// Returns the definitions of the variables: light colours, and dark ones for readers who prefer
+// them.
 std::string plot_variables();
 
 }  // namespace etr::plot

@@ -33,7 +33,7 @@ std::string labelled(const std::string& id) {
   return cat("aria-labelledby='", id, "-t ", id, "-d'");
 }
 
-// The measures that all panels of a figure share, so that their frames line up.
+// Measures that all panels of a figure share, so that their frames line up.
 struct Measures {
   Margins margins;
   double frame_width = 0, frame_height = 0, never = 0;

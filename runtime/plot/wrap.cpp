@@ -13,7 +13,7 @@ void add_broken(std::string_view word, double width, std::vector<std::string>& o
   const double beside_dash = width - text_width("-");
   while (word.size() >= 2 * kLeast && fitting_bytes(word, width) < word.size()) {
     size_t end = std::min(fitting_bytes(word, beside_dash), word.size() - kLeast);
-    while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // within a character
+    while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // not within a UTF-8 character
     if (end < kLeast) break;
     out.push_back(std::string(word.substr(0, end)) + "-");
     word.remove_prefix(end);
