@@ -1,4 +1,4 @@
-// The environment variables by which launchers tell a process its rank. Depends only on the
+// The environment variables in which launchers pass a process its rank. Depends only on the
 // standard library, because the command line includes this header too.
 #pragma once
 
