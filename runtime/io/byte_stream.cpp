@@ -60,7 +60,7 @@ class PieceReader {
   std::string begin_;
 };
 
-// The file's kind, and the extension it should have, as far as its first bytes tell.
+// The file's kind, and the extension it should have, judged by its first bytes.
 std::pair<const char*, const char*> kind_of(std::string_view begin) {
   if (begin.starts_with("\x1f\x8b")) return {"gzip", ".gz"};
   if (begin.starts_with("\x28\xb5\x2f\xfd")) return {"zstd", ".zst"};
