@@ -15,7 +15,7 @@ namespace etr::pipeline {
 namespace {
 
 constexpr size_t kListed = 1000;
-// Number of records that are told apart; further ones count each time.
+// The number of records that are distinguished. A further bad record counts each time it is met.
 constexpr size_t kTold = 100'000;
 constexpr int64_t kShareFrom = 100;  // the share refers to at least this many records
 

@@ -15,7 +15,8 @@ Json cache_upstream(const Json& stages, Json data, Json changed);
 // Describes the first difference; "" if there is none.
 std::string upstream_difference(const Json& held, const Json& now);
 
-// Whether the stages call functions of the program, which cannot be told apart by their names.
+// Returns whether the stages call functions of the program. Their names do not show whether a
+// function has changed.
 bool calls_functions(const Json& stages);
 
 // Makes `folder` a cache of `upstream`, or checks that it is one. Throws Error(state) that names

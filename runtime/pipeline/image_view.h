@@ -57,7 +57,7 @@ struct ImageView {
   // The pipeline ensures that these are called in the order of ViewStep: the black border that
   // crop() may add must stay black.
   void resample(std::shared_ptr<const Resampling> by);
-  // A window of the current result. It may extend beyond the edges, where it is black.
+  // Takes a window of the current result. It may extend beyond the edges, where it is black.
   void crop(int64_t y, int64_t x, int64_t window_height, int64_t window_width);
   void flip(bool vertical);
   void adjust(float by_contrast, float by_brightness);

@@ -63,9 +63,9 @@ class Pipeline final : private SegmentHost {
   // `state` belongs to another pipeline or other data; the data may have moved. A list of the
   // positions of all ranks of a world is accepted too: this pipeline then continues at its own
   // position. If the world differs, the rest of the epoch is redistributed: each sample that no
-  // rank has delivered fresh comes once, in the source's order before this pipeline's own stages,
-  // and copies that an echo node made of held samples do not come again. Throws Error(unsupported)
-  // if a stage counts samples (take, skip) or combines them by content.
+  // rank has delivered fresh enters the stages of one rank once, in the source's order, and copies
+  // that an echo node made and a rank delivered do not come again. Throws Error(unsupported) if a
+  // stage counts samples (take, skip) or combines them by content.
   void restore(const Json& state);
 
   uint64_t epoch() const;     // of the next item

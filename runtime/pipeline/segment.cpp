@@ -69,7 +69,7 @@ double Segment::expected_bytes(const Item& item) const {
 }
 
 // Large items travel in small messages, so that threads share even a first batch. The first message
-// has one item, which tells how much items grow.
+// has one item, which shows how much items grow in the maps.
 bool Segment::fits(double bytes) const {
   return bytes < (growth_known_.load() ? kMessageBytes : 1);
 }

@@ -168,7 +168,7 @@ class SerialStage : public Stage {
   // For `take`: pass_id() of the pass of which no more is needed; 0: none. Thread safe.
   virtual uint64_t satisfied_pass() const { return 0; }
   virtual bool repeats_samples() const { return false; }  // with their own replica numbers
-  // The largest of these numbers, if `replica` is the largest of the items that come in.
+  // Returns the largest replica number of its output, if `replica` is the largest of its input.
   virtual uint64_t last_replica(uint64_t replica) const { return replica; }
   virtual bool may_block() const { return false; }      // needs its own thread
   virtual bool makes_batches() const { return false; }  // its output is counted in batches
