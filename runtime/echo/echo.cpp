@@ -321,7 +321,7 @@ class AdaptiveEcho final : public BufferedEcho {
 };
 
 // Holds nothing. Emits the same number of copies of each item, so that a batch whose size is a
-// multiple of it has all copies of an item or none.
+// multiple of that number has all copies of an item or none.
 class TogetherEcho final : public Echo {
  public:
   TogetherEcho(const Options& options, const StageContext& context)

@@ -59,7 +59,7 @@ void EchoBuffer::put(Samples::iterator held, Rng& rng) {
     return;
   }
   uint64_t by = draw_ == Draw::newest ? UINT64_MAX - number : used;
-  // The next use is half to one and a half times as many draws ahead as samples are held.
+  // With n samples held, the next use is n/2 to 3n/2 draws ahead.
   if (draw_ == Draw::spread)
     by = 2 * draws_ + size() + rng.below(static_cast<uint32_t>(2 * size()));
   held->place = order_.emplace(Key(false, by, number), held).first;

@@ -41,7 +41,7 @@ class CopyCounter {
 
 // The order in which an echo repeats held samples.
 enum class Draw {
-  spread,      // each about as many echoes after its last use as samples are held
+  spread,      // each again after about as many echoes as samples are held
   least_used,  // the least used, of these the oldest: keeps use balanced
   uniform,     // any, at random
   newest,      // keeps the mean age low
