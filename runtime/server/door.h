@@ -15,8 +15,8 @@ namespace etr::server {
 
 // A worker writes a random word (SHARD.knock), and writes it again if another worker's word has
 // replaced it. The shard takes the word, and writes the name of the pair that the two form
-// (SHARD.WORD). Because words are random, what earlier runs left in the store does no harm, except
-// that a shard may wait in vain for a worker that has gone.
+// (SHARD.WORD). Because words are random, leftovers of earlier runs in the store do no harm, except
+// that a shard may wait for a worker that has gone.
 //
 // Only one process serves a shard: SHARD.claim says which. Another process that finds the claim
 // asks (SHARD.claim_asked) whether its holder is alive, and the holder answers (SHARD.claim_held).
