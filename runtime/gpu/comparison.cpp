@@ -227,13 +227,13 @@ Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scop
             courier.fetch(from, offset, words);
           });
     }
-    // A workgroup that is one subgroup must have the device's number of lanes.
+    // Uses the device's subgroup size: some kernels need a workgroup to be one subgroup.
     if (!run_on_host(dispatch, regions, device->info().subgroup_size, scope))
       return {Comparison::Result::unknown, "a workgroup takes the host too long"};
     run_on_device(device, dispatch, regions);
     return judge(courier, regions);
   } catch (const Error& error) {
-    // A run should not fail because of an existing fault or a lack of memory for the copies.
+    // Neither a fault of the kernel itself nor a lack of memory for the copies should end a run.
     const bool is_fault = error.code() == Code::internal;
     const bool bearable =
         is_fault || error.code() == Code::unsupported || error.code() == Code::out_of_memory;

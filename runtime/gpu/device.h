@@ -61,7 +61,7 @@ struct LoweredLimits {
   uint32_t max_storage_buffers = 0;
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
-  bool uploads_apart = false;    // every upload that can, even on a device with only one queue
+  bool uploads_apart = false;    // upload with gpu::Upload whatever the size, even with one queue
   std::string wrong_kernels;     // kernels whose names begin with this fail their check
   std::string hopeless_kernels;  // these fail it even without the driver's optimizer
 };
@@ -69,8 +69,8 @@ struct LoweredLimits {
 // A Vulkan device that the host program has created and shares. It must outlive everything made
 // with it. The pointers are Vulkan handles.
 struct HostDevice {
-  void* get_instance_proc_addr =
-      nullptr;  // PFN_vkGetInstanceProcAddr; nullptr: the system loader's
+  // PFN_vkGetInstanceProcAddr; nullptr: the system loader's.
+  void* get_instance_proc_addr = nullptr;
   void *instance = nullptr, *physical_device = nullptr, *device = nullptr, *queue = nullptr;
   uint32_t queue_family = 0;      // must support compute
   bool buffer_addresses = false;  // created with bufferDeviceAddress and shaderInt64
@@ -132,8 +132,8 @@ class Device {
   // family, which addresses memory by pointer.
   uint64_t max_tensor_bytes() const;
 
-  // Number of messages from the validation layer so far (0 if it is not loaded). `validating` tells
-  // whether it is.
+  // Number of messages from the validation layer so far (0 if it is not loaded). `validating`
+  // returns whether it is.
   int validation_messages() const;
   bool validating() const;
 

@@ -99,9 +99,9 @@ struct Fill {
 };
 
 // A point where the command list is split so that the host can do some work. `work` starts when all
-// commands before `begin` have ended; meanwhile the device goes on. The commands after `end` start
-// when the same `work` has returned. Works run on a thread of the device in the order of their
-// `begin`s. If a work throws, the commands after its `end` are not run and Recording::wait()
+// commands before `begin` have ended; meanwhile the device continues. The commands after `end`
+// start when the same `work` has returned. Works run on a thread of the device in the order of
+// their `begin`s. If a work throws, the commands after its `end` are not run and Recording::wait()
 // rethrows the exception.
 struct HostTurn {
   enum class Mark { begin, end };

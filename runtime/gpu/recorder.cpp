@@ -1,4 +1,4 @@
-// Records commands into command buffers: barriers, descriptors, cuts.
+// Records commands into command buffers: barriers, descriptors, and the split into submissions.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -180,8 +180,8 @@ void Recording::Handles::record(const Fill& fill) {
 
 namespace {
 
-// Estimates a command's cost in bytes moved: a GPU does about ten operations in the time of one
-// byte.
+// Estimates a command's cost in bytes moved: a GPU does about ten operations in the time in which
+// it moves a byte.
 double weight_of(const Command& command) {
   double weight = 1e4;  // launch cost
   for (const Binding& use : uses_of(command)) weight += static_cast<double>(use.buffer.size_bytes);

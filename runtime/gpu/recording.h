@@ -52,8 +52,8 @@ class Recording {
   // if the device has no timestamps.
   double busy_seconds() const { return busy_seconds_; }
 
-  // Device clock at the begin and the end of that submission, in seconds from an arbitrary origin
-  // that may change; 0 without timestamps.
+  // Device clock at the beginning and the end of that submission, in seconds from an arbitrary
+  // origin that may change; 0 without timestamps.
   double begin_seconds() const { return begin_seconds_; }
   double end_seconds() const { return end_seconds_; }
 
@@ -80,9 +80,9 @@ class Recording {
   std::vector<double> command_seconds_;
 };
 
-// Returns into how many submissions commands that take `seconds` should be split on this device; 0:
-// the time is not known yet and is estimated from their operations and bytes. See
-// DeviceOptions::longest_submit_seconds.
+// Returns the number of submissions into which commands that take `seconds` should be split on this
+// device. If `seconds` is 0, the time is not known yet and is estimated from the operations and
+// bytes. See DeviceOptions::longest_submit_seconds.
 int parts_for(const Device& device, const CommandList& commands, double seconds);
 
 // Records, submits and waits, for set-up work and tests. Compares kernels if the device asks for

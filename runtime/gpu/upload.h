@@ -18,7 +18,7 @@ class Upload {
   Upload& operator=(const Upload&) = delete;
 
   // Starts the copies. A Recording that is submitted with this Upload begins when they are done.
-  // The memory that they write must no longer be in use.
+  // Nothing may still use the memory that they write.
   void submit();
   void wait();  // blocks until the copies are done; returns at once if none were submitted
 

@@ -11,7 +11,7 @@ namespace etr::gpu {
 enum class Verdict {
   unknown,  // not compared yet
   right,
-  right_plainly,  // only if compiled without the driver's optimizer
+  right_plainly,  // correct only if compiled without the driver's optimizer
 };
 
 // Kept in a file between runs: a verdict applies to the exact SPIR-V of a kernel and one version of

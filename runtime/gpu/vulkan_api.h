@@ -50,7 +50,7 @@ struct VulkanApi {
   PFN_vkDestroyDebugUtilsMessengerEXT DestroyDebugUtilsMessengerEXT = nullptr;
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
 
-  // Opens the loader, where no entry point is given; throws Error(no_device) that names what was tried.
+  // Opens the loader unless `entry` is given. Throws Error(no_device), naming what was tried.
   explicit VulkanApi(PFN_vkGetInstanceProcAddr entry = nullptr);
   void load_instance(VkInstance instance);
   void load_device(VkDevice device);

@@ -21,7 +21,7 @@ struct Upload::Handles {
   VkSemaphore done = VK_NULL_HANDLE;
   VkFence fence = VK_NULL_HANDLE;
   bool in_flight = false;  // submitted, and the fence not waited for yet
-  bool awaited = true;     // a submission waits for the last signal of `done`
+  bool awaited = true;     // a submission waits, or has waited, for the last signal of `done`
 };
 
 }  // namespace etr::gpu
