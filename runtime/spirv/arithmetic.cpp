@@ -27,7 +27,7 @@ uint32_t shift(uint32_t word) {
   return word;
 }
 
-// Converting a value out of range is undefined.
+// Fails for a value out of range, whose conversion is undefined.
 template <typename To>
 uint32_t truncated(float value) {
   const double whole_part = std::trunc(static_cast<double>(value));

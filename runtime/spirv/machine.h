@@ -3,9 +3,10 @@
 //
 // It has two uses. A driver's results are compared with these (gpu/comparison.h). And it finds
 // faults that no driver reports, as Error(internal): loads and stores outside a buffer or an array,
-// buffers used otherwise than declared, shared memory that is read before it is written, barriers
-// that not all invocations reach, and races. A race is two invocations that access a word with no
-// barrier between them, at least one of them writing. Two that write the same value are no race.
+// buffers used in a way that was not declared, shared memory that is read before it is written,
+// barriers that not all invocations reach, and races. A race is two invocations that access a word
+// with no barrier between them, at least one of them writing. Two that write the same value are no
+// race.
 #pragma once
 
 #include <array>
@@ -36,8 +37,8 @@ class Machine {
     uint32_t subgroup_size = 1;
   };
 
-  // `push` begins with the addresses of `buffers` if the module takes them so. The module and the
-  // storages must outlive the machine.
+  // If the module takes buffers by address, `push` begins with the addresses of `buffers`. The
+  // module and the storages must outlive the machine.
   Machine(const Module& module, std::vector<Argument> buffers, std::span<const std::byte> push,
           const Grid& grid);
 
@@ -54,7 +55,7 @@ class Machine {
   struct Lane {
     std::vector<uint32_t> registers, own;
     std::vector<Frame> calls;
-    uint32_t at = 0, block = 0, from = 0;  // instruction; labels of the block and the block before
+    uint32_t at = 0, block = 0, from = 0;  // instruction; labels of its block and of the one before
     State state = State::running;
     // Has executed a memory barrier for buffers since the last barrier.
     bool orders_buffers = false;

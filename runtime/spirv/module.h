@@ -31,7 +31,8 @@ struct Instruction {
   uint32_t extra = 0, extra_count = 0;  // more operands, from here on in Module::extra
 };
 
-struct Step {      // of an access chain, for an index known only at run time
+// A step of an access chain, for an index known only at run time.
+struct Step {
   uint32_t index;  // its register
   uint32_t stride, count;
   bool is_signed;
@@ -46,9 +47,9 @@ class Module {
   std::vector<Instruction> code;
   std::vector<uint32_t> extra;
   std::vector<Step> steps;
-  std::vector<uint32_t>
-      registers;       // Initial registers of an invocation: constants and pointers of variables.
-  uint32_t entry = 0;  // index of the first instruction
+  // Initial registers of an invocation: constants, and pointers to variables.
+  std::vector<uint32_t> registers;
+  uint32_t entry = 0;      // index of the first instruction
   uint32_t own_bytes = 0;  // size of an invocation's variables
   uint32_t shared_bytes = 0;
   std::array<uint32_t, 3> workgroup{1, 1, 1};
@@ -58,8 +59,8 @@ class Module {
   };
   std::vector<Builtin> builtins;
   uint32_t input_bytes = 0;
-  std::vector<std::vector<uint32_t>>
-      layouts;  // Memory layouts of loaded and stored values that are not contiguous.
+  // Memory layouts of loaded and stored values that are not contiguous.
+  std::vector<std::vector<uint32_t>> layouts;
 
   uint32_t invocations() const { return workgroup[0] * workgroup[1] * workgroup[2]; }
 };

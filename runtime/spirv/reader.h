@@ -121,8 +121,8 @@ class Reader {
     m_.registers[at] = static_cast<uint32_t>(value);
     m_.registers[at + 1] = static_cast<uint32_t>(value >> 32);
   }
-  // Returns a type's layout in memory. 0: contiguous; otherwise a number of Module::layouts, from
-  // 1.
+  // Returns a type's layout in memory: 0 if contiguous, otherwise one plus its index in
+  // Module::layouts.
   uint32_t layout_of(const Type& of);
   bool all_float(const Type& of) const;
   uint32_t place(uint32_t label) const {
