@@ -102,7 +102,7 @@ uint32_t head_of(const OpCall& call) {
   return static_cast<uint32_t>(call.output.shape[2] / call.options.integer("heads"));
 }
 
-// Returns the operations of `products` products over all pairs of queries and keys; half of them if
+// Returns the operations of `products` products over all pairs of queries and keys; half as many if
 // causal.
 double flops_of(const OpCall& call, const Push& push, double products) {
   const double pairs = static_cast<double>(push.tq) * push.tk * (push.causal ? 0.5 : 1);

@@ -87,8 +87,8 @@ DeviceTensor flipped(Emitter& emit, const ConvGeometry& g, const DeviceTensor& w
   return out;
 }
 
-// For dx's lines (or pixels) y = 2 i + phase: a tap k adds to it the outputs o = i + offset with 2
-// o = y + pad - k.
+// For the lines (or pixels) y = 2 i + phase of dx: tap k contributes the outputs o = i + offset for
+// which 2 o = y + pad - k.
 struct Offsets {
   int32_t first = 0, count = 0;
 };
@@ -104,8 +104,9 @@ Offsets offsets_of(uint32_t taps, uint32_t pad, std::initializer_list<int32_t> p
   return low > high ? Offsets{} : Offsets{low, high - low + 1};
 }
 
-// Emits dx of a convolution with stride 2. Even and odd lines and pixels see different taps, a
-// quarter of all each. Even and odd lines are separate products; pixels go in pairs.
+// Emits dx of a convolution with stride 2. Each combination of even or odd line and even or odd
+// pixel uses a quarter of the taps. Even and odd lines are separate products; an even and an odd
+// pixel are computed as a pair.
 void emit_conv_dx_by_two(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                          const DeviceTensor& w, const DeviceTensor& dx) {
   const auto pad_y = static_cast<int32_t>(g.pad_y), pad_x = static_cast<int32_t>(g.pad_x);
@@ -254,7 +255,7 @@ void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
   emit_gemm(emit, GemmMode::conv_dw, p, x, dy, {}, dw);
 }
 
-// The pass of a convolution: y, or the gradient by x or w.
+// The pass of a convolution: y, or the gradient of x or w.
 enum class Pass { forward, dx, dw };
 
 void emit_pass(Emitter& emit, Pass pass, const std::string& way, const ConvGeometry& g,
@@ -271,9 +272,9 @@ std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry&
   std::vector<std::string> out{"direct"};
   if (precision != Precision::fp32) return out;
   const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
-  // The way along lines wins for narrow results, because its tiles have few columns: with 16 lanes,
-  // wider ones are faster directly. For the gradient by the weights, few rows would leave most of a
-  // tile empty.
+  // The way along lines wins for narrow results, because its tiles have few columns. With 16 lanes,
+  // wider results are faster directly. For the gradient of the weights, few rows would leave most
+  // of a tile empty.
   const bool narrow = (dx ? g.c : g.filters) <= (device.info().subgroup_size == 8 ? 32 : 16);
   const bool enough = !dw || g.kh * g.c >= 32;
   if (lines_fit(device, g)) out.insert(narrow && enough ? out.begin() : out.end(), "lines");

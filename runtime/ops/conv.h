@@ -31,21 +31,21 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& y);
 bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
-// By Winograd's F(2, 3) along lines, and F(3, 2) for the gradient by w; requires lines_fit().
-// `flipped` as above.
+// Same by Winograd's F(2, 3) along lines. emit_lines_dw() emits the gradient of w by F(3, 2). Both
+// require lines_fit(). `flipped` as above.
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                 bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& dy, const DeviceTensor& dw);
 bool lines_fit(const gpu::Device& device, const ConvGeometry& g);
-// Returns whether the device computes at least one of their kernels as the host does.
+// Returns whether the device computes at least one of the kernels along lines as the host does.
 bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 
-// Emits dx, the gradient by x, where dy is the gradient by y.
+// Emits dx, the gradient of x, from dy, the gradient of y.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                   const DeviceTensor& w, const DeviceTensor& dx);
 
-// Emits dw, the gradient by w.
+// Emits dw, the gradient of w.
 void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                   const DeviceTensor& dy, const DeviceTensor& dw);
 

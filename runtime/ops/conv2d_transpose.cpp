@@ -1,4 +1,4 @@
-// The transpose of a convolution: conv2d's gradient by x is this op's forward pass, and vice versa.
+// The transpose of a convolution: conv2d's gradient of x is this op's forward pass, and vice versa.
 // x [N, H, W, C], w [KH, KW, filters, C], y [N, (H - 1) s - 2 pad + KH, ..., filters].
 #include "core/error.h"
 #include "ops/conv.h"

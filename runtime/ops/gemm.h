@@ -9,7 +9,7 @@
 namespace etr::ops {
 
 // The modes of shaders/gemm_params.glsl, and two of shaders/conv_line.comp for CPU devices: a
-// convolution with three taps along a line, and its gradient by the weights.
+// convolution with three taps along a line, and the gradient of its weights.
 enum class GemmMode { nn, tn, conv, conv_dx, conv_dw, line, line_dw };
 
 // Mirrors GemmParams in shaders/gemm_params.glsl.
@@ -54,8 +54,8 @@ struct Moments {
   uint32_t parts;
 };
 
-// Makes the product that last wrote x [..., columns] compute them as well. Returns nothing if no
-// product wrote x or its kernel cannot do that.
+// Makes the product that last wrote x [..., columns] compute its moments as well. Returns nothing
+// if no product wrote x or its kernel cannot do that.
 std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x);
 
 // Emits out[b, j, i] = in[b, i, j].
@@ -80,8 +80,8 @@ void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& 
 void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
                  const DeviceTensor& second);
 
-// Returns the gradient by the op's result before its option "relu": dy where y > 0, else 0; without
-// the option dy itself.
+// Returns the gradient of the op's result before the ReLU of its option "relu": dy where y > 0,
+// else 0. Without the option returns dy itself.
 DeviceTensor emit_linear_grad(Emitter& emit, const OpCall& call);
 
 }  // namespace etr::ops

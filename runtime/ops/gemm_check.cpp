@@ -96,7 +96,7 @@ std::vector<float> small_integers(uint64_t count, uint32_t seed) {
 }
 
 // Returns the results of shaders/conv_line.comp. B holds transformed weights in the forward pass,
-// and pixels of dy in the gradient by weights.
+// and pixels of dy in the gradient of weights.
 std::vector<float> line_products(GemmMode mode, const GemmParams& p, const std::vector<float>& a,
                                  const std::vector<float>& b) {
   const bool dw = mode == GemmMode::line_dw;

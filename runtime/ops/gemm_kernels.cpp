@@ -23,7 +23,7 @@ const char* mode_name(GemmMode mode) {
 
 uint32_t spread(const GemmParams& p) { return p.line_step != 1 || p.line_offset != 0; }
 
-// k is split only for gradients by weights, which have a long k and a small result.
+// k is split only for gradients of weights, which have a long k and a small result.
 bool is_split(GemmMode mode) {
   return mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
 }

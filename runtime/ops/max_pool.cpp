@@ -23,7 +23,7 @@ void emit_over_rows(Emitter& emit, const char* shader, std::vector<gpu::Binding>
                     const OpCall& call, uint32_t rows, uint32_t pixels) {
   const PoolGeometry g = pool_geometry(call);
   const auto batch = static_cast<uint32_t>(call.output.shape[0]);
-  // An invocation's first image costs it a division, which is dear on CPU devices.
+  // Each invocation divides once to find its first image, which is expensive on CPU devices.
   const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
   const uint32_t slices = is_cpu ? std::clamp(64 / rows, 1u, batch) : std::min(batch, kMostGroups);
   const struct {

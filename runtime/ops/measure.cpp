@@ -10,8 +10,8 @@
 namespace etr::ops {
 namespace {
 
-constexpr int kRounds =
-    7;  // Each candidate runs in every round, so that all see the machine's slow moments alike.
+// Each candidate runs in every round, so that all see the machine's slow moments alike.
+constexpr int kRounds = 7;
 constexpr double kLeastSeconds = 1e-3;  // least time of a run: shorter ones are repeated
 constexpr double kHopeless = 2;  // a candidate that takes this many times the best is dropped
 // Fraction of the default's time that another way must beat, so that noise decides nothing.

@@ -1,5 +1,5 @@
-// The losses of a detector: which box each anchor is to find, and how far it is from it (Liu et al.
-// 2016). Formulas in shaders/box_match.comp and shaders/multibox_loss.comp.
+// The losses of a detector (Liu et al. 2016): which box each anchor has to find, and how far its
+// prediction is from that box. Formulas in shaders/box_match.comp and shaders/multibox_loss.comp.
 #include "core/error.h"
 #include "ops/op.h"
 

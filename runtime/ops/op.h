@@ -29,7 +29,7 @@ struct DeviceTensor {
   uint32_t count() const { return static_cast<uint32_t>(element_count(shape)); }
 };
 
-// What changes from step to step; lies in a small device buffer (StepValues in
+// The values that change from step to step. They lie in a small device buffer (StepValues in
 // shaders/common.glsl).
 struct StepValues {
   uint32_t step = 0;
@@ -176,8 +176,8 @@ struct OpCall {
   std::vector<DeviceTensor> saved;  // tensors that `shapes` asked to keep for the backward pass
   gpu::Buffer step;                 // StepValues
 
-  // Backward only: the gradient by the output, and the gradients to write, empty if nobody needs
-  // them.
+  // Backward only: the gradient of the output, and the gradients to write; one that nobody needs is
+  // empty.
   DeviceTensor output_grad;
   std::vector<DeviceTensor> input_grads;
 

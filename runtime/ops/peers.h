@@ -2,8 +2,8 @@
 // them is passed to a plan (graph::PlanOptions::peers). An op emits commands, among them host
 // turns, and the implementation provides their work.
 //
-// All peers must emit the same calls in the same order. Without peers a plan's commands do not
-// change.
+// All peers must emit the same exchanges in the same order. Without peers a plan has no such
+// commands.
 #pragma once
 
 #include "gpu/kernel.h"

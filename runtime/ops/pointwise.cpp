@@ -76,7 +76,7 @@ class Bindings {
   std::vector<Pointwise::Operand> operands_;
 };
 
-// Returns the body of a note with its operands renumbered as in `into`, its temporaries from
+// Returns the body of a description with its operands renumbered as in `into`, its temporaries from
 // `first_temporary` on and its result as `result`. `replaced_operand` (-1: none) becomes
 // `replacement`.
 std::string moved(const gpu::Dispatch& dispatch, const Pointwise& note, Bindings& into,
@@ -101,8 +101,8 @@ std::string both(const std::string& a, const std::string& b) {
   return a == b || a.ends_with(" + " + b) ? a : a + " + " + b;
 }
 
-// The kernel of a note. Four rows per iteration hide the loop overhead, as in batch_norm.comp. All
-// are read before any is written, so that the result may overwrite an operand.
+// The kernel of a described dispatch. Four rows per iteration hide the loop overhead, as in
+// batch_norm.comp. All are read before any is written, so that the result may overwrite an operand.
 constexpr const char* kKernel = R"(#version 450
 #extension GL_EXT_control_flow_attributes : require
 $buffers

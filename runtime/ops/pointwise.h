@@ -41,19 +41,19 @@ struct Pointwise final : gpu::Fusible {
 
 using PointwisePtr = std::shared_ptr<const Pointwise>;
 
-// Makes a note whose `operands` operands are the dispatch's bindings except the last, in order,
-// element by element.
+// Makes a description of a dispatch that reads its `operands` operands element by element: all its
+// bindings except the last, in order.
 PointwisePtr pointwise(std::string name, uint32_t count, uint32_t operands, std::string body,
                        Pointwise::Form form = Pointwise::Form::other);
 
-// Emits dx = dy, 0 where y <= 0: the gradient after a ReLU whose result is y.
+// Emits dx = dy where y > 0, else 0: the gradient of a ReLU whose result is y.
 void emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy,
                     const DeviceTensor& dx);
 
 // Returns a GLSL expression with the exact bits of `value`.
 std::string glsl(float value);
 
-// Returns the note of a dispatch; nullptr if it has none.
+// Returns the description of a dispatch; nullptr if it has none.
 const Pointwise* pointwise_of(const gpu::Dispatch& dispatch);
 
 // Returns `consumer` with the computation of `producer`, whose result it reads element by element,

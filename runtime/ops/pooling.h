@@ -15,19 +15,20 @@ struct PoolGeometry {
   uint32_t h, w, c, oh, ow, window, stride, pad;
 };
 
-// [N, OH, OW, C] for x [N, H, W, C] under the options window, stride and pad. Throws
-// Error(invalid_argument) that names `op`.
+// Returns [N, OH, OW, C] for x [N, H, W, C] under the options window, stride and pad. Throws
+// Error(invalid_argument), naming `op`.
 Shape pooled_shape(const char* op, const Options& options, const Shape& x);
 
 PoolGeometry pool_geometry(const OpCall& call);
 
-// The gradient of a max_pool: {winner, dy, dx}. Each dy goes to one element of x, which equals y.
+// Describes the gradient of a max_pool, whose bindings are {winner, dy, dx}. Each dy is added to
+// the dx of one element of x, which equals y.
 struct MaxPoolGrad final : gpu::Fusible {
   MaxPoolGrad(gpu::Buffer of_x, gpu::Buffer of_y, bool filled)
       : x(std::move(of_x)), y(std::move(of_y)), after_fill(filled) {}
 
   gpu::Buffer x, y;
-  bool after_fill;  // the command before fills dx with 0
+  bool after_fill;  // the previous command fills dx with 0
 };
 
 }  // namespace etr::ops

@@ -1,4 +1,4 @@
-// The functions of one element, by name.
+// The names of the functions of one element.
 #pragma once
 
 namespace etr::ops {
