@@ -175,9 +175,9 @@ class Fusion {
     drop(i);
   }
 
-  // Applies the gradient after a ReLU before that of the max_pool that read the ReLU's result: there
-  // are fewer numbers, and there may be a product to take it in. An element to which a gradient goes
-  // is the maximum of its windows, so that both masks are the same.
+  // Masks by the ReLU before the gradient of the max_pool that read the ReLU's result, instead of
+  // after it: there are fewer numbers, and a product may take in the mask. An element that receives
+  // a gradient is the maximum of its windows, so the mask is the same in both places.
   void before_max_pool(size_t i) {
     const Pointwise* note = pointwise(i);
     const Dispatch* behind = dispatch(i - 1);

@@ -63,8 +63,8 @@ class Graph {
               const std::string& label, std::optional<uint32_t> key = {});
 
   // Freezes the parameters whose names match one of the patterns, with * for any characters.
-  // Error(not_found) names a pattern that matches none; Error(invalid_argument) if no parameter is
-  // left to train.
+  // Error(not_found) names a pattern that matches none; Error(invalid_argument) if no parameter
+  // would be left to train.
   void freeze(const std::vector<std::string>& patterns);
   // Freezes the parameters for whose names `chosen` returns true.
   void freeze_if(const std::function<bool(const std::string& name)>& chosen);

@@ -22,8 +22,8 @@ class MemoryPlan final : public gpu::Allocator {
   void written_before(const gpu::Buffer& buffer);
   void read_after(const gpu::Buffer& buffer);
 
-  // Return whether the buffer is all of a buffer that was handed out, and whether it is written
-  // before or read after the commands.
+  // Return whether the buffer is the whole of a buffer that was handed out, and whether it is
+  // written before the commands or read after them.
   bool is_whole(const gpu::Buffer& buffer) const;
   bool is_kept(const gpu::Buffer& buffer) const;
 

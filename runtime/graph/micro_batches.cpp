@@ -136,7 +136,7 @@ void Plan::run_micro_batches(ops::Emitter& emit, const ParameterStore& parameter
       if (each.differentiable) out.push_back(flight.gradients[index(each.value)]);
     return out;
   };
-  const Flight* before = nullptr;  // the micro-batch to whose parameter gradients the next adds
+  const Flight* before = nullptr;  // the latest in a backward pass: the next adds to its gradients
   for (const Pass& pass : part_->order) {
     Flight& flight = flights_[static_cast<size_t>(pass.micro_batch)];
     if (pass.direction == Pass::Direction::forward) {

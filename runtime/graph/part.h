@@ -44,7 +44,7 @@ struct Part {
 };
 
 // Returns which of the graph's values the part's device has: those that its nodes read or produce,
-// and those that cross its cuts.
+// and those that cross the cuts at its ends.
 std::vector<bool> values_of(const Graph& graph, const Part& part);
 
 }  // namespace etr::graph

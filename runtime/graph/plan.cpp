@@ -314,7 +314,7 @@ void Plan::backward(ops::Emitter& emit, Flight& flight, const ParameterStore& pa
   const auto first = flight.tensors;
   std::vector<size_t> parts = recompute_ ? cuts() : std::vector<size_t>{begin_};
   for (size_t n = end_; n-- > begin_;) {
-    if (n < parts.back()) {  // only values that cross the part's end are left of it
+    if (n < parts.back()) {  // only values that cross its end were kept of this part
       const size_t end = parts.back();
       parts.pop_back();
       forward_again(emit, flight, parts.back(), end);

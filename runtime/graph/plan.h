@@ -42,10 +42,10 @@ struct PlanOptions {
   bool fuse = true;
   // f32 [1], the factor of the gradients in the backward pass (optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
-  ops::Peers peers =
-      {};  // Devices with which this one computes the step; they must outlive the commands.
-  // Inputs whose gradients are also read after the commands: tables of which a step holds some
-  // rows.
+  // Devices with which this one computes the step; they must outlive the commands.
+  ops::Peers peers = {};
+  // Inputs whose gradients are also read after the commands: those that hold the rows of a table
+  // which a step uses.
   std::vector<ValueId> input_gradients = {};
   TakeGradients take_gradients = {};  // if the store keeps none
   // An input with the gradient of `loss`, which may then have any shape, from outside. The passes

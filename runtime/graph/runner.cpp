@@ -16,7 +16,7 @@ struct Runner::Slot {
   std::vector<gpu::Buffer> outputs;
   gpu::Buffer step, step_after;  // the step's values before and after it
   gpu::CommandList commands;
-  size_t feeding = 0;  // number of leading commands that bring in the inputs
+  size_t feeding = 0;  // number of leading commands that copy the inputs into place
   std::unique_ptr<gpu::Recording> recording;
   uint32_t kernels_replaced = 0;      // the device's count when it was recorded
   std::vector<gpu::Buffer> sources;   // of the inputs that are `on_device`

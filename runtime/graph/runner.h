@@ -24,7 +24,7 @@ struct StepResult {
 struct Feed {
   Feed(ValueId of) : value(of) {}  // NOLINT: a value is a feed that is copied
   ValueId value;
-  bool on_device = false;              // no upload: Runner::bring() gives its place
+  bool on_device = false;              // no upload: Runner::bring() says where it lies
   std::vector<uint64_t> upload_bytes;  // size of each part; empty: one part of the tensor's size
   bool in_place = false;  // the commands read little of the parts, directly in upload memory
   std::function<void(gpu::CommandList&, const std::vector<gpu::Buffer>& parts,
@@ -68,8 +68,8 @@ class Runner {
   // Starts the step whose inputs have been filled.
   void submit(const ops::StepValues& values, uint64_t tag);
 
-  // Returns the commands that bring in the inputs filled for the next step, to be run instead of
-  // it.
+  // Returns the commands that copy the inputs filled for the next step into their tensors. The
+  // caller runs them instead of submitting the step.
   gpu::CommandList feeding(const ops::StepValues& values);
 
   // Returns the finished steps, oldest first; with `wait_all` waits for everything in flight first.

@@ -15,8 +15,8 @@ constexpr size_t kNone = SIZE_MAX;
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
 
-// A part of the graph that devices compute in slices: products by columns at its begin, one by rows
-// at its end.
+// A part of the graph that devices compute in slices: products by columns at its beginning, one by
+// rows at its end.
 struct Block {
   struct Columns {
     size_t node;
@@ -77,7 +77,7 @@ class Splitter {
     if (!is_plain_product(n)) return;
     const Block block = block_before(n);
     if (block.why.empty()) return take(block);
-    tell_whole(n, block.why);  // may still become the begin of another block
+    tell_whole(n, block.why);  // may still begin another block
   }
 
   // Records that the node's layer stays whole. A layer of several products keeps the last reason.
