@@ -79,7 +79,7 @@ graph::ValueId Loss::weights(graph::Graph& graph, graph::ValueId target) const {
   return graph.add("label_weights", {{"ignored", ignored_}}, inputs, "loss");
 }
 
-// The sum over a batch's anchors divided by the number of anchors that are to find a box (Liu et
+// The sum over a batch's anchors divided by the number of anchors that have to find a box (Liu et
 // al. 2016, equation 1).
 Loss::Values Loss::build_multibox(graph::Graph& graph, graph::ValueId output) const {
   const Shape& shape = graph.shape(output);

@@ -28,8 +28,8 @@ bool is_nested(const LayerSpec& spec, const std::string& key, const Json& value)
 // A layer's keys in the spec: common options, its own options, and lists of layers.
 struct Given {
   Json common = Json::object(), own = Json::object();
-  std::vector<std::pair<std::string, const Json*>>
-      nested;  // lists of layers, which are empty in `own`
+  // Lists of layers, which are empty in `own`.
+  std::vector<std::pair<std::string, const Json*>> nested;
 };
 
 Given sorted(const Json& json, const LayerSpec& spec) {

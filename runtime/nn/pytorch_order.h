@@ -26,12 +26,8 @@ class PytorchOrder {
  private:
   // The layout of a value's axes in PyTorch.
   struct Axes {
-    enum Kind {
-      same,
-      image,
-      flat,
-      unknown
-    };  // image: the channels, our last axis, are the second axis
+    // image: the channels, our last axis, are the second axis there.
+    enum Kind { same, image, flat, unknown };
     Kind kind = same;
     std::shared_ptr<const Order> order;  // for `flat`, a flattened image
   };

@@ -60,7 +60,7 @@ graph::ValueId build_relu(const LayerCall& call) {
   return call.graph.add("unary", {{"function", "relu"}}, call.inputs, call.name);
 }
 
-// Adds a f b f c ..., evaluated from the left.
+// Adds nodes that compute a f b f c ... from left to right.
 graph::ValueId chain(const LayerCall& call, const char* op, const Json& options) {
   graph::ValueId value = call.inputs[0];
   for (size_t i = 1; i < call.inputs.size(); ++i)
