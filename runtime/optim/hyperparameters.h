@@ -32,7 +32,7 @@ class Hyperparameters {
   const Changes& were_set() const { return set_; }
   void restore(const Changes& were_set);
 
-  // Of the next step after `passed`.
+  // Fill in, or return, what the next step after `passed` uses.
   void put(ops::StepValues& values, const Passed& passed) const;
   double value(const std::string& name, const Passed& passed) const;
 

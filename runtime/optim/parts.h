@@ -22,7 +22,7 @@ inline ops::DeviceTensor make_state(const gpu::DevicePtr& device, gpu::Arena& ar
 }
 
 // Returns the number of invocations of a cheap grid-stride kernel over `count` scalars. A CPU
-// device loads the step's values again in each lane, so there each lane does several scalars.
+// device loads the step's values again in each lane, so there each lane updates several scalars.
 inline uint32_t invocations_over(const gpu::Device& device, uint32_t count) {
   return device.info().kind == gpu::DeviceKind::cpu ? gpu::div_up(count, 16) : count;
 }

@@ -15,7 +15,7 @@ struct Passed {
       : steps(of_steps), fresh(of_fresh), examples(of_examples) {}
 
   uint64_t steps;     // batches trained on
-  uint64_t fresh;     // examples in them that are no repetition by an echo node
+  uint64_t fresh;     // examples in them, without repetitions by an echo node
   uint64_t examples;  // all examples in them
 };
 
@@ -55,8 +55,8 @@ class Schedule {
   // curvature does (Agarwal et al. 2020, arXiv 2010.13639).
   double echo_correction(const Passed& passed) const;
 
-  // Hyperparameters that change linearly, by the name of their option: their values at decay_steps.
-  // progress() is the fraction of the way when the clock shows `at`.
+  // Hyperparameters that change linearly: their values at decay_steps, by the name of the option.
+  // progress() returns the fraction of the change that is complete when the clock shows `at`.
   const std::map<std::string, double>& ends() const { return ends_; }
   double progress(int64_t at) const;
 

@@ -53,8 +53,8 @@ class Update {
   };
 
   // The two halves of emit(). After the first, in a step that ends an update, the gradients are
-  // those of the whole update; the second changes the weights. Ranks that share an update exchange
-  // data between the two.
+  // those of the whole update. The second half changes the weights. Ranks that share an update
+  // exchange data between the two.
   void emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
                       const Shared* shared = nullptr);
   void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
@@ -94,8 +94,8 @@ class Update {
   // does not fit.
   std::map<std::string, Tensor> download() const;
   void upload(const std::map<std::string, Tensor>& state);
-  void check(
-      const std::map<std::string, Tensor>& given) const;  // throws what upload() throws; no more
+  // Makes only the checks of upload(), and throws what it throws.
+  void check(const std::map<std::string, Tensor>& given) const;
 
  private:
   std::map<std::string, ops::DeviceTensor> state() const;
@@ -110,7 +110,7 @@ class Update {
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;
   const Options options_;
-  // Gradients_arena_ holds only own_gradients_: an arena's blocks grow.
+  // `gradients_arena_` holds nothing but own_gradients_, because an arena's blocks grow.
   gpu::Arena arena_, gradients_arena_;
   ops::DeviceTensor own_gradients_;
   const Portion own_, known_;  // what it changes, and what it has gradients of
