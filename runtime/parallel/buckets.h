@@ -1,4 +1,4 @@
-// Groups gradients into buckets for exchange, and tells when each bucket is final.
+// Groups gradients into buckets for exchange, and determines when each bucket is final.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterSt
 size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer);
 
 // Puts all gradients into buckets of at least `bytes` (the last may be smaller), in the order in
-// which `commands` make them final, so that the first ones travel while the backward pass goes on.
-// `gradient_of` tells where gradients lie if not in the store; it may return a buffer that is empty
-// or has no place yet.
+// which `commands` make them final, so that the first ones are sent while the backward pass
+// continues. `gradient_of` returns where a gradient lies if not in the store; it may return a
+// buffer that is empty or has no place yet.
 using GradientOf = std::function<gpu::Buffer(const graph::ParameterStore::Parameter&)>;
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
                                  const graph::ParameterStore& store, uint64_t bytes,

@@ -10,10 +10,10 @@ namespace etr::parallel {
 
 namespace {
 
-constexpr uint32_t kMostBound = uint32_t{1} << 24;  // scalars of a dispatch; every device can bind
-                                                    // that many
-constexpr uint64_t kAlignment = 256;  // bytes; the largest alignment that devices require of
-                                      // bindings
+// Scalars of a dispatch: every device can bind that many.
+constexpr uint32_t kMostBound = uint32_t{1} << 24;
+// Bytes: the largest alignment that devices require of bindings.
+constexpr uint64_t kAlignment = 256;
 
 // A part of a bucket and its place on the wire.
 struct Part {

@@ -217,8 +217,8 @@ void DataParallel::emit_compressed(ops::Emitter& before, ops::Emitter& after, co
   compressor_->emit_unpack(after, bucket, wire, step);
 }
 
-// Exchanges the results as soon as they are known, since they tell each rank the weight of its
-// gradients.
+// Exchanges the results as soon as they are known, since from them each rank learns the weight of
+// its gradients.
 gpu::CommandList DataParallel::with_compressed(const gpu::CommandList& commands,
                                                const graph::ParameterStore& store, const Step& step,
                                                gpu::Kernels& kernels, gpu::Allocator& memory) {
@@ -259,8 +259,8 @@ gpu::CommandList DataParallel::with_means(const gpu::CommandList& commands,
   return out;
 }
 
-// Exchanges the results, which tell each rank its weight. The commands from `sum` divide the step's
-// gradients by it and add them up. A step that completes an update exchanges these sums.
+// Exchanges the results, from which each rank learns its weight. The commands from `sum` divide the
+// step's gradients by it and add them up. A step that completes an update exchanges these sums.
 gpu::CommandList DataParallel::with_sums(
     const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
     gpu::Kernels& kernels, gpu::Allocator& memory,

@@ -19,8 +19,8 @@ namespace etr::parallel {
 struct DataParallelOptions {
   // Megabytes (1e6 bytes) of gradients in one exchange, at least.
   double bucket_mb = 4;
-  bool sync_batch_norm = false;  // batch normalization uses the moments of all ranks' rows in
-                                 // training
+  // In training, batch normalization uses the moments of all ranks' rows.
+  bool sync_batch_norm = false;
   Compression compression = Compression::none;
   bool feedback = true;  // see Compressor; without it, compressed training loses small gradients
   // What the ranks divide among them: 1 the optimizer's state, 2 also the gradients; see
@@ -30,8 +30,8 @@ struct DataParallelOptions {
 
 // One rank's end. Its exchanges use the group one after another, so all ranks must submit the same
 // steps in the same order. It must outlive the recordings of the commands that it made. A device
-// may serve only one rank: its host turns run in sequence, so those of two ranks would wait for
-// each other.
+// may serve only one rank: its host turns run in sequence, so the turns of two ranks would wait for
+// each other forever.
 class DataParallel : public Sharing {
  public:
   // `tensor`: the ranks that share the model's tensors with this one and have the same rows.
@@ -62,8 +62,8 @@ class DataParallel : public Sharing {
                                const graph::ParameterStore& store, const Step& step,
                                gpu::Kernels& kernels, gpu::Allocator& memory) override;
 
-  // This rank cannot go on: exchanges that wait for it, here and on other ranks, fail with this
-  // reason. Any thread.
+  // Called if this rank cannot continue: exchanges that wait for it, here and on other ranks, fail
+  // with this reason. May be called on any thread.
   void abort(const std::string& reason) override {
     group_.abort(reason);
     if (tensor_) tensor_->abort(reason);

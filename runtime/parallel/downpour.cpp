@@ -134,7 +134,8 @@ void Downpour::expect(uint32_t step, std::vector<std::vector<uint32_t>> ids) {
   row_gradients_.expect(step, std::move(ids));
 }
 
-// Starts the rest that is due with it. Otherwise a sequence of fetches could delay that for ever.
+// Also starts the push and the fetch of weights that are due. Otherwise a sequence of row fetches
+// could delay them forever.
 bool Downpour::start_fetch(std::span<server::Rows> tables) {
   const std::lock_guard lock(mutex_);
   if (!client().idle()) return false;

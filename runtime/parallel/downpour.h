@@ -7,9 +7,9 @@
 //   if step mod n_push = 0: push a, a = 0
 //
 // (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Push and fetch run during the steps
-// that follow. If one is still under way when the next falls due, the next is made after it, with
-// all gradients summed meanwhile. The gradients are those of the worker's own update, clipped as it
-// clips them. The servers use the rate of the worker's schedule.
+// that follow. If one is still under way when the next falls due, the next one follows it, with all
+// gradients that were summed meanwhile. The gradients are those that the worker's own update uses,
+// clipped in the same way. The servers use the rate of the worker's schedule.
 //
 // With sparse tables, each step fetches the rows of its batch before it begins, whatever n_fetch
 // is. Row gradients are summed by row and pushed with the others.

@@ -60,7 +60,7 @@ void ElasticAveraging::put_back(graph::ParameterStore& store) {
   own_.clear();
 }
 
-// Waits for no other worker.
+// Does not wait for other workers.
 void ElasticAveraging::settle(graph::ParameterStore& store) {
   if (started_here() == 0 || steps() == sent_after_) return;
   client().wait();

@@ -6,7 +6,7 @@
 //
 // (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.)
 // The exchange runs during the worker's next steps; d is computed from the weights at its
-// beginning. The centre is what is evaluated and saved. After its last step a worker makes one more
+// beginning. The centre is evaluated and saved, not x. After its last step a worker makes one more
 // exchange, however few steps it has made since the previous one.
 #pragma once
 

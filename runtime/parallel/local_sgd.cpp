@@ -24,7 +24,7 @@ void LocalSgd::share(graph::ParameterStore& store) {
          " numbers, and the model ", weights_.size(), ": it is of another model");
 }
 
-// The outer gradient is the change by steps, not by the program.
+// The outer gradient contains only changes made by steps, not those made by the program.
 void LocalSgd::replace_weights(graph::ParameterStore& store, const std::function<void()>& set) {
   set();
   weights_ = download_flat(store, store.weights());

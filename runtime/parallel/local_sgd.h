@@ -37,7 +37,7 @@ class LocalSgd : public Sharing {
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
 
-  // Also takes an outer step, unless one was just taken, so that x is what is evaluated and saved.
+  // Also takes an outer step, unless one was just taken, so that x is evaluated and saved.
   void average_states(graph::ParameterStore& store) override;
 
   void finish(graph::ParameterStore& store, bool all_end) override;  // also takes an outer step

@@ -83,7 +83,7 @@ ModelStage::~ModelStage() {
   closed_ = true;
 }
 
-// Tells all other ranks at once, also those that wait for something else.
+// Notifies all other ranks at once, also those that wait for something else.
 void ModelStage::abort(const std::string& reason) {
   std::scoped_lock lock(aborting_);
   if (std::exchange(closed_, true)) return;
@@ -176,7 +176,7 @@ graph::Part ModelStage::part(bool training) {
   return part;
 }
 
-// Begins to receive a message when its predecessor is waited for, so that it arrives while the
+// Begins to receive a message when its predecessor is waited for. So the message arrives while the
 // device computes, and its time-out does not include earlier work of other stages.
 void ModelStage::receive(const std::shared_ptr<Traffic>& traffic, const graph::Pass& pass,
                          const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit) {

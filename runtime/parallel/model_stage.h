@@ -74,8 +74,8 @@ class ModelStage {
   gpu::CommandList with_means(const graph::Plan& plan, gpu::Kernels& kernels,
                               gpu::Allocator& memory);
 
-  // This stage cannot go on: exchanges that wait for it, here and on other ranks, fail with this
-  // reason. Any thread.
+  // Called if this stage cannot continue: exchanges that wait for it, here and on other ranks, fail
+  // with this reason. May be called on any thread.
   void abort(const std::string& reason);
 
   int64_t most(int64_t number);

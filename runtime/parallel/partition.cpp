@@ -254,7 +254,8 @@ class Search {
     return until[end] - until[begin] + 2 * e.crossing * until.back() / before_.back().work;
   }
 
-  // Books a part's time on its first node, because no stage begins inside a part.
+  // Assigns a part's whole time to its first node, which is exact because no stage begins inside a
+  // part.
   void spread_seconds() {
     for (const std::vector<double>& seconds : options_.seconds) {
       std::vector<double>& until = until_.emplace_back(graph_.nodes().size() + 1, 0.0);

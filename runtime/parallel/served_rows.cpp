@@ -147,7 +147,7 @@ void RowGradients::expect(uint32_t step, std::vector<std::vector<uint32_t>> ids)
 
 namespace {
 
-// Adds both by id, ascending.
+// Returns the sum of two sets of row gradients, with ids ascending.
 server::Rows sum_of(const server::Rows& a, const std::vector<uint32_t>& ids, const float* values,
                     size_t width) {
   server::Rows out;

@@ -24,8 +24,8 @@ class ServedRows {
   // Called once, before any other function and before Sharing::share().
   virtual void declare(std::vector<ServedTable> tables) = 0;
 
-  // Fetches the rows of each table whose ids, ascending and unique, are given. `values` has their
-  // length.
+  // Fetches the rows whose ids, ascending and unique, are given for each table, into `values`,
+  // which already has the right length.
   virtual void fetch(std::span<server::Rows> tables) = 0;
 
   // Announces that the step with this number (ops::StepValues::step) trains on these rows of each
@@ -69,7 +69,7 @@ class RowGradients {
   void expect(uint32_t step, std::vector<std::vector<uint32_t>> ids);
 
   // Adds a step's gradients of each table, whose rows are in the order given to expect().
-  // `updates`: whether they count.
+  // `updates`: whether they count; otherwise they are dropped.
   void add(uint32_t step, std::span<const float* const> gradients, bool updates);
 
   // Returns the sums since the previous call.

@@ -10,8 +10,8 @@
 namespace etr::parallel {
 namespace {
 
-constexpr uint64_t kMostBound = uint64_t{1} << 24;  // scalars of a dispatch; every device can bind
-                                                    // that many
+// Scalars of a dispatch: every device can bind that many.
+constexpr uint64_t kMostBound = uint64_t{1} << 24;
 
 gpu::Buffer scalars(const gpu::Buffer& buffer, uint64_t begin, uint64_t count) {
   return buffer.slice(begin * sizeof(float), count * sizeof(float));
@@ -137,7 +137,7 @@ std::vector<ShardedUpdate::Reduction> ShardedUpdate::reductions_of(
   return out;
 }
 
-// Gives the same bits as DataParallel's mean.
+// The result has the same bits as DataParallel's mean.
 void ShardedUpdate::reduce(const Reduction& reduction, const gpu::Buffer& now, float rows) {
   const float weight = static_cast<float>(step_at(now).valid_rows) / rows;
   const std::span<float> sums = floats_at(reduction.sums);

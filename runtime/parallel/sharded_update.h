@@ -33,13 +33,13 @@ class ShardedUpdate {
   optim::Share share_of(const graph::ParameterStore& store) const;
 
   // Stage 2, for a plan that trains on batches of `rows` rows: reduces the gradients onto the ranks
-  // that own them, bucket by bucket, while the backward pass goes on. When the plan's commands have
-  // run, Update::own_gradients() holds the means.
+  // that own them, bucket by bucket, while the backward pass continues. When the plan's commands
+  // have run, Update::own_gradients() holds the means.
   graph::TakeGradients take_gradients(const optim::Update& update,
                                       const graph::ParameterStore& store, int64_t rows);
 
-  // Append the update, once `loss` and the gradients are means over all ranks. Only stage 2 needs
-  // the first.
+  // Append the two halves of the update. `loss` and the gradients must already be means over all
+  // ranks. Only stage 2 needs emit_gradients().
   void emit_gradients(ops::Emitter& emit, optim::Update& update, const gpu::Buffer& loss,
                       const gpu::Buffer& step_values, gpu::Allocator& memory);
   void emit_change(ops::Emitter& emit, optim::Update& update, const graph::ParameterStore& store,

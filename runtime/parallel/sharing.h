@@ -28,8 +28,8 @@ class Sharing {
  public:
   virtual ~Sharing() = default;
 
-  virtual int rank() const = 0;  // selects random numbers: rows of different ranks have different
-                                 // ones
+  // Selects random numbers: rows of different ranks have different ones.
+  virtual int rank() const = 0;
   virtual int size() const { return 1; }  // the number of ranks whose rows form one batch
 
   // Returns the peers for a plan that trains on batches of `rows` rows, which they must outlive;
@@ -88,7 +88,8 @@ class Sharing {
     ++started_;
   }
 
-  // Called before the next step: whether weights are to be exchanged first. Steps may be in flight.
+  // Called before the next step: returns whether weights must be exchanged first. Steps may be in
+  // flight.
   virtual bool exchange_due() { return false; }
   virtual void exchange(graph::ParameterStore& /*store*/) {}
 
@@ -100,18 +101,18 @@ class Sharing {
   // group.
   virtual void average_states(graph::ParameterStore& store) = 0;
 
-  // This end cannot go on: exchanges that wait for it, here and on other ranks, fail with this
-  // reason. Any thread.
+  // Called if this rank cannot continue: exchanges that wait for it, here and on other ranks, fail
+  // with this reason. May be called on any thread.
   virtual void abort(const std::string& /*reason*/) {}
 
   // Called after the last step, before the last evaluation and checkpoint: makes a last exchange of
   // weights, unless the previous one came after the last step.
   virtual void settle(graph::ParameterStore& /*store*/) {}
 
-  // Called after that: tells the others what they do not know yet. `all_end`: also ends learners
-  // that would go on without this one.
+  // Called after settle(): sends the others what they do not have yet. `all_end`: also ends
+  // learners that would continue without this one.
   virtual void finish(graph::ParameterStore& /*store*/, bool /*all_end*/) {}
-  // The same for an end that has not called share().
+  // The same for a learner that has not called share().
   virtual void leave(bool /*all_end*/) {}
 
   // Returns whether another learner has ended the run for all. Steps may be in flight.

@@ -44,8 +44,8 @@ class Worker : public Sharing {
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  protected:
-  // The sparse tables, which get the servers' seeds from take_specs(), and the initial rows of
-  // each. Missing rows are drawn from the seed.
+  // table_specs() returns the sparse tables, take_specs() receives them with the servers' seeds,
+  // and first_rows() returns initial rows of each. Missing rows are drawn from the seed.
   virtual std::vector<server::TableSpec> table_specs() const { return {}; }
   virtual void take_specs(std::span<const server::TableSpec> /*specs*/) {}
   virtual std::vector<server::Rows> first_rows() { return {}; }
