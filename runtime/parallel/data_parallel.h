@@ -30,8 +30,8 @@ struct DataParallelOptions {
 
 // One rank's end. Its exchanges use the group one after another, so all ranks must submit the same
 // steps in the same order. It must outlive the recordings of the commands that it made. A device
-// may serve only one rank: its host turns run in sequence, so the turns of two ranks would wait for
-// each other forever.
+// may serve only one rank: its host turns run in sequence, so the turns of two ranks would block
+// each other.
 class DataParallel : public Sharing {
  public:
   // `tensor`: the ranks that share the model's tensors with this one and have the same rows.
