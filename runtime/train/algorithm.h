@@ -10,7 +10,7 @@ enum class Algorithm { synchronous, diloco, downpour, elastic_averaging };
 // Reads the option 'algorithm' of the section 'parallel'.
 Algorithm algorithm_of(const Options& parallel);
 
-// Whether the algorithm uses a parameter server.
+// Returns whether the algorithm uses a parameter server.
 inline bool has_servers(Algorithm algorithm) {
   return algorithm == Algorithm::downpour || algorithm == Algorithm::elastic_averaging;
 }

@@ -15,8 +15,7 @@ inline constexpr const char* kImage = "image";  // the field that Item::views st
 // Where a batch has a field. It decides how the field reaches the device; see train/feeds.h.
 enum class Place {
   host,    // in host memory, in the model's type
-  bytes,   // in host memory, u8, with scale and shift to make floats (stage `normalize` with
-           // 'deferred')
+  bytes,   // in host memory, u8, with scale and shift (`normalize` with 'deferred')
   views,   // in images that the device may already have: device echo
   buffer,  // in a buffer of the program
 };

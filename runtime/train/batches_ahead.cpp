@@ -84,8 +84,8 @@ void BatchesAhead::end_epoch() {
   read_ = 0;
 }
 
-// At the end of its epoch the pipeline reports the next one, so the position before that end
-// counts.
+// At the end of its epoch the pipeline already reports the next epoch, so the position before the
+// end is used.
 Json BatchesAhead::position() const {
   Json position = ended_ && before_ ? *before_ : pipeline_.save();
   const uint64_t oldest = held_.empty() ? read_ : held_.front().number;

@@ -1,4 +1,4 @@
-// The batches of an evaluation, and the checks for whether it goes on.
+// The batches of an evaluation, and the checks for whether it continues.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,17 @@ namespace etr::train {
 // evaluation.
 using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
 
-// The batches of a job's evaluation, if they are the same each time: kept, they need not be read and
-// decoded again. Keeps none if all of them would take more than `most_bytes`.
+// Keeps the batches of a job's evaluation if they are the same each time, so that they need not be
+// read and decoded again. Keeps none if all of them would take more than `most_bytes`.
 class KeptBatches {
  public:
   explicit KeptBatches(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
   void begin_epoch();
   void add(const pipeline::Item& batch);
-  // `whole`: no record of it was dropped, which might be there the next time.
+  // `whole`: no record was dropped; a dropped one might be there the next time.
   void end_epoch(bool whole) { complete_ = whole && fits_ && !batches_.empty(); }
-  void forget();  // the next epoch has other batches
+  void forget();  // called if the next epoch has other batches
 
   bool complete() const { return complete_; }
   const std::vector<pipeline::Item>& batches() const { return batches_; }
@@ -35,7 +35,7 @@ class KeptBatches {
   const uint64_t most_bytes_;
   std::vector<pipeline::Item> batches_;
   uint64_t bytes_ = 0;
-  bool fits_ = true;  // false: no epoch does
+  bool fits_ = true;  // false: the epochs are too large to keep
   bool complete_ = false;
 };
 
@@ -44,18 +44,18 @@ class KeptBatches {
 // evaluation.
 class EvaluationInput {
  public:
-  // Skips the rest of an epoch that has begun, whose first batches others have read.
-  // Error(invalid_argument) if there is no further epoch.
-  // `keep` (may be nullptr) receives the epoch.
+  // If an epoch has begun, skips the rest of it. Error(invalid_argument) if there is no further
+  // epoch. `keep` (may be nullptr) receives the epoch.
   EvaluationInput(pipeline::Pipeline& pipeline, const EvalProgress& progress,
                   const std::atomic<bool>* stop, KeptBatches* keep = nullptr);
-  // Of an epoch that was kept as a whole.
+  // Returns the batches of an epoch that was kept as a whole.
   EvaluationInput(const KeptBatches& kept, const EvalProgress& progress,
                   const std::atomic<bool>* stop);
 
   bool next(pipeline::Item& batch);  // false at the end of the epoch
   void done();                       // the batch from next() is done: calls `progress`
-  std::string why_empty() const { return pipeline_->why_empty(); }  // never one that was kept
+  // Not for kept batches, which are never empty.
+  std::string why_empty() const { return pipeline_->why_empty(); }
 
  private:
   void go_to_next_epoch();
@@ -63,7 +63,7 @@ class EvaluationInput {
   void wait();
   [[noreturn]] void fail_stopped() const;
 
-  pipeline::Pipeline* const pipeline_ = nullptr;  // nullptr: the batches are kept_
+  pipeline::Pipeline* const pipeline_ = nullptr;  // nullptr: the batches come from kept_
   KeptBatches* const keep_ = nullptr;
   const KeptBatches* const kept_ = nullptr;
   const EvalProgress& progress_;

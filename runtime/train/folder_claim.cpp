@@ -9,8 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kAttempts = 100;  // one more for each time that another process has removed the
-                                // folders again
+// One more is needed each time that another process has removed the folders again.
+constexpr int kAttempts = 100;
 
 }  // namespace
 

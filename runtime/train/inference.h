@@ -19,7 +19,7 @@ struct EvalMetrics {
 // Sums up the metrics of many batches.
 class Scoring {
  public:
-  // Of `values`, the hyperparameters of the loss are used.
+  // Uses the hyperparameters of the loss in `values`.
   Scoring(const nn::Model& model, const ops::StepValues& values);
   ~Scoring();
   Scoring(const Scoring&) = delete;

@@ -254,7 +254,7 @@ Weights& Learner::with_gradients() const {
   return *weights_;
 }
 
-// The passes since the last update, from which no update will be made.
+// Forgets the passes since the last update: no update will follow from them.
 void Learner::forget_passes() {
   passed_samples_ = {};
   forward_passes_ = 0;

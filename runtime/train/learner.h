@@ -90,7 +90,7 @@ class Learner {
   // Collective before ranks evaluate or save: see Sharing::average_states(). First waits for the
   // steps in flight.
   void average_states();
-  // This rank cannot go on: see Sharing::abort() and ModelStage::abort().
+  // Called if this rank cannot continue: see Sharing::abort() and ModelStage::abort().
   void abort(const std::string& reason) {
     if (ranks_) ranks_->abort(reason);
     if (stage_) stage_->abort(reason);
@@ -113,18 +113,19 @@ class Learner {
   // accumulates by itself.
   //
   // forward() returns the output of the last layer, in training mode, on exactly the batch's rows.
-  // backward() takes the gradient of the latest output, once for each, as a mean or sum as the
-  // program likes; without `accumulate`, it replaces the gradients since the last update. If
-  // forward() was called with `input_gradients`, it returns the gradients of the inputs that are
-  // f32. update() throws Error(not_finite) if a gradient is NaN or infinite; the weights are then
-  // unchanged, and the gradients gone. Error(state) if something is called too early.
+  // backward() takes the gradient of the latest output, once for each output. The program decides
+  // whether this gradient is of a mean or a sum. Without `accumulate`, backward() replaces the
+  // gradients since the last update. If forward() was called with `input_gradients`, backward()
+  // returns the gradients of the inputs that are f32. update() throws Error(not_finite) if a
+  // gradient is NaN or infinite; the weights are then unchanged, and the gradients discarded.
+  // Error(state) if something is called too early.
   Tensor forward(const pipeline::Item& batch, bool input_gradients = false);
   std::vector<pipeline::Field> backward(const Tensor& output_gradient, bool accumulate = false);
   bool has_output() const { return passes_ && passes_->has_output(); }
   bool gives_input_gradients() const { return passes_ && passes_->gives_input_gradients(); }
   StepMetrics update();
-  // The gradients of parameters since the last update, by name; "" returns all. Those that are
-  // given replace them.
+  // Return the gradients of parameters since the last update, by name (all for ""), and replace
+  // those that are given.
   std::vector<pipeline::Field> gradients(const std::string& name);
   void set_gradients(const std::vector<pipeline::Field>& given);
 

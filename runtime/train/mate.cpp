@@ -11,7 +11,7 @@ Mate::Mate(std::string name, Make make)
       thread_(start_thread("a thread that trains on a device", "the number of parallel.devices",
                            [this, m = std::move(make)] { run(m); })) {}
 
-// A trainer that failed is destroyed at once, so that its groups tell the other ranks.
+// A trainer that failed is destroyed at once, so that its groups notify the other ranks.
 void Mate::run(const Make& make) {
   try {
     const std::unique_ptr<Trainer> trainer = make();

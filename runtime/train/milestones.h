@@ -10,7 +10,7 @@
 namespace etr::train {
 
 struct Milestone {
-  uint64_t step = 0, epoch = 0;  // finished ones
+  uint64_t step = 0, epoch = 0;  // finished
   bool epoch_ended = false;      // with this step
   uint64_t fresh = 0;            // examples so far
   uint64_t latest_fresh = 0;     // of these, in the latest step
@@ -19,14 +19,14 @@ struct Milestone {
 bool evaluation_falls_on(const Milestone& at, const Options& evaluation);
 bool checkpoint_falls_on(const Milestone& at, const Options& output);
 bool writes_checkpoints(const Options& output);
-// Whether the run ends here, by its steps, epochs or fresh examples.
+// Returns whether the run ends at this point, by its steps, epochs or fresh examples.
 bool run_ends_at(const Milestone& at, const Options& train);
 
 // Returns the step at which decaying schedules end, if their clock is steps.
 int64_t planned_steps(const Options& train);
 
 // Estimates the number of steps after which the run will have trained on train.fresh examples, if
-// it goes on as before; 0: unknown.
+// it continues as before; 0: unknown.
 uint64_t steps_to_fresh(const Options& train, const Milestone& now);
 
 // The finished epochs and steps when an epoch began.
@@ -34,9 +34,9 @@ struct EpochStart {
   uint64_t epoch = 0, step = 0;
 };
 
-// Returns where the epoch began in which a resumed run stands. A checkpoint does not say it, and
-// earlier epochs may have had other numbers of steps, as with another number of ranks. Returns the
-// resumed step itself if the numbers do not fit.
+// Returns where the current epoch of a resumed run began, which a checkpoint does not store.
+// Assumes that earlier epochs had `epoch_steps` steps, too. If the numbers do not fit, as after a
+// change of the number of ranks, returns the resumed step itself.
 EpochStart epoch_start(const Milestone& resumed, std::optional<uint64_t> epoch_steps);
 
 // Estimates the step at which the run will end; 0: unknown. `epoch_steps`: steps of an epoch from

@@ -195,8 +195,8 @@ bool Passes::update(const ops::StepValues& values) {
   if (!shaped.update) {
     gpu::CommandList commands;
     ops::Emitter emit(kernels_, shaped.memory, commands);
-    const gpu::Buffer loss =
-        shaped.memory.allocate(sizeof(float));  // finite; the program has its own
+    // Any finite value: the program computes the loss itself.
+    const gpu::Buffer loss = shaped.memory.allocate(sizeof(float));
     emit.add(gpu::Fill{loss, 0});
     weights_.update->emit(emit, loss, shaped.plan.step_values());
     shaped.update = std::make_unique<graph::Runner>(

@@ -23,14 +23,14 @@ class Passes {
   ~Passes();
 
   // Computes the output of the model's last layer for a batch, in training mode: f32 [N, ...], on
-  // exactly the batch's rows. Keeps what backward() needs. `input_gradients`: backward() is to
-  // return those, too. Waits for the device.
+  // exactly the batch's rows. Keeps what backward() needs. `input_gradients`: backward() will
+  // return the inputs' gradients, too. Waits for the device.
   Tensor forward(const pipeline::Item& batch, bool input_gradients, const ops::StepValues& values);
 
-  // Computes the gradients of the parameters from the gradient of the latest output, which has its
-  // shape; once for each output. They replace the earlier ones, or are added to them (`accumulate`). Returns the
-  // gradients of the inputs that are f32, by name, for which it waits; otherwise it returns while
-  // the device works.
+  // Computes the gradients of the parameters from the gradient of the latest output, which has the
+  // output's shape. May be called once for each output. The gradients replace the earlier ones, or
+  // are added to them (`accumulate`). If the inputs' gradients were asked for, waits for them and
+  // returns those that are f32, by name; otherwise returns nothing, while the device works.
   std::vector<pipeline::Field> backward(const Tensor& output_gradient, bool accumulate);
 
   // Updates the weights with the gradients, and waits. Returns whether the gradients were finite;
@@ -41,7 +41,7 @@ class Passes {
   // and the weights have not changed since.
   bool has_output() const { return has_output_ && weights_.age == output_age_; }
   void forget_output() { has_output_ = false; }
-  bool gives_input_gradients() const;  // likewise, and it returns those of the inputs
+  bool gives_input_gradients() const;  // has_output(), and it would return those
   const Shape& output_shape() const { return output_shape_; }
 
   void wait();

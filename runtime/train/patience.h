@@ -7,7 +7,7 @@
 
 namespace etr::train {
 
-constexpr double kPatience = 0.1;  // seconds of one wait, before its end is checked for
+constexpr double kPatience = 0.1;  // seconds of one wait, then it looks whether to stop
 
 // Waits until next() has something, as long as `left` returns more than 0 seconds. `left` is called
 // every tenth of a second, so missing data delays neither a stop nor an event. Returns false if

@@ -96,7 +96,7 @@ Planned::Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights
       fed_(fed_here()),
       slice_peers_(weights.tensor_ranks ? weights.tensor_ranks->peers() : nullptr) {}
 
-// With a stage, only the values that its part of the model reads.
+// Returns the values that are fed here: with a stage, only those that its part of the model reads.
 std::vector<graph::ValueId> Planned::fed_here() const {
   std::vector<graph::ValueId> out = fed_values(net_);
   if (!weights_.stage) return out;

@@ -70,15 +70,16 @@ class Planned : public std::enable_shared_from_this<Planned> {
     gpu::CommandList commands;  // of a step: those of the plan, and the update
     FedRunner fed;
   };
-  // Later batches must come as `first` does. For `view_samples` see Learner::expect_views().
+  // Later batches must have their fields in the same places (train/batch_fields.h) as `first`. For
+  // `view_samples` see Learner::expect_views().
   void make_training(const pipeline::Item& first, uint64_t view_samples);
   Training* training() { return training_.get(); }
 
   // Return runners for batches of fed() and of the inputs, with the current weights. They are made
-  // anew if the batch comes in another way than the one before.
+  // anew if the batch has its fields in other places than the one before.
   FedRunner& scorer(const pipeline::Item& batch);
   FedRunner& predictor(const pipeline::Item& batch);
-  bool scores(const pipeline::Item& batch) const;  // whether scorer() need not make anything anew
+  bool scores(const pipeline::Item& batch) const;  // whether scorer() has a runner for it
   const gpu::Buffer& predicted() const;            // the latest output of the predictor
 
   uint64_t reserved_bytes() const;

@@ -10,8 +10,8 @@
 namespace etr::train {
 namespace {
 
-constexpr size_t kMostOfAShape = 3;  // for evaluation; after these, a plan is made for twice the
-                                     // rows
+// Evaluation plans of a shape; after these, a plan is made for twice the rows.
+constexpr size_t kMostOfAShape = 3;
 
 }  // namespace
 

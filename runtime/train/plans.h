@@ -49,7 +49,7 @@ class Plans {
   // than the batch only if so many would take too much of the device's memory.
   Planned& predicting(const Seen& seen);
 
-  // The runners of `planned`, with other plans dropped if they need the memory.
+  // Return the runners of `planned`. Drop other plans if their memory is needed.
   FedRunner& scorer(Planned& planned, const pipeline::Item& batch);
   FedRunner& predictor(Planned& planned, const pipeline::Item& batch);
 

@@ -13,8 +13,8 @@ namespace etr::train {
 
 class Progress {
  public:
-  uint64_t epoch() const { return epoch_; }  // finished ones
-  // An epoch has just ended, and what is due then is not done yet.
+  uint64_t epoch() const { return epoch_; }  // finished epochs
+  // Returns whether an epoch has just ended, and what is due then has not been done yet.
   bool epoch_ended() const { return epoch_ended_; }
   void end_epoch();
   void begin_epoch() { epoch_ended_ = false; }
@@ -41,7 +41,8 @@ class Progress {
 
   const NoiseScale& noise() const { return noise_; }
 
-  // Fills in all it knows of an event. An event right after another one repeats its means.
+  // Fills in everything of an event that is known here. An event right after another one repeats
+  // its means.
   void fill(Event& event);
 
   Json json() const;

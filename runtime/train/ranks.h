@@ -60,7 +60,7 @@ class Ranks {
   int parts() const { return mesh_.length(parallel::Axis::data); }
   int sharers() const { return size() / parts(); }
   bool counts() const { return rank() % sharers() == 0; }
-  // Whether this rank has the results for that part: the last stage of the model has.
+  // Returns whether this rank has the results for that part, as the last stage of the model does.
   bool has_results() const {
     return mesh_.place(parallel::Axis::tensor) == 0 &&
            mesh_.place(parallel::Axis::pipeline) + 1 == mesh_.length(parallel::Axis::pipeline);
@@ -72,7 +72,8 @@ class Ranks {
   std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device,
                                                     const parallel::ModelStageOptions& options);
 
-  // What a rank reports before a step. All ranks together: whether any of them does.
+  // What a rank reports before a step. agree() returns, for each field, whether any rank reports
+  // it.
   struct Outlook {
     bool stops = false;    // it was asked to end the run
     bool is_over = false;  // its time is over
@@ -100,21 +101,21 @@ class Ranks {
   // throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
 
-  // Lets other ranks take any time before a step, as the callers of their trainers may: only
-  // abort() ends the wait for their decisions. Exchanges keep the group's time-out.
+  // From now on waits for other ranks before a step however long they take, since their trainers'
+  // callers may take any time. Only abort() ends this wait. Exchanges keep the group's time-out.
   void be_patient();
 
   bool first_says(bool own);  // returns the first rank's value on all ranks
 
   std::vector<std::string> gather(const std::string& text);  // of all ranks, in rank order
 
-  // Error(invalid_argument) on all ranks if they set different things.
+  // Error(invalid_argument) on all ranks if they do not all pass the same text.
   void check_said_by_all(const std::string& what);
 
   // Returns the result of the first rank's `load` on all ranks.
   checkpoint::Loaded share(const std::function<checkpoint::Loaded()>& load);
 
-  // This rank cannot go on: the others' calls throw with this reason.
+  // Called if this rank cannot continue: the others' calls throw with this reason.
   void abort(const std::string& reason) {
     if (group_) group_->abort(reason);
   }

@@ -244,7 +244,7 @@ class Charts {
     card(series, options);
   }
 
-  // Shown beside the curve of the loss, because it tells when a larger batch would be worthwhile.
+  // Shown beside the curve of the loss, because it shows when a larger batch would be worthwhile.
   void noise_scale() {
     std::vector<Series> series;
     for (const ReportedRun& run : runs_)

@@ -149,8 +149,7 @@ ReportedRun load_run(const ReportRun& spec) {
     const std::string where = cat("'", path, "' line ", lines.number());
     try {
       add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
-    } catch (const nlohmann::json::exception& error) {  // not an object, or text instead of a
-                                                        // number
+    } catch (const nlohmann::json::exception& error) {  // not an object, or text for a number
       fail(Code::corrupt_data, where, " is no row of metrics: ", json_problem(error));
     }
   }

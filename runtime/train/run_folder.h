@@ -51,9 +51,9 @@ class RunFolder {
   // writes would be lost. Each of the writes above checks this first.
   void check_in_place() const;
 
-  // The run has ended, and another may begin. From now on each of the writes above claims the
-  // folder for its own duration, even if it fails. Error(state) if another run has the folder, or
-  // has used it.
+  // Called when the run has ended, so that another may begin. From now on each of the writes above
+  // claims the folder only while it lasts, even if it fails. Error(state) if another run has the
+  // folder, or has used it.
   void let_go() noexcept;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace etr::train {
 
-// An optimizer's tensor either has a scalar for each of a store's parameters, in the store's order,
-// or is the same on all stages.
+// The functions below assume that an optimizer's tensor either has a scalar for each of a store's
+// parameters, in the store's order, or is the same on all stages.
 
 // Returns the part of one device's tensors that belongs to a store for the graph's values in `has`.
 // Tensors of other lengths are unchanged.

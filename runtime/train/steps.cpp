@@ -45,7 +45,8 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
   return first_not_finite(plans.kernels(), runner.feeding(values), given, training.plan.commands());
 }
 
-// `repeated`: what this rank found when it repeated the step; none if it could not.
+// Says where a number was not finite. `repeated`: what this rank found when it repeated the step;
+// none if it could not.
 std::string whence(const std::optional<std::string>& repeated, const Weights& weights) {
   const parallel::Sharing* ranks = weights.ranks;
   if (weights.stage)

@@ -50,8 +50,8 @@ class Steps {
   void start(Plans& plans, const pipeline::Item& batch,
              const std::optional<SampleCounts>& all_ranks = {}, bool plan_changes = false);
 
-  // Returns the commands that bring in the batch as the next step would, to be run instead of a
-  // step. No step may be in flight.
+  // Returns the commands that copy the batch to where the next step would read it. The caller runs
+  // them instead of a step. No step may be in flight.
   gpu::CommandList feeding(const Plans& plans, Planned& planned, const pipeline::Item& batch) const;
 
   // Computes the gradients of the batch as the next step would, and leaves them in the store
@@ -67,7 +67,7 @@ class Steps {
 
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
-  // Writes those of the next step.
+  // Writes the hyperparameters of the next step.
   void put_hyperparameters(ops::StepValues& values) const;
 
   // Like Learner::take_metrics().

@@ -13,10 +13,11 @@
 
 namespace etr::train {
 
-// Removes side files for a pipeline that only looks: decision log, list of bad records, quarantine.
+// Removes what makes a pipeline write files: decision logs, the list of bad records, quarantine.
+// For a pipeline that is run only to look at its samples.
 Json without_side_files(Json pipeline);
 
-// Returns whether what the stage gives depends on the time that others take.
+// Returns whether the stage's output depends on how long other stages and the consumer take.
 bool is_by_clock(const Json& stage);
 
 // Limits the pipeline to this rank's part of the data; `ranks` may be nullptr.
@@ -41,7 +42,7 @@ class Supply {
   // batch needs another plan than the previous step; see Plans::changes().
   bool next(pipeline::Item& batch, const std::string& field,
             const std::function<bool(const pipeline::Item&)>& changes_plan = {});
-  // Whether this holds on any rank for the latest batch of next().
+  // Returns whether that was so on any rank for the latest batch of next().
   bool plan_changes() const { return plan_changes_; }
 
   // The samples of all ranks' latest batches; none if the run has only this rank.

@@ -31,7 +31,7 @@ std::string text_of(const std::exception_ptr& failure) {
   }
 }
 
-// Around a device's number and name in a message; see on_device() and without_device().
+// The texts around a device's number and name in a message; see on_device() and without_device().
 constexpr const char *kBeforeDevice = "device ", *kBehindDevice = "'): ";
 
 // Returns the error with the device in its message, otherwise unchanged.

@@ -65,9 +65,9 @@ class Team {
   const Open open_;
   std::vector<std::unique_ptr<Mate>> mates_;  // empty: one device
   std::unique_ptr<Trainer> lead_;
-  bool is_lent_ = false;  // whether ranks meet over the program's transport, and the run is not
-                          // over
-  bool runs_ = false;     // whether the others are in next_event()
+  // Whether ranks meet over the program's transport, and the run is not over.
+  bool is_lent_ = false;
+  bool runs_ = false;  // whether the others are in next_event()
 };
 
 // Returns an error's message without the device that a Team has named in it: if several ranks have

@@ -15,7 +15,7 @@
 namespace etr::train {
 namespace {
 
-// Also for ranks over a transport of the program, whose job needs no section 'parallel'.
+// Applies also to ranks over a transport of the program, whose job needs no section 'parallel'.
 size_t batches_ahead(const Job& job) {
   return job.parallel() ? static_cast<size_t>(job.parallel()->integer("batches_ahead")) : 8;
 }
@@ -435,7 +435,7 @@ void Trainer::abort(const std::string& reason) {
   learner_->abort(reason);
 }
 
-// Replaces is_ready(), where the other ranks are once this one has reported progress.
+// Takes the place of is_ready(), in which the other ranks wait once this one has reported progress.
 void Trainer::yield() {
   agreed_ = ranks_->agree(Ranks::Outlook{.stops = stop_.load(), .yields = true});
 }

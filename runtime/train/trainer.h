@@ -58,21 +58,22 @@ class Trainer {
   // for an evaluation. May be called on any thread, at any time, and from signal handlers.
   void stop() { stop_.store(true); }
 
-  // This rank cannot go on: whatever waits for it, here and on other ranks, fails with this reason.
-  // Any thread.
+  // Called if this rank cannot continue: whatever waits for it, here and on other ranks, fails with
+  // this reason. May be called on any thread.
   void abort(const std::string& reason);
 
   // See Ranks::be_patient().
   void be_patient() { ranks_->be_patient(); }
 
   // Called between two progress events: next_event() of the other ranks then returns one, too, so
-  // that all ranks can make another call. yielded(): whether that is why it returned.
+  // that all ranks can make another call. yielded() returns whether that is why next_event()
+  // returned.
   void yield();
   bool yielded() const { return agreed_.yields; }
 
-  // Sets the function that is told how evaluations go on, on the calling thread. If it returns
-  // false, evaluate() throws Error(cancelled), and a run goes on without that evaluation. A
-  // checkpoint of that step says that the evaluation is missing, and a run that resumes from it
+  // Sets the function that receives the progress of evaluations, on the calling thread. If it
+  // returns false, evaluate() throws Error(cancelled), and a run continues without that evaluation.
+  // A checkpoint of that step says that the evaluation is missing, and a run that resumes from it
   // makes it first.
   void on_evaluation(EvalProgress progress) { on_evaluation_ = std::move(progress); }
 

@@ -185,7 +185,8 @@ void Weights::load(const Loaded& all) {
     check_no_others(tensors, store.names());
   });
   check_origin(loaded.origin, "optimizer", [&] {
-    // Optimizer state is one vector over all trained parameters.
+    // Optimizer state is one vector over all trained parameters, so the same ones must be trained
+    // here.
     if (loaded.frozen != frozen() && !state.empty())
       fail(Code::invalid_argument, "other parameters were frozen (",
            loaded.frozen.empty() ? "none" : loaded.frozen.front(), ", ...; here ",
