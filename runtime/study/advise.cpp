@@ -17,10 +17,9 @@ constexpr double kAlike = 1.02;    // below this ratio, a prediction does not de
 constexpr double kBuffer = 10000;  // samples in the buffer, as in the table of worth
 constexpr double kLeastBuffer = 1000;  // with fewer, copies of a sample come close to each other
 constexpr double kFillSeconds = 60;    // for filling the buffer, also when a run resumes
-constexpr double kBufferShare = 0.5;   // of the memory, because some samples are larger than the
-                                       // mean
-// A cap's margin over R, which was measured for only seconds, and over the advised factor: as far
-// as the table of worth rises.
+constexpr double kBufferShare = 0.5;   // of the memory: some samples are larger than the mean
+// The margin of a cap over R, which was measured for only seconds, and the largest cap relative to
+// the advised factor: the table of worth still rises up to there.
 constexpr double kHeadroom = 2, kMostCap = 2;
 constexpr double kFasterDecoding = 8;  // fast shards compared with PNGs (docs/performance.md)
 constexpr double kLimiting = 0.5;      // share of a pipeline's work above which decoding dominates
@@ -175,7 +174,7 @@ const Edge* best_of(const std::vector<Edge>& edges) {
   return best;
 }
 
-// A number that follows from a time is no more exact than that.
+// Rounds to two digits: a number that is computed from a measured time is no more exact.
 double two_digits(double n) {
   if (!(n >= 10)) return n;
   const double unit = std::pow(10, std::floor(std::log10(n)) - 1);

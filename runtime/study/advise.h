@@ -10,7 +10,7 @@
 
 namespace etr::study {
 
-// On a thread of its own; one item at a time; on all threads.
+// How a stage runs: on a thread of its own, on one item at a time, or on all threads.
 enum class Runs { own_thread, serial, parallel };
 
 // A stage, or the part of a source that runs on all threads.
@@ -80,10 +80,10 @@ Prediction predict(const Measured& measured, const std::vector<EchoAt>& echoes);
 // null, "edges": [...], "others": [...], "batch": {...}, "measured": {...}, "assumptions": [...]}.
 // The rows of "edges" and "others" are sorted by predicted gain, best first. "echo" is the
 // recommendation: {"after", "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and
-// its prediction. "keeps": the job's own nodes adapt, and do as well as the recommendation, or as
-// none where none helps, so they stay. "factor" is the stage's option, for on_demand a cap; "uses"
-// is the predicted number of uses of each example, and "cap_binds" says whether that is the cap.
-// "buffer_bytes" is present if the stage needs it.
+// its prediction. "keeps": the job's own nodes stay, because they adapt and do as well as the
+// recommendation (or as no node, if none helps). "factor" is the stage's option, for on_demand a
+// cap; "uses" is the predicted number of uses of each example, and "cap_binds" says whether that is
+// the cap. "buffer_bytes" is present if the stage needs it.
 Json advise(const Measured& measured);
 
 // Returns the advice as text.

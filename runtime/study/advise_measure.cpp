@@ -114,7 +114,7 @@ void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& p
   for (size_t i = places.size(); i-- > 0;) {
     const double each = places[i].stage >= m.batch_stage ? m.batch : 1;
     double out = each * change(i, "items_out"), busy = change(i, "busy_s");
-    if (out <= 0) {  // too few to tell: counts from the start
+    if (out <= 0) {  // too few to divide by: counts from the start
       out = each * after[i]["items_out"].get<double>();
       busy = after[i]["busy_s"].get<double>();
     }
@@ -155,8 +155,8 @@ void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain)
   m.unsteady = mean >= kLeast && std::sqrt(squares) > kUneven * mean;
 }
 
-// At the beginning of training: trains on some batches, and measures with others, which the model
-// has not seen.
+// Measures at the beginning of training: trains on some batches, and measures with others, which
+// the model has not seen.
 double noise_scale(train::Learner& learner, const std::vector<Item>& batches, double rows,
                    const AdviseOptions& options) {
   options.tell("the gradient's noise");
@@ -179,8 +179,8 @@ double noise_scale(train::Learner& learner, const std::vector<Item>& batches, do
   return noise.value().value_or(0);
 }
 
-// Training on the same batches again and again may make the loss non-finite: then the steps before
-// it count.
+// Training on the same batches again and again may make the loss non-finite; then only the steps
+// before that count.
 void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& batches,
                 const AdviseOptions& options) {
   constexpr size_t kLeast = 3;

@@ -61,7 +61,8 @@ plot::Panel strip(const Scene& scene, const Column& column, bool score, std::vec
           {value, static_cast<double>(i) + 0.44 * (turn - std::floor(turn) - 0.5)});
     }
     all.insert(all.end(), values.begin(), values.end());
-    // That of the other figures: most trials of a search are meant to be worse than its best.
+    // The same median as in other figures: most trials of a search are expected to be worse than
+    // its best.
     const ConditionResult& condition = scene.at(conditions[i]);
     if (const Spread& spread = score ? condition.to_target[scene.clock()] : condition.best_metric;
         spread.count > 0 && !values.empty())

@@ -54,9 +54,9 @@ void find_ends(const Summary& summary, ScalingResult& scaling) {
   }
 }
 
-// With S0 and E0 the least steps and examples of all, the model says S(b) = S0 (1 + c / b) and
-// E(b) = E0 (1 + b / c), with c = E0 / S0 the critical batch. So it follows from the fewest examples
-// that were measured, at batch e, and the fewest steps, at batch s.
+// Let S0 and E0 be the least steps and examples of all. The model says S(b) = S0 (1 + c / b) and
+// E(b) = E0 (1 + b / c), with c = E0 / S0 the critical batch. So it follows from the fewest
+// examples that were measured, at batch e, and the fewest steps, at batch s.
 void find_critical_batch(const Summary& summary, const std::vector<Record>& records,
                          ScalingResult& scaling) {
   const auto e = least_at(summary, scaling.at, kExamples),
@@ -170,7 +170,8 @@ size_t trials_of_search(const ConditionResult& condition) {
   return out;
 }
 
-// The best of more trials is better, whatever is compared.
+// Warns of searches with different numbers of trials: the best of more trials is better, whatever
+// is compared.
 void warn_of_baseline(const ConditionResult& baseline, ConditionResult& condition) {
   const size_t here = trials_of_search(condition), there = trials_of_search(baseline);
   if (here == there || !condition.is_complete() || !baseline.is_complete()) return;

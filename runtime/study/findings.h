@@ -1,4 +1,4 @@
-// Conclusions from results.
+// Draws conclusions from results: where scaling ends, and warnings.
 #pragma once
 
 #include <vector>

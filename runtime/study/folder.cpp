@@ -172,8 +172,8 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
 
 std::string StudyFolder::file(const char* name) const { return (fs::path(path_) / name).string(); }
 
-// Moves what earlier parts wrote into a folder below, in place of what is there. Figures are
-// removed, since they can be drawn again.
+// Moves what earlier parts wrote into a subfolder, in place of what is there. Figures are removed,
+// since they can be drawn again.
 void StudyFolder::replace_earlier() {
   remove_figures(path_);
   const fs::path replaced = fs::path(path_) / kReplacedFolder;

@@ -25,9 +25,9 @@ constexpr const char* kFiguresFolder = "figures";
 // file is this study's if a condition matches, as one of an earlier version of the study does.
 void check_folder(const std::string& path, const Outline& study);
 
-// Error(state) if the folder's study defined this trial otherwise than `study` does now; the
-// message names the key. Does not check trials that failed, which run again, and those with keys
-// scaled from the best of others.
+// Error(state) if the folder's study defined this trial differently from `study`; the message names
+// the key. Does not check trials that failed, which run again, and those with keys scaled from the
+// best of others.
 void check_unchanged(const Study& study, const std::string& path, const Place& place,
                      const Record& record);
 
@@ -37,9 +37,9 @@ void remove_figures(const std::string& path);
 class StudyFolder {
  public:
   // Claims the folder, and loads this study's earlier results; `overwrite` moves the results of any
-  // study to the folder `replaced` below, in place of those that were moved there before.
-  // Error(state) if another process has the folder, if it holds something else or another study, or
-  // if a trial was run otherwise than the study says now: the message names the key that differs.
+  // study to its subfolder `replaced`, in place of those that were moved there before. Error(state)
+  // if another process has the folder, if it holds something else or another study, or if a trial
+  // was run differently from what the study says now; the message names the key that differs.
   StudyFolder(const std::string& path, const Study& study, bool overwrite);
 
   const std::string& path() const { return path_; }

@@ -79,9 +79,9 @@ struct Record {
 };
 
 // Returns whether `one` is the better of two trials of a condition. Feasible trials come first,
-// then those with less to the target on `clock` (an index in kClocks), then those with the better
-// metric, then those of the lower search and trial. No two trials are equal, so the order in which
-// they ended does not matter.
+// then those that took less to reach the target on `clock` (an index in kClocks), then those with
+// the better metric, then those of the lower search and trial. No two trials are equal, so the
+// order in which they ended does not matter.
 bool is_better_trial(const Record& one, const Record& other, size_t clock, bool accuracy);
 
 Json to_json(const Record& record);

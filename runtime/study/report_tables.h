@@ -28,7 +28,7 @@ std::string full_name(const Summary& summary, const ConditionResult& condition);
 std::string condition_table(const Summary& summary, const std::vector<Record>& records,
                             size_t workload);
 
-// Tells where scaling ends; "" if unknown.
+// Returns a table of where scaling ends; "" if unknown.
 std::string scaling_table(const Summary& summary, size_t workload);
 
 }  // namespace etr::study

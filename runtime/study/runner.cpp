@@ -17,14 +17,14 @@ namespace {
 // How often a waiting caller checks for stop(), which cannot wake it, since it must work in signal
 // handlers.
 constexpr double kPollSeconds = 0.05;
-// If this many trials fail one after another with the same error, from the first on or later, it is
-// the study that is at fault. Later more, since a value that always fails may be drawn repeatedly.
+// If so many trials in a row fail with the same error, the study itself is at fault. Later than at
+// the start, it takes more of them, since a value that always fails may be drawn repeatedly.
 constexpr uint64_t kFirstFailures = 3, kLaterFailures = 8;
 constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one for its pipelines or the device
 constexpr uint64_t kMostOnGpu = 4;      // more would only take turns
 
-// Returns whether an error comes from what lies around the study, unlike those of a job or a device
-// that cannot do with what was drawn.
+// Returns whether an error comes from the surroundings of the study, unlike that of a job or a
+// device which cannot use the values that were drawn.
 bool is_of_surroundings(Code code) {
   return code == Code::io || code == Code::not_found || code == Code::corrupt_data ||
          code == Code::state;
@@ -213,8 +213,8 @@ std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
   }
 }
 
-// A trial begins again on a new device if its device was lost. If that is lost, too, the study ends.
-// The program's own device cannot be opened here.
+// If a trial's device was lost, the trial begins again on a new one. If that is lost, too, the
+// study ends. The program's own device cannot be opened again here.
 void Runner::run_on(std::optional<Devices>& devices, size_t slot, const Place& place) {
   try {
     if (!devices) devices.emplace(kernels_of(slot), open_);
@@ -324,8 +324,8 @@ void Runner::finish(const Place& place, const Record& record, bool is_new,
   changed_.notify_all();
 }
 
-// Ends the study where it is at fault, and not what the trials try: all fail from the first on, or
-// one after another although some of the same condition have trained.
+// Ends the study if it is at fault itself, and not the values that its trials try: if all trials
+// fail from the first on, or many in a row although others of the same condition have trained.
 void Runner::look_for_failure(const Place& place, const Record& record, std::optional<Code> error) {
   const std::string text = train::without_device(record.error);
   failed_in_a_row_ = record.status != Status::failed ? 0

@@ -26,7 +26,7 @@ namespace etr::study {
 
 struct RunOptions {
   std::string folder;
-  bool overwrite = false;            // puts aside what an earlier part has left
+  bool overwrite = false;            // moves the results of earlier parts aside
   std::optional<uint64_t> parallel;  // instead of the study's
   train::Team::Open open;            // opens the devices of other threads and ranks
   std::optional<uint64_t> cores;     // for trials; none: those that this process may use
@@ -51,12 +51,13 @@ struct Event {
 
 Json to_json(const Event& event, const Study& study);
 
-// Returns what results() will say of a condition, except its baseline, from the standings of its
-// searches, which have at least one record.
+// Returns what results() will report for a condition, except its baseline, from the standings of
+// its searches, which have at least one record.
 Json condition_result(const Study& study, const std::vector<Standing>& searches);
 
-// Returns those of the study's trials that the folder has so far, by place: a study may have been
-// shortened since. Error(state) if the study defines them otherwise now.
+// Returns the records of the study's trials that the folder has so far, in the order of places.
+// Leaves out trials that the study no longer has. Error(state) if the study now defines them
+// differently.
 std::vector<Record> records_of(const Study& study, const std::string& folder);
 
 // Returns the conditions of results.json from the records in the folder, also while a study runs
@@ -64,7 +65,8 @@ std::vector<Record> records_of(const Study& study, const std::string& folder);
 Json results(const Study& study, const std::string& folder);
 
 // Used by one thread, except stop(). Trials train on threads of their own. All trials of a thread
-// share its devices and their kernels, since what a search draws is data of kernels, not code.
+// share its devices and their kernels, since the values that a search draws change only the
+// kernels' data, not their code.
 class Runner {
  public:
   // Error(state) as in StudyFolder. Begins at the first next_event().
@@ -119,7 +121,7 @@ class Runner {
   std::condition_variable changed_;
   std::deque<Place> pending_;
   std::map<std::pair<size_t, size_t>, uint64_t> left_;  // unfinished trials of a condition
-  // of a condition's searches
+  // Of a condition's searches.
   std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;
   Durations durations_;
   std::set<std::shared_ptr<TrialRun>> running_;

@@ -1,5 +1,5 @@
 // Scrambled quasi-random points, from Sobol and Halton sequences. They are pure functions of index
-// and seed, so a search may grow without a change of its first points.
+// and seed, so a search may grow without changing its first points.
 #pragma once
 
 #include <cstddef>

@@ -125,7 +125,7 @@ void Space::change(const Json& given, const std::string& owner) {
     else
       dimensions_.push_back(dimension_of(key, range, coordinates_++, owner));
   }
-  // A removed key keeps its coordinate, so that other conditions draw the same points.
+  // The coordinate of a removed key is not reused, so that other conditions draw the same points.
   if (coordinates_ > kMostDimensions)
     fail(Code::invalid_argument, owner, ": it has ", coordinates_,
          " keys, those included that it takes out of the common space; at most ", kMostDimensions,

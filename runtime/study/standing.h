@@ -15,11 +15,11 @@ class Standing {
   void add(const Workload& workload, const Record& record);
 
   // Returns the status with which the stop rule ends a trial that is at `at` with this best metric
-  // so far; none: it goes on.
+  // so far; none: it continues.
   std::optional<Status> verdict(const Workload& workload, const CurvePoint& at, double best) const;
 
   const std::vector<Record>& records() const { return records_; }
-  // least to the target so far, on the budget's clock
+  // The least cost of reaching the target so far, on the budget's clock.
   std::optional<double> fewest() const { return fewest_; }
 
   // Returns the best feasible trial by is_better_trial(); nullptr: none.

@@ -226,13 +226,13 @@ const Json* written_at(const Json& job, const std::string& key) {
   return at;
 }
 
-// "vars.batch" and "batch" are the same.
+// Returns "batch" for "vars.batch", which is the same key.
 std::string plain_key(const std::string& key) {
   return key.starts_with("vars.") ? key.substr(5) : key;
 }
 
-// Returns whether setting `one` changes what setting `other` sets: they are the same key, or the job
-// takes one of them from the other ("${batch}").
+// Returns whether setting `one` also affects `other`: they are the same key, or the job takes one
+// of them from the other ("${batch}").
 bool overlap(const Json& job, const std::string& one, const std::string& other) {
   const std::string a = plain_key(one), b = plain_key(other);
   const auto takes = [&](const std::string& key, const std::string& variable) {
@@ -242,7 +242,7 @@ bool overlap(const Json& job, const std::string& one, const std::string& other) 
   return a == b || takes(a, b) || takes(b, a);
 }
 
-// Rejects "${name}" of neither a label, which would have been filled in, nor a variable.
+// Rejects "${name}" if it names no variable. Labels have already been filled in.
 void check_names(const Workload& workload, const Condition& condition, const std::string& text,
                  const std::string& where) {
   const Json variables = workload.job.value("vars", Json::object());
@@ -364,7 +364,8 @@ void check_device(const train::Job& job, const std::string& device, const std::s
          "each");
 }
 
-// None if the optimizer has no momentum, or refuses its options, which its trials will tell.
+// Returns none if the optimizer has no momentum, or if it refuses its options, which the trials
+// will report.
 std::optional<double> momentum_of(const train::Job& job) try {
   const Json options = optim::UpdateSpec(job.optimizer()).options().json();
   const auto found = options.find("momentum");
@@ -412,12 +413,13 @@ Tried check_job(const Study& study, size_t workload, size_t condition, const std
 // Returns what a condition changes, without its labels.
 std::string changes_of(const Condition& condition) {
   Json out{{"set", condition.set}, {"space", condition.space.json()}, {"scale", Json::array()}};
-  for (const Scaling& by : condition.scale)  // `with` has another value, if it is a label
+  for (const Scaling& by : condition.scale)  // `by.with` is a label: its value counts, not its name
     out["scale"].push_back({by.key, by.rule, by.at, condition.labels.at(by.with)});
   return out.dump();
 }
 
-// A label that nothing uses makes a condition that is compared with itself.
+// Warns of conditions that differ only in a label which nothing uses: one would be compared with
+// itself.
 void warn_of_equal_conditions(const Workload& workload, const std::string& owner) {
   std::map<std::string, const Condition*> known;
   for (const Condition& condition : workload.conditions) {
@@ -434,7 +436,7 @@ void warn_of_equal_conditions(const Workload& workload, const std::string& owner
 }  // namespace
 
 bool Goal::reaches(double metric) const {
-  // Of an accuracy, which is a mean in single precision: 0.6 is not above 0.6.
+  // An accuracy is a mean in single precision, so one that should be 0.6 may seem to be above 0.6.
   constexpr double kRounding = 1e-6;
   return target && is_better(metric, accuracy ? *target + kRounding : *target, accuracy);
 }

@@ -76,7 +76,7 @@ class Study {
 
   const std::string& name() const { return name_; }
   uint64_t seed() const { return seed_; }
-  // trials at once; 0: as many as the device has room for
+  // The number of trials at once; 0: as many as the device has room for.
   uint64_t parallel() const { return parallel_; }
   const std::vector<Workload>& workloads() const { return workloads_; }
   const std::string& folder() const { return folder_; }  // for a file: "runs/studies/" and its stem

@@ -53,14 +53,14 @@ struct ConditionResult {
   std::array<Spread, 4> gain;
   size_t gain_reached = 0;  // pairs in which this condition reached the target
   std::vector<std::string> warnings;
-  bool borders_checked = false;  // whether a best point would have shown up as lying at one
+  bool borders_checked = false;  // whether a best point was checked for lying at one
 
   bool is_complete() const { return !planned || records.size() >= *planned; }
 };
 
 struct WorkloadResult {
-  bool ends_at_target = false;  // trials stopped there, so best metrics are hardly better than the
-                                // target
+  // Trials stopped at the target, so best metrics are hardly better than it.
+  bool ends_at_target = false;
   std::vector<std::string> warnings;
 };
 
@@ -74,7 +74,8 @@ struct ScalingResult {
   // batch b such that s is at most kPerfect * s(b0) * b0 / b for it and all smaller ones. None if
   // s(b0) is unknown.
   std::optional<double> perfect_until;
-  // The smallest batch whose s is at most kUseful times the least s. Larger batches save no steps.
+  // The smallest batch whose s is at most kUseful times the least s. Larger batches save hardly any
+  // steps.
   std::optional<double> largest_useful;
   // The critical batch size of McCandlish et al. (2018), where a run takes twice the fewest steps
   // and twice the fewest examples that any batch size could take. None if it does not lie between

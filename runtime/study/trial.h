@@ -35,7 +35,7 @@ class TrialRun {
 
   void stop();  // any thread
   const TrialSpec& spec() const { return spec_; }
-  // of a trial that has ended, for each of its ranks
+  // Of a trial that has ended, for each of its ranks.
   uint64_t device_bytes() const { return device_bytes_; }
   std::optional<Code> error() const { return error_; }  // of a trial that has failed
 

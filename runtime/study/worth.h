@@ -15,9 +15,9 @@ struct Worth {
   double batch, factor, fewer;
 };
 
-// Measured on one workload, samples/studies/echo_variants.json: CIFAR-10 at 16 x 16, an MLP with 128
-// hidden units, Nesterov momentum, crop and flip, rates tuned for each row, a buffer of 10,000 uses
-// (batches: unshuffled). Medians of three or five searches. Other data and models differ, so
+// Measured on one workload (samples/studies/echo_variants.json): CIFAR-10 at 16 x 16, an MLP with
+// 128 hidden units, Nesterov momentum, crop and flip, rates tuned for each row, a buffer of 10,000
+// uses (batches: unshuffled). Medians of three or five searches. Other data and models differ, so
 // predictions from it are estimates.
 std::span<const Worth> worth_table();
 inline constexpr const char* kWorthSource =
