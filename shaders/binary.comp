@@ -1,5 +1,5 @@
 #version 450
-// y = f(a, b) with broadcasting, or the gradients by a and b before they are summed over the broadcast axes.
+// y = f(a, b) with broadcasting, or the gradients of a and b before they are summed over the broadcast axes.
 // Tensors are viewed as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
 //   `kind` chooses f: elementwise.glsl.
 // Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by slices of rows.

@@ -1,4 +1,4 @@
-// Shared by simple kernels: a grid-stride loop, the step's values, random numbers.
+// Shared by most kernels: a grid-stride loop, the step's values, random numbers.
 #include "finite.glsl"
 
 #define FOR_EACH(i, count)                                      \
@@ -6,8 +6,8 @@
        i += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
 
 // A float's bits without the sign: larger for larger numbers, largest for infinity and NaN. The
-// maximum of these tells whether all of many numbers are finite. On a CPU device it costs a tenth
-// of a condition on each number.
+// maximum of these shows whether all of many numbers are finite. On a CPU device it costs a tenth
+// of what a condition for each number costs.
 #define MAGNITUDE_BITS(bits) ((bits) & 0x7FFFFFFFu)
 
 // For tensors [rows, c]: neighbouring invocations own neighbouring channels and walk down a slice of

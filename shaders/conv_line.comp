@@ -5,7 +5,7 @@
 // memory traffic.
 //   pixels d0..d3 of a line, taps g0..g2, for two outputs:   d = (d0 - d2, d1 + d2, d2 - d1, d1 - d3)
 //   y0 = m0 + m1 + m2, y1 = m1 - m2 - m3,  m = d * u         u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)
-// and for the gradient by the three taps, of two pixels with the gradients e0, e1:
+// and for the gradient of the three taps, from two pixels with the gradients e0, e1:
 //   g0 = m0 + m1 + m2, g1 = m1 - m2, g2 = m1 + m2 + m3,      m = (.., .., .., d3 - d1) * (e0, (e0 + e1) / 2, (e0 - e1) / 2, e1)
 //
 // One workgroup is one subgroup and computes ROWS rows by COLUMNS columns, as gemm_cpu.comp does.
@@ -154,7 +154,7 @@ void accumulate(uint row0, uint lane) {
     channel[blk] = row - of_line * p.c;
   }
   uint image = first / p.oh, oy = first % p.oh;
-  for (uint line = first; line < end; ++line) {  // avoids divisions, which go lane by lane
+  for (uint line = first; line < end; ++line) {  // avoids divisions, which run lane by lane
     uint base[BLOCKS];
     bool inside[BLOCKS];
     [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {

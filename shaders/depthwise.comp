@@ -1,6 +1,6 @@
 #version 450
 // Depthwise convolution: y[n, oy, ox, c] = sum over taps of x[n, oy s + ky d - pad_y, ox s + kx d - pad_x, c] w[ky, kx, c]
-// (+ bias[c]) (ReLU), and its gradients by x and by w. Lanes own channels.
+// (+ bias[c]) (ReLU), and the gradients of x and w. Lanes own channels.
 // Bindings: forward 0 x, 1 w, 2 bias, 3 y; dx 0 dy, 1 w, 2 dx; dw 0 x, 1 dy, 2 partial [slices, taps, c].
 // Dispatch: channels by rows of y (forward) or x (dx) by batch; dw: channels by slices of (image, oy) by taps.
 //! variant depthwise
@@ -42,7 +42,7 @@ void main() {
   float sum = 0.0;
   FOR_ROWS(line, lines, slices) {
     const uint n = line / oh, oy = line % oh, py = oy * stride + ky * dilation - pad_y;
-    if (py >= h) continue;  // above the image py wraps: large
+    if (py >= h) continue;  // above the image py wraps around
     for (uint ox = 0; ox < ow; ++ox) {
       const uint px = ox * stride + kx * dilation - pad_x;
       if (px < w) sum += x.v[((n * h + py) * w + px) * c + ch] * dy.v[(line * ow + ox) * c + ch];

@@ -91,7 +91,7 @@ float binary(uint kind, float u, float v) {
   }
 }
 
-// Derivative by u.
+// The derivative with respect to u.
 float binary_slope_a(uint kind, float u, float v) {
   switch (kind) {
     case 2: return v;
@@ -102,7 +102,7 @@ float binary_slope_a(uint kind, float u, float v) {
   }
 }
 
-// Derivative by v.
+// The derivative with respect to v.
 float binary_slope_b(uint kind, float u, float v) {
   switch (kind) {
     case 0: return 1.0;
@@ -114,7 +114,7 @@ float binary_slope_b(uint kind, float u, float v) {
   }
 }
 
-// ---- Batch normalisation without ReLU, and its gradient by x; see batch_norm.comp.
+// ---- Batch normalisation without ReLU, and the gradient of x; see batch_norm.comp.
 float batch_norm(float x, float mean, float inv_std, float gamma, float beta) {
   return (x - mean) * (gamma * inv_std) + beta;
 }

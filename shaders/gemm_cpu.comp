@@ -1,10 +1,11 @@
 #version 450
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
 //
-// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of ROWS by COLUMNS in registers (the
-// driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent columns of B. One load of A covers LANES rows, one
-// per lane, and is broadcast row by row, so each scalar of A costs one broadcast and each of B one load. Narrow results use
-// narrow tiles with more rows, because columns past the end would be wasted.
+// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of ROWS by COLUMNS
+// in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent columns of
+// B. One load of A covers LANES rows, one per lane, and is broadcast row by row, so each scalar of A
+// costs one broadcast and each of B one load. Narrow results use narrow tiles with more rows, because
+// columns past the end would be wasted.
 //
 // Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
@@ -86,7 +87,7 @@ layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;    // 1: innermost extent of k not a multiple of 4
 layout(constant_id = 1) const uint kSpread = 0;  // 1: lines of C are not contiguous
 layout(constant_id = 2) const uint kPad = 0;  // nn, one group: padding of rows of A and B
-layout(constant_id = 3) const uint kPairs = 0;  // of A: along k (then no tail), or along m where it is stored so; of B: along n
+layout(constant_id = 3) const uint kPairs = 0;  // of A: along k (then no tail), or along m if A is stored along m; of B: along n
 layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
 #include "pairs.glsl"
@@ -161,7 +162,7 @@ void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_st
 }
 
 #if MODE == MODE_CONV || MODE == MODE_CONV_DX
-// Where tap (ky, kx) of a lane's row reads A, and whether it exists.
+// Returns whether tap (ky, kx) of a lane's row exists; `base` is where it reads A.
 bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
 #if MODE == MODE_CONV
   const ivec2 at = pixel * ivec2(p.stride, p.stride_x) + k * int(p.dilation) - ivec2(p.pad_y, p.pad_x);
@@ -224,7 +225,7 @@ void accumulate(uint row0, uint lane) {
     of_channel[blk] = int(GROUP * p.c + row[blk] % p.c);
   }
   uint n = first / p.oh, oy = first % p.oh;
-  for (uint line = first; line < last; ++line) {  // avoids divisions, which go lane by lane
+  for (uint line = first; line < last; ++line) {  // avoids divisions, which run lane by lane
     int line_base[BLOCKS];
     [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
       const int y = int(oy * p.stride) + y0[blk];
@@ -237,7 +238,7 @@ void accumulate(uint row0, uint lane) {
       [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
         const ivec4 x = x0[blk] + ivec4(o * p.stride_x);
         const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(channels);
-        const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps: large
+        const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps around
         if ((kPairs & PAIRS_OF_A) == 0) {
           av[blk] = vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]);
         } else if (blk % 2 == 0) {

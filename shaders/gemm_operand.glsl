@@ -1,10 +1,15 @@
-// Elements of a product's A, for kernels that bring tiles into shared memory. MODE is a macro or a constant; the shader has
-// declared p, kJoins, a[], side[] and residual[], and included finite.glsl.
+// Reads elements of a product's A and writes C, for kernels that load tiles into shared memory. MODE
+// is a macro or a constant. The shader must declare p, kJoins, a[], side[] and residual[], and
+// include finite.glsl, before it includes this file.
 //
-// Of a convolution's A, what a row says of an element's place and what k says of it are found apart, because they take
-// divisions: invocations keep the former from tile to tile, and share the latter among their loads. Both are (y, x, image or
-// channel); the last is -1 where there is no such row or k. Else they are (row or k, 0, 0).
-ivec3 part_of_pixel(uint at, uvec2 size, uint count) {  // pixels of images of `size`, `count` in all
+// The place of an element of A has a part that depends on its row and a part that depends on k. They
+// are computed separately, because for convolutions both need divisions: an invocation keeps the
+// row's part from tile to tile, and shares the part of k among its loads. For a convolution each
+// part is (y, x, image or channel), otherwise (row or k, 0, 0). Its last component is -1 if there is
+// no such row or k.
+
+// Pixel `at` of `count` pixels, which are those of images of `size`.
+ivec3 part_of_pixel(uint at, uvec2 size, uint count) {
   const uint line = at / size.y, image = line / size.x;
   return ivec3(line - image * size.x, at - line * size.y, at < count ? int(image) : -1);
 }
@@ -41,14 +46,14 @@ float element_of_a(ivec3 row, ivec3 k) {
     if (any(lessThan(scaled, ivec2(0))) || at * int(p.stride) != scaled) return 0.0;
     size = uvec2(p.oh, p.ow);
   }
-  if (any(greaterThanEqual(uvec2(at), size))) return 0.0;  // negative wraps: large
+  if (any(greaterThanEqual(uvec2(at), size))) return 0.0;  // negative values wrap around to large ones
   const bool image_by_k = MODE == MODE_CONV_DW;
   const uint image = image_by_k ? k.z : row.z, channel = image_by_k ? row.z : k.z;
   const uint channels = image_by_k ? p.c : p.kc;
   return a[(((image * size.x + at.x) * size.y + at.y) * p.groups + GROUP) * channels + channel];
 }
 
-// What is written as C's element at `at`, in this column.
+// Returns the value to write at `at` in C, in this column, for a sum: applies the epilogue.
 float finished(float sum, uint column, uint at) {
   float value = sum;
   if ((p.epilogue & BIAS) != 0) value += side[GROUP * p.n + column];
@@ -58,7 +63,7 @@ float finished(float sum, uint column, uint at) {
   return value;
 }
 
-// Where C's element (row, column) of this slice and group lies.
+// Returns the index in C of the element (row, column) of this slice and group.
 uint place_in_c(uint row, uint column, uint spread) {
   const uint to =
       spread != 0 ? (row / p.ow * p.line_step + p.line_offset) * p.ow + row % p.ow : row;

@@ -5,9 +5,9 @@
 //   tn       A is stored [k, m].
 //   conv     forward convolution. Row = output pixel (image, oy, ox); k = (ky, kx, channel);
 //            A = input [batch, h, w, c], zero outside.
-//   conv_dx  gradient by input. Row = input pixel (image, y, x); k = (ky, kx, output channel);
+//   conv_dx  gradient of the input. Row = input pixel (image, y, x); k = (ky, kx, output channel);
 //            A = output gradient [batch, oh, ow, kc], zero where no output pixel used the input.
-//   conv_dw  gradient by weights. Row = (ky, kx, channel); k = output pixel;
+//   conv_dw  gradient of the weights. Row = (ky, kx, channel); k = output pixel;
 //            A = input [batch, h, w, c], zero outside.
 
 #define SLICE (gl_WorkGroupID.z % p.slices)
@@ -19,12 +19,12 @@
 #define MODE_CONV_DX 3
 #define MODE_CONV_DW 4
 
-// What a kernel does with C before it writes it, in this order (p.epilogue has the first and the third, the constant kJoins of
-// the kernel the others):
+// What a kernel does with C before it writes it, in this order. BIAS and RELU are flags of
+// p.epilogue, the others are flags of the kernel's constant kJoins.
 #define BIAS 1      // + side[n]
-#define RESIDUAL 1  // + residual[m, n], which lies as C does
+#define RESIDUAL 1  // + residual[m, n], which has the layout of C
 #define RELU 2
-#define KEEP 2      // C where side[m, n] is above 0, else 0: the gradient behind a ReLU whose result is `side`
+#define KEEP 2      // C where side[m, n] is above 0, else 0: the gradient of a ReLU whose result is `side`
 #define MOMENTS 4   // the kernel writes residual[tiles, 2, n] too: mean and sum of squared deviations of a tile's rows
 
 struct GemmParams {
@@ -32,9 +32,9 @@ struct GemmParams {
   uint batch, h, w, c; // input tensor of the convolution, NHWC; c of a group
   uint oh, ow, kc;     // output pixels; kc = channels of A along k (conv: c, conv_dx: output channels of a group)
   uint kh, kw, stride, pad_y, pad_x, dilation;
-  uint groups;         // of channels: n columns of each lie side by side in B and C, as do A's channels
-  uint slices;         // split of k: workgroup z = group * slices + slice; a slice is written at C + slice * m * groups * n
+  uint groups;         // of channels: the n columns of each group lie side by side in B and C, and so do the channels of A
+  uint slices;         // of k: workgroup z = group * slices + slice; a slice is written at C + slice * m * groups * n
   uint epilogue;       // BIAS, RELU
-  uint stride_x;       // conv, conv_dw: along x, where it differs from `stride`
+  uint stride_x;       // conv, conv_dw: stride along x; `stride` is that along y
   uint line_step, line_offset;  // conv, SPREAD: line l of the output is line l * line_step + line_offset of C
 };

@@ -1,12 +1,11 @@
 #version 450
 // y[n, oy, ox, c] = max over the window of x [n, h, w, c]; pixels outside do not count; the last
-// NaN wins. The forward pass stores which tap won (the first of equals). The gradient gathers, for
-// each input pixel, the output pixels whose winner it is: without atomics, with the same bits every
-// run. If windows do not overlap, each output writes its own window instead (`apart`); pixels under
-// no window are zeroed before.
-// Bindings: forward 0 x, 1 y, 2 winner; gradients 0 winner, 1 dy, 2 dx.
-// Dispatch: x = ceil(row / lanes) of a row [ow, c] of y (forward, apart) or [w, c] of x (gradient),
-// y = slices of the batch, z = rows.
+// NaN wins. The forward pass stores the tap that won (the first of equals). The gradient gathers,
+// for each input pixel, the output pixels whose winner it is: without atomics, with the same bits
+// every run. If windows do not overlap, each output writes its own window instead (`apart`); pixels
+// under no window are zeroed before. Bindings: forward 0 x, 1 y, 2 winner; gradients 0 winner, 1
+// dy, 2 dx. Dispatch: x = ceil(row / lanes) of a row [ow, c] of y (forward, apart) or [w, c] of x
+// (gradient), y = slices of the batch, z = rows.
 //! variant max_pool
 //! variant max_pool_grad -DGRAD
 //! variant max_pool_grad_apart -DAPART
@@ -35,7 +34,7 @@ void main() {
     float sum = 0.0;
     for (uint i = 0; i < MOST; ++i)
       for (uint j = 0; j < MOST; ++j) {
-        const uint oy = py / STRIDE + 1 + i - MOST, ox = px / STRIDE + 1 + j - MOST;  // may wrap: large
+        const uint oy = py / STRIDE + 1 + i - MOST, ox = px / STRIDE + 1 + j - MOST;  // may wrap around
         const uint ky = py - oy * STRIDE, kx = px - ox * STRIDE;
         const bool over = oy < oh && ox < ow && ky < WINDOW && kx < WINDOW;
         const uint o = over ? ((n * oh + oy) * ow + ox) * c + ch : 0;
@@ -61,7 +60,7 @@ void main() {
     for (uint ky = 0; ky < WINDOW; ++ky)
       for (uint kx = 0; kx < WINDOW; ++kx) {
         const uint py = top + ky, px = left + kx, tap = ky * WINDOW + kx;
-        const bool inside = PAD == 0 || (py < h && px < w);  // above and left wrap: large
+        const bool inside = PAD == 0 || (py < h && px < w);  // above and left they wrap around
         const uint at = inside ? ((n * h + py) * w + px) * c + ch : 0;
 #ifdef APART
         if (inside) dx.v[at] = won == tap ? g : 0.0;

@@ -30,7 +30,7 @@ void main() {
   }
   sum = row_sum(sum);
   weight = weighted != 0 ? row_sum(weight) : float(valid);
-  // Without anything to learn from (an empty batch, all labels ignored) the mean is 0.
+  // If there is nothing to learn from (an empty batch, all labels ignored), the mean is 0.
   if (LANE == 0) {
     total.v[0] = weight > 0.0 ? weight : 1.0;
     total.v[1] = weight;

@@ -1,9 +1,10 @@
-// The operands of products on CPU devices, by address. The driver turns every load into a gather, which costs the same for
-// 64 bits a lane as for 32, so two adjacent numbers are loaded as one where they may be. Defined before: WIDTH and VEC, a
-// lane's columns of B; and kPairs, the operands that are read so: their rows have an even length and begin at multiples of
-// 8 bytes.
+// Reads the operands of products on CPU devices, by address. The driver turns every load into a
+// gather, which costs the same for 64 bits a lane as for 32, so two adjacent numbers are loaded as
+// one where possible. The shader must define WIDTH and VEC (a lane's columns of B) first, and kPairs,
+// the operands that are loaded in pairs: their rows have an even length and begin at multiples of 8
+// bytes.
 #define PAIRS_OF_A 1
-#define PAIRS_OF_B 2  // where WIDTH is above 1
+#define PAIRS_OF_B 2  // if WIDTH is above 1
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
@@ -14,8 +15,8 @@ layout(push_constant) uniform Push {
 };
 
 #ifdef PAIRS_ALONG_M
-// The row of a tile that a lane has of a block. A's rows lie side by side: blocks alternate, so that a lane's rows are
-// neighbours.
+// The row of a tile that a lane has in a block. Since rows of A lie side by side, blocks alternate,
+// so that a lane's rows are neighbours.
 #define ROW_OF(blk, lane) ((blk) / 2 * 2 * LANES + 2 * (lane) + (blk) % 2)
 #define LAST_ROW(blk) (p.m - 1 - ((kPairs & PAIRS_OF_A) != 0 && (blk) % 2 == 0 ? 1 : 0))
 #else
@@ -23,13 +24,13 @@ layout(push_constant) uniform Push {
 #define LAST_ROW(blk) (p.m - 1)
 #endif
 
-#define LAST_COLUMN (p.n - 1 - ((kPairs & PAIRS_OF_B) != 0 ? 1 : 0))  // of B, that a lane's columns may begin at
+#define LAST_COLUMN (p.n - 1 - ((kPairs & PAIRS_OF_B) != 0 ? 1 : 0))  // the last at which a lane's columns of B may begin
 
-// The numbers `at`, which is even, and at + 1.
+// Returns the numbers at `at`, which is even, and at + 1.
 vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
 
-// WIDTH columns of a row of B, the first of them at `at`. Where the row's last one is fewer than WIDTH - 1 after it, the rest
-// repeats others; they are not stored.
+// Returns WIDTH columns of a row of B, the first of them at `at`. `last` is the distance from there to
+// the row's last column. Columns beyond that repeat others; their results are not stored.
 VEC load_b(uint at, uint last) {
 #if WIDTH == 4
   if ((kPairs & PAIRS_OF_B) != 0) return vec4(pair(b, at), pair(b, last > 1 ? at + 2 : at));

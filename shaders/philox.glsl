@@ -1,4 +1,4 @@
-// Philox4x32-10 (Salmon et al., SC 2011); the same numbers as runtime/core/rng.h.
+// Philox4x32-10 (Salmon et al., SC 2011). Draws the same numbers as runtime/core/rng.h.
 uvec4 philox(uvec4 ctr, uvec2 key) {
   for (int i = 0; i < 10; ++i) {
     uint hi0, lo0, hi1, lo1;

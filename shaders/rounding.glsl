@@ -1,12 +1,12 @@
-// A float's bits rounded to a shorter format, to the nearest and of two the even one. bfloat16: 8 bits of significand,
-// float's range. float16: 11 bits, 6e-8 to 65504, infinite beyond.
+// Rounds a float's bits to a shorter format, to nearest with ties to even. bfloat16: 8 bits of
+// significand, float's range. float16: 11 bits, 6e-8 to 65504, infinite beyond.
 
 uint to_bfloat16(uint bits) {
   if (!IS_FINITE(bits)) return bits;
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
 }
 
-// By integers: the rounding of packHalf2x16 is the device's own affair.
+// Uses integers, because how packHalf2x16 rounds depends on the device.
 uint to_float16(uint bits) {
   const uint sign = bits & 0x80000000u, size = bits & 0x7FFFFFFFu;
   if (!IS_FINITE(bits)) return bits;

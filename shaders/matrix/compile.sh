@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the kernels for matrix units into prebuilt/. Needs glslang 15.3 or later (GL_KHR_cooperative_matrix,
-# GL_EXT_bfloat16) and spirv-opt; distributions of the day have older ones, which is why the result is kept with the sources.
-# Run it after a change of gemm_matrix.comp or of what that includes, and commit both; the build says so if it was forgotten.
+# GL_EXT_bfloat16) and spirv-opt. Most distributions have an older glslang, so the results are stored with the sources.
+# Run it after a change to gemm_matrix.comp or to a file that it includes, and commit both. Otherwise the build fails.
 set -euo pipefail
 cd "$(dirname "$0")"
 GLSLANG=${GLSLANG:-glslangValidator}

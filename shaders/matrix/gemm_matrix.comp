@@ -1,12 +1,15 @@
 #version 450
-// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU) on matrix units (VK_KHR_cooperative_matrix): operands of 16 bits, sums of 32.
+// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU) on matrix units (VK_KHR_cooperative_matrix), with
+// operands of 16 bits and sums of 32.
 //
-// Four subgroups side by side compute a tile of C, two by two; each holds kRows x kColumns matrices of it. A and B come
-// through shared memory, rounded to 16 bits and two to a word, while the next ones are on their way into registers. C
-// goes through shared memory too: only there does an invocation know which elements are whose.
+// Four subgroups compute a tile of C, two by two; each holds kRows x kColumns matrices of it. Tiles
+// of A and B go through shared memory, rounded to 16 bits and two elements to a word, while the next
+// tiles are loaded into registers. C goes through shared memory, too, because which elements of a
+// matrix an invocation holds is known only there.
 //
-// PARTS 1: A and B are rounded: products of mixed precision. PARTS 3: each float is the sum of three bfloat16 with all
-// of its 24 bits; six of the nine products of parts give C to the accuracy of float32 (the three left out are below it).
+// PARTS 1: A and B are rounded, for products of mixed precision. PARTS 3: each float is the sum of
+// three bfloat16, which together have all of its 24 bits. Six of the nine products of parts give C
+// to the accuracy of float32; the other three are too small to matter.
 //
 // Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / tile rows), y = ceil(n / tile columns), z = groups * slices of k.
@@ -31,7 +34,7 @@
 #include "../rounding.glsl"
 
 layout(constant_id = 0) const uint kMode = 0;
-layout(constant_id = 1) const uint kSpread = 0;  // 1: lines of C are not one behind the other
+layout(constant_id = 1) const uint kSpread = 0;  // 1: lines of C are not contiguous
 layout(constant_id = 2) const uint M = 16;       // of a matrix of the device: [M, K] * [K, N]
 layout(constant_id = 3) const uint N = 16;
 layout(constant_id = 4) const uint K = 16;
@@ -45,10 +48,10 @@ layout(local_size_x_id = 7) in;
 #define DEPTH 32
 #define TILE_ROWS (2 * M * kRows)
 #define TILE_COLUMNS (2 * N * kColumns)
-// In words of two elements, with some more so that rows begin in different banks.
+// In words of two elements, with padding so that rows begin in different banks.
 #define A_STRIDE (DEPTH / 2 + 4)
 #define B_STRIDE (TILE_COLUMNS / 2 + 4)
-#define A_WORDS (TILE_ROWS * DEPTH / 2 / kLanes)  // that an invocation brings in
+#define A_WORDS (TILE_ROWS * DEPTH / 2 / kLanes)  // that an invocation loads
 #define B_WORDS (TILE_COLUMNS * DEPTH / 2 / kLanes)
 
 layout(binding = 0, std430) readonly buffer A { float a[]; };
@@ -66,10 +69,11 @@ shared float tile_c[4 * M * N];
 vec2 next_a[A_WORDS], next_b[B_WORDS];
 
 #define ALONG_K (MODE == MODE_NN || MODE == MODE_CONV || MODE == MODE_CONV_DX)
-// An invocation's words of A lie at one k.
+// Whether all of an invocation's words of A lie at one k.
 #define SAME_K (ALONG_K && kLanes % (DEPTH / 2) == 0)
 
-// Of an invocation's word w of a tile of A its row, and the first of the two k. Neighbours read neighbouring addresses.
+// Returns the row of an invocation's word w of a tile of A, and the first of its two k. Neighbours
+// read neighbouring addresses.
 uvec2 word_of_a(uint w) {
   const uint i = w * kLanes + gl_LocalInvocationIndex;
   return ALONG_K ? uvec2(i / (DEPTH / 2), (SAME_K ? gl_LocalInvocationIndex : i) % (DEPTH / 2) * 2)
@@ -98,7 +102,7 @@ void fetch(uint column0, uint k0, uint end) {
   }
 }
 
-// Two floats as a word; what their rounding lost stays behind.
+// Returns two floats, rounded, as a word. Leaves the rounding errors in `rest`.
 uint take_word(inout vec2 rest) {
 #if FORMAT == 1
   const uvec2 bits = uvec2(to_bfloat16(floatBitsToUint(rest.x)), to_bfloat16(floatBitsToUint(rest.y)));
