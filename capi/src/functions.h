@@ -35,8 +35,7 @@ auto in_program(const std::string& function, Call&& call) {
   }
 }
 
-// Calls the program's progress function (may be nullptr). Returns false if that function returned
-// 0.
+// Calls the program's progress function (may be nullptr). Returns false if it returned 0.
 template <typename Function, typename... Given>
 bool goes_on(Function* progress, void* user_data, Given... given) {
   return !progress ||

@@ -1,4 +1,4 @@
-// Studies.
+// Studies: running, results, reports.
 #include <atomic>
 #include <mutex>
 
