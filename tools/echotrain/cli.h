@@ -17,8 +17,8 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The request cannot be fulfilled. If several processes got the same request, that is so in all of
-// them.
+// The request cannot be fulfilled. If several processes got the same request, all of them fail in
+// the same way.
 struct Mistake : Failure {
   using Failure::Failure;
 };

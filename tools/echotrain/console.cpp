@@ -15,12 +15,12 @@
 namespace cli {
 namespace {
 
-// Checked each time: the standard output changes when another rank becomes the first of an elastic
-// run.
+// Returns whether standard output is a terminal. Checked each time, because it changes when another
+// rank becomes the first of an elastic run.
 bool on_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
 
-// Returns what fits into one line of the terminal, since a longer text could not be overwritten. No
-// limit elsewhere.
+// Returns how many columns fit into one line of the terminal, since a longer text could not be
+// overwritten. Elsewhere there is no limit.
 size_t line_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return SIZE_MAX;
@@ -133,7 +133,7 @@ int32_t show_evaluation(void* user_data, int64_t done, int64_t batches) {
   auto& evaluation = *static_cast<Evaluation*>(user_data);
   if (done == 1) {
     evaluation.began = now_seconds();
-    // assumes as many as in the previous evaluation
+    // If their number is unknown, assumes as many as in the previous evaluation.
     if (batches < 0) evaluation.batches = evaluation.done;
   }
   evaluation.done = done;

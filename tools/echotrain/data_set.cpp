@@ -53,7 +53,8 @@ std::optional<std::pair<std::string, std::string>> shard_parts(const std::string
 
 using ShardSets = std::map<std::string, std::string>;  // endings by prefix
 
-// Where another set's names go on from this prefix, the pattern must not match them too.
+// Returns the stage that reads a set's shards. If another set's prefix continues this one ("train"
+// and "train-extra"), the pattern must not match that set's files.
 Json shard_source(const std::string& prefix, const ShardSets& sets) {
   const std::string& ending = sets.at(prefix);
   const bool is_common = std::any_of(sets.begin(), sets.end(), [&](const auto& set) {
@@ -96,8 +97,8 @@ bool has_pair(const fs::path& folder, const std::vector<std::string>& classes) {
   });
 }
 
-// The set to train on: 'train', or else the only NAME-train, or else the only set that is not named
-// as a validation set.
+// Returns the set to train on: 'train', or else the only NAME-train, or else the only set that is
+// not named like a validation set.
 std::string training_set(const fs::path& folder, const ShardSets& sets) {
   if (sets.count(kTraining)) return kTraining;
   std::vector<std::string> named, others;
@@ -117,7 +118,8 @@ std::string training_set(const fs::path& folder, const ShardSets& sets) {
                 "validation-*, valid-*, val-* or test-*, also with that NAME- in front");
 }
 
-// The set to evaluate on: of the kind that comes first among the names; "" if there is none.
+// Returns the set to evaluate on: the one whose name comes first in kValidationNames; "" if there
+// is none.
 std::string validation_set(const std::string& training, const ShardSets& sets) {
   const std::string common = training.ends_with(kTrainingSuffix)
                                  ? training.substr(0, training.size() - kTraining.size())
@@ -128,7 +130,7 @@ std::string validation_set(const std::string& training, const ShardSets& sets) {
   return "";
 }
 
-// The shards of a folder.
+// Describes the shards of a folder.
 DataSet shards(const fs::path& folder, const ShardSets& sets) {
   DataSet out;
   const std::string training = training_set(folder, sets);

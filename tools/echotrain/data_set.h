@@ -15,7 +15,7 @@ struct DataSet {
   Json train, validation;            // source stages; validation is null if there is none
   std::vector<std::string> classes;  // by class number; empty: names unknown
   bool in_order = false;             // the source does not shuffle samples itself
-  std::vector<std::string> notes;    // about what is there but not used
+  std::vector<std::string> notes;    // about what was found but is not used
 };
 
 // Throws Failure, which says what was looked for. The sources name the folder kDataVariable.

@@ -24,8 +24,8 @@ double seconds_since(Clock::time_point begin) {
 // Returns the pipeline of a job file, or of a file that holds only a pipeline.
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.operand(0);
-  constexpr uintmax_t kMost =
-      uintmax_t{64} << 20;  // of a document; load_job() says what else is wrong with a file
+  // The largest document that is read here; load_job() reports what else is wrong with a file.
+  constexpr uintmax_t kMost = uintmax_t{64} << 20;
   std::error_code error;
   const bool regular = std::filesystem::is_regular_file(path, error);
   std::string text;
@@ -61,7 +61,7 @@ void consume(etr_pipeline* pipeline, double seconds, double step_ms) {
   ProgressLine line;
   const InterruptGuard guard;
   const auto begin = Clock::now();
-  int ends = 0;  // consecutive ends: then a pipeline with a fixed number of epochs is over
+  int ends = 0;  // ends in a row; after two, a pipeline with fixed epochs is over
   while (seconds_since(begin) < seconds && ends < 2) {
     line.show("running " + bar(std::min(1.0, seconds_since(begin) / seconds), 30));
     if (interrupted()) throw Interrupted{};

@@ -24,7 +24,7 @@ struct Plan {
   bool flips;
 };
 
-// The network has batch normalization, which needs more than one sample.
+// Returns the batch size. Batch normalization needs more than one sample in each batch.
 int64_t batch_for(int64_t samples) {
   int64_t batch = kMostBatch;
   while (batch > kLeastBatch && batch * 8 > samples) batch /= 2;
@@ -58,7 +58,7 @@ Plan plan_for(const DataSet& set, const Measured& m, int64_t epochs) {
         {"model", "cifar_resnet"}, {"depth", side <= 48 ? 8 : 20}, {"classes", plan.classes}};
   else
     plan.model = {{"model", "resnet"}, {"depth", 18}, {"classes", plan.classes}};
-  // A mirrored letter or digit is another one, or none.
+  // A mirrored letter or digit is a different one, or none at all.
   plan.flips = !std::all_of(set.classes.begin(), set.classes.end(),
                             [](const std::string& name) { return name.size() == 1; });
   return plan;
@@ -68,7 +68,7 @@ Json decode_stage(const Measured& m) {
   return {{"stage", "decode"}, {"channels", m.color ? "rgb" : "gray"}};
 }
 
-// Resizes images of any size to the model's; those that have it stay as they are.
+// Adds stages that resize images to the model's size; images of that size are not changed.
 void add_resizing(Json& stages, const Plan& plan) {
   if (plan.height != plan.width) {
     stages.push_back({{"stage", "resize"}, {"height", plan.height}, {"width", plan.width}});
@@ -133,7 +133,7 @@ Json job_of(const DataSet& set, const Measured& m, const Plan& plan, const std::
   return job;
 }
 
-// Puts stages and names on their own lines, without a line for every bracket.
+// Formats JSON with stages and names on lines of their own, without a line for every bracket.
 std::string layout(const Json& value, const std::string& indent = "") {
   if (!value.is_structured() || value.empty()) return value.dump();
   const bool object = value.is_object();

@@ -67,8 +67,8 @@ void open_runtime(const Arguments& arguments, const std::string& otherwise, Runt
   options.struct_size = sizeof options;
   options.device = device.c_str();
   options.validation = arguments.flag("validation");
-  const auto families =
-      choices_of("automatic|cpu|tiled|matrix");  // in the numbering of etr_runtime_options
+  // In the numbering of etr_runtime_options.
+  const auto families = choices_of("automatic|cpu|tiled|matrix");
   const auto family =
       std::find(families.begin(), families.end(), arguments.value("kernels", families[0]));
   options.kernels = static_cast<int32_t>(family - families.begin());

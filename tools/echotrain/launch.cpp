@@ -151,7 +151,8 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 // Runs in the child and never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, const Role& role, int size,
                          const Plan& plan, int messages, pid_t parent) {
-  // Ctrl-C on the terminal is for the workers; they need the servers to end in order.
+  // Ctrl-C on the terminal must reach only the workers, which need the servers in order to end in
+  // an orderly way.
   if (role.serves) ::setpgid(0, 0);
 #ifdef __linux__  // elsewhere ranks notice at their next write to the pipe
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -164,7 +165,8 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   // Ranks share the cores, but lavapipe would use all of them for each rank.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
-  // Any rank of an elastic run may become the first; it then knows.
+  // Every rank of an elastic run keeps its standard output, because any may become the first (see
+  // follow_first_rank()).
   if ((role.number > 0 && !plan.elastic) || role.serves)
     ::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
   ::dup2(messages, STDERR_FILENO);
@@ -240,8 +242,8 @@ class Messages {
   }
 
  private:
-  // Prints a line with the rank's prefix, which some ranks write themselves. Drops what another
-  // rank has said.
+  // Prints a line with the rank's prefix, which some ranks write themselves. Drops a line that
+  // another rank has already written.
   void print(const Rank& rank, std::string line) {
     const std::string prefix = rank.prefix();
     if (!prefix.empty() && line.starts_with(prefix)) line.erase(0, prefix.size());
@@ -284,10 +286,10 @@ class Attendance {
  public:
   Attendance(Plan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
 
-  // Returns the status of the first that failed. For an elastic run it is that of the last one, or
-  // 0 if any rank finished. When one has failed, the others learn it from the group and have some
-  // time to end in order. Workers of a parameter server continue without a failed one; there the
-  // status of the first worker and of servers counts.
+  // Returns the status of the first process that failed. For an elastic run it is that of the last
+  // one, or 0 if any rank finished. When a rank has failed, the others learn it from the group and
+  // have some time to end in an orderly way. Workers of a parameter server continue without a
+  // failed one; with servers, the status of the first worker and of the servers counts.
   int run() {
     const auto runs = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
     while (std::any_of(ranks_.begin(), ranks_.end(), runs)) {
@@ -376,7 +378,7 @@ int command_launch(const Arguments& arguments) {
     throw UsageError("launch needs the number of ranks, from 1 to 1024: echotrain launch -n 2 " +
                      arguments.operand(0));
   Job job;
-  load_job(arguments, job);  // reports a mistake in it once
+  load_job(arguments, job);  // so that a mistake in it is reported once
   const InterruptNotes notes;
   const Meeting meeting;
   const Plan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);

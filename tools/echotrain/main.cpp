@@ -50,8 +50,7 @@ void print_error(const std::exception& error) {
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // writes beyond the file size limit then fail with an error
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // so that a log file gets each line at once, in
-                                                  // order
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file gets each line at once, in order
   cli::print_warnings();
   try {
     return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));

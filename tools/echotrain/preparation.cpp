@@ -42,8 +42,7 @@ Json of_training(const Json& stages) {
     if (name == "random_crop" || name == "random_resized_crop")
       add_middle(stages[i], out);
     else if (std::find(kept.begin(), kept.end(), name) != kept.end() &&
-             stages[i].value("probability", 1.0) == 1)  // otherwise it affects only some images, as
-                                                        // augmentation does
+             stages[i].value("probability", 1.0) == 1)  // below 1, it is augmentation
       out.push_back(stages[i]);
   }
   return out;

@@ -23,9 +23,9 @@ void follow_first_rank(etr_trainer* trainer);
 // itself.
 bool ended_by_launcher();
 
-// Call it before this process reports a mistake that all make. The first process has reported it by
-// the time this returns, and most launchers end the others when one has failed. Returns false if it
-// should not be reported again.
+// Call it before this process reports a mistake that all processes make. By the time it returns,
+// the first process has reported the mistake, and most launchers end the others when one has
+// failed. Returns false if this process should not report it again.
 bool tells_mistakes();
 
 }  // namespace cli

@@ -17,7 +17,7 @@ void print_summary(const etr_event& end) {
       static_cast<unsigned long long>(end.echoed), end.seconds, 100 * end.device_wait_share);
 }
 
-// The latest evaluation of an interrupted run may be many steps old.
+// Prints the results of a run. The latest evaluation of an interrupted run may be many steps old.
 void print_results(const etr_event& end) {
   const char* when = interrupted() ? "at the latest evaluation: " : "";
   if (end.eval_accuracy > 0)
