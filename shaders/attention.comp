@@ -1,21 +1,24 @@
 #version 450
-// Multi-head attention that never stores the scores (Dao et al. 2022; Milakov and Gimelshein 2018 for the running
-// softmax). For head h of a sample: s[i, j] = scale q_i . k_j, p = softmax over j, o_i = sum_j p[i, j] v_j.
-// With `causal`, query i sees the keys j <= i + tk - tq; with lengths, sample b the keys j < lengths[b].
-// Every `group` neighbouring heads of the queries share a head of keys and values (Ainslie et al. 2023).
+// Multi-head attention that never stores the scores (Dao et al. 2022; Milakov and Gimelshein 2018
+// for the running softmax). For head h of a sample: s[i, j] = scale q_i . k_j, p = softmax over j,
+// o_i = sum_j p[i, j] v_j. With `causal`, query i sees the keys j <= i + tk - tq; with lengths,
+// sample b the keys j < lengths[b]. Every `group` neighbouring heads of the queries share a head of
+// keys and values (Ainslie et al. 2023).
 //   forward   o, and lse_i = log sum exp s[i, :]
 //   grad_q    D_i = do_i . o_i,  ds = p (do_i . v_j - D_i),  dq_i = scale sum_j ds k_j
-//   grad_kv   dv_j = sum_i p do_i,  dk_j = scale sum_i ds q_i, over the queries i of the group's heads
+//   grad_kv   dv_j = sum_i p do_i,  dk_j = scale sum_i ds q_i   (over the heads of the group, too)
 // A lane owns a query (grad_kv: a key) and walks the other side, which all lanes read at the same
 // place. So every product is a vector operation without exchange between lanes, and sums have a
 // fixed order.
 //
-// Row t of sample b, head h of a tensor x begins at (b * tx + t) * x_stride + x_offset + h * HEAD: q, k and v may
-// be parts of one tensor. o and do are [batch, tq, heads * HEAD], lse and D [batch, heads, tq].
+// Row t of sample b, head h of a tensor x begins at (b * tx + t) * x_stride + x_offset + h * HEAD:
+// q, k and v may be parts of one tensor. o and do are [batch, tq, heads * HEAD], lse and D [batch,
+// heads, tq].
 // Bindings: forward 0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse
 //           grad_q  0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse, 6 do, 7 D, 8 dq
 //           grad_kv 0 q, 1 k, 2 v, 3 lengths, 4 lse, 5 do, 6 D, 7 dk, 8 dv   (dk, dv strided like k, v)
-// Dispatch: x = queries (or keys) over lanes, y = batch * heads (grad_kv: those of the keys). For CPUs; GPUs have attention_tiled.comp.
+// Dispatch: x = queries (or keys) over lanes, y = batch * heads (grad_kv: those of the keys). For
+// CPUs; GPUs have attention_tiled.comp.
 //! variant attention
 //! variant attention_grad_q -DGRAD_Q
 //! variant attention_grad_kv -DGRAD_KV

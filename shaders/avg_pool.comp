@@ -1,6 +1,7 @@
 #version 450
-// y[n, oy, ox, c] = mean of x [n, h, w, c] over a window; pixels outside do not count. `adaptive` windows share
-// the image among oh x ow outputs: rows floor(o h / oh) to ceil((o + 1) h / oh). The gradient gathers.
+// y[n, oy, ox, c] = mean of x [n, h, w, c] over a window; pixels outside do not count. `adaptive`
+// windows share the image among oh x ow outputs: rows floor(o h / oh) to ceil((o + 1) h / oh). The
+// gradient gathers.
 // Bindings: forward 0 x, 1 y; gradient 0 dy, 1 dx.
 // Dispatch: x = ceil(c / lanes), y = rows of y (forward) or of x (gradient), z = batch.
 //! variant avg_pool

@@ -4,7 +4,8 @@
 // Training takes mean and (biased) variance of the batch and moves the running ones towards them,
 //   running = momentum * running + (1 - momentum) * batch   (variance unbiased;
 //   a batch that is not finite is skipped);
-// evaluation uses the running ones. With g = dy (masked by y > 0 under ReLU), h = (x - mean) * inv_std:
+// evaluation uses the running ones. With g = dy (masked by y > 0 under ReLU) and
+// h = (x - mean) * inv_std:
 //   dbeta = sum g,  dgamma = sum g * h,  dx = gamma * inv_std * (g - (dbeta + h * dgamma) / rows)
 //
 // Stages, each a variant:
@@ -22,7 +23,8 @@
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
 //   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
-// Dispatch: channels by slices of rows; merge, join: a row for each channel; fixed, finish: grid-stride over c.
+// Dispatch: channels by slices of rows; merge, join: a row for each channel; fixed, finish:
+// grid-stride over c.
 //
 // Each pass over x is bound by memory, so none reads it twice, and y > 0 is recomputed from x. Four
 // rows per iteration hide the loop overhead.

@@ -1,9 +1,10 @@
 #version 450
-// y = f(a, b) with broadcasting, or the gradients of a and b before they are summed over the broadcast axes.
-// Tensors are viewed as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
+// y = f(a, b) with broadcasting, or the gradients of a and b before they are summed over the
+// broadcast axes. Tensors are viewed as [d0, d1, d2, d3] with the last axis over the lanes; a
+// stride of 0 repeats.
 //   `kind` chooses f: elementwise.glsl.
-// Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by slices of rows.
-// Equal shapes need no such view: `binary_same`, grid-stride over count.
+// Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by
+// slices of rows. Equal shapes need no such view: `binary_same`, grid-stride over count.
 //! variant binary
 //! variant binary_same -DSAME
 //! variant binary_grad_a -DGRAD_A

@@ -5,9 +5,11 @@
 // later one wins.
 //   best   best[n, m] = the anchor that overlaps box m most; -1 where none does
 //   match  match[n, a] = 1 + the number of the anchor's box; 0 for background
-// x [N, A, columns] ends each row with the anchor (centre x, centre y, width, height); boxes [N, M, 5] are (label,
-// left, top, right, bottom), no box where the label is negative. All are shares of the image.
-// Bindings: 0 x, 1 boxes, 2 best [N, M], 3 match [N, A]. Dispatch: best: rows; match: grid-stride over N * A.
+// x [N, A, columns] ends each row with the anchor (centre x, centre y, width, height); boxes [N, M,
+// 5] are (label, left, top, right, bottom), no box where the label is negative. All are shares of
+// the image.
+// Bindings: 0 x, 1 boxes, 2 best [N, M], 3 match [N, A]. Dispatch: best: rows; match: grid-stride
+// over N * A.
 //! variant box_best -DBEST
 //! variant box_match
 #extension GL_GOOGLE_include_directive : require

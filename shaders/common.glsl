@@ -10,8 +10,9 @@
 // of what a condition for each number costs.
 #define MAGNITUDE_BITS(bits) ((bits) & 0x7FFFFFFFu)
 
-// For tensors [rows, c]: neighbouring invocations own neighbouring channels and walk down a slice of
-// rows, so that no index needs a division (a division costs a CPU device more than the arithmetic).
+// For tensors [rows, c]: neighbouring invocations own neighbouring channels and walk down a slice
+// of rows, so that no index needs a division (a division costs a CPU device more than the
+// arithmetic).
 // Dispatch: x = ceil(c / lanes), y = slices.
 #define CHANNEL gl_GlobalInvocationID.x
 // (See FOR_GROUPS in row.glsl for why r stays below the end.)

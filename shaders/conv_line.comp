@@ -15,7 +15,8 @@
 //            C [batch, oh, ow, n].
 //   DW       Row = (ky, channel); k = pair of output pixels, four at a time; A = input, B = output gradient [batch, oh, ow, n];
 //            C [slices, kh, 3, c, n]. A slice is a range of lines.
-// Bindings (device addresses): a, b, side, residual, c. Parameters and epilogue: gemm_params.glsl, with m in rows as above.
+// Bindings (device addresses): a, b, side, residual, c. Parameters and epilogue: gemm_params.glsl,
+// with m in rows as above.
 // Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = slices.
 //
 //! variant conv_line_8_16x2 -DLANES=8 -DCOLUMNS=16 -DBLOCKS=2

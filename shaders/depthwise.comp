@@ -1,8 +1,11 @@
 #version 450
-// Depthwise convolution: y[n, oy, ox, c] = sum over taps of x[n, oy s + ky d - pad_y, ox s + kx d - pad_x, c] w[ky, kx, c]
-// (+ bias[c]) (ReLU), and the gradients of x and w. Lanes own channels.
-// Bindings: forward 0 x, 1 w, 2 bias, 3 y; dx 0 dy, 1 w, 2 dx; dw 0 x, 1 dy, 2 partial [slices, taps, c].
-// Dispatch: channels by rows of y (forward) or x (dx) by batch; dw: channels by slices of (image, oy) by taps.
+// Depthwise convolution, and the gradients of x and w. Lanes own channels.
+//   y[n, oy, ox, c] = sum over taps of
+//       x[n, oy s + ky d - pad_y, ox s + kx d - pad_x, c] w[ky, kx, c]  (+ bias[c]) (ReLU)
+// Bindings: forward 0 x, 1 w, 2 bias, 3 y; dx 0 dy, 1 w, 2 dx; dw 0 x, 1 dy, 2 partial [slices,
+// taps, c].
+// Dispatch: channels by rows of y (forward) or x (dx) by batch; dw: channels by slices of (image,
+// oy) by taps.
 //! variant depthwise
 //! variant depthwise_dx -DGRAD_X
 //! variant depthwise_dw -DGRAD_W

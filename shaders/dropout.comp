@@ -1,10 +1,11 @@
 #version 450
 // y = x / (1 - rate) where kept, else 0 (inverted dropout, Srivastava et al. 2014). The mask is a
-// pure function of (seed, step, layer, element of the batch of all ranks): the gradient applies the same shader to dy.
-// Bindings: 0 x, 1 y, 2 step values. Dispatch: grid-stride over ceil(count / 4) + 1: a draw serves four elements, and a rank's
-// first one may be any of them.
-// In a slice of the last axis (dropout_slice) each element finds its draw by its place in the whole
-// tensor: grid-stride over count.
+// pure function of (seed, step, layer, element of the batch of all ranks): the gradient applies the
+// same shader to dy.
+// Bindings: 0 x, 1 y, 2 step values. Dispatch: grid-stride over ceil(count / 4) + 1: a draw serves
+// four elements, and a rank's first one may be any of them. In a slice of the last axis
+// (dropout_slice) each element finds its draw by its place in the whole tensor: grid-stride over
+// count.
 //! variant dropout
 //! variant dropout_slice -DSLICE
 #extension GL_GOOGLE_include_directive : require

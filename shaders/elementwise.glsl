@@ -2,7 +2,8 @@
 // chains of operations while a plan is made (ops/pointwise.cpp) call the same functions. `kind` is
 // a constant wherever they are called. finite.glsl must come before this file.
 
-// ---- Functions of one element, y = f(v), in the order of ops/unary_list.inc. alpha: slope of leaky_relu, scale of elu.
+// ---- Functions of one element, y = f(v), in the order of ops/unary_list.inc. alpha: slope of
+// leaky_relu, scale of elu.
 #define RELU 0
 #define LEAKY_RELU 1
 #define ELU 2

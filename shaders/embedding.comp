@@ -1,8 +1,9 @@
 #version 450
 // y[r, k] = w[id[r], k]. An id outside the table gives NaN, so that it is noticed.
-// The table may be the slice of a larger one, of `all` entries, that begins at `first`: ids of other slices give 0.
-// The gradient sums the rows of dy in the order of r, without atomics: `order` sorts the rows by id (stable, by
-// counting), `begin` finds where each id's rows begin, `grad` sums them.
+// The table may be the slice of a larger one, of `all` entries, that begins at `first`: ids of
+// other slices give 0. The gradient sums the rows of dy in the order of r, without atomics: `order`
+// sorts the rows by id (stable, by counting), `begin` finds where each id's rows begin, `grad` sums
+// them.
 //   order  order[#(ids below id[r]) + #(equal ids before r)] = r     (0 ids, 1 order [rows])
 //   begin  begin[v] = #(ids below first + v), v = 0 .. entries               (0 ids, 1 begin [entries + 1])
 //   grad   dw[v] = sum of dy[order[i]], begin[v] <= i < begin[v + 1] (0 dy, 1 order, 2 begin, 3 dw)

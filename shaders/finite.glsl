@@ -1,5 +1,6 @@
-// Recognizes infinity and NaN by a float's bits, because compilers may assume that floats are finite.
-// Built-in functions (max, min, clamp; on some drivers exp and log) may turn NaN into a number.
+// Recognizes infinity and NaN by a float's bits, because compilers may assume that floats are
+// finite. Built-in functions (max, min, clamp; on some drivers exp and log) may turn NaN into a
+// number.
 #define IS_FINITE(bits) (((bits) & 0x7F800000u) != 0x7F800000u)
 #define IS_NAN(v) ((floatBitsToUint(v) & 0x7FFFFFFFu) > 0x7F800000u)
 #define NOT_A_NUMBER uintBitsToFloat(0x7FC00000u)

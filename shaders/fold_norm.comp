@@ -2,7 +2,8 @@
 // Folds batch normalisation by running statistics into the preceding product, whose output channels
 // are the last axis of w:
 //   scale = gamma / sqrt(var + epsilon),  w' = w scale,  b' = (b - mean) scale + beta
-// Bindings: 0 w [rows, c], 1 b (w where there is none), 2 gamma, 3 beta, 4 running mean, 5 running var, 6 w', 7 b'.
+// Bindings: 0 w [rows, c], 1 b (w where there is none), 2 gamma, 3 beta, 4 running mean, 5 running
+// var, 6 w', 7 b'.
 // Dispatch: channels by slices of rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;

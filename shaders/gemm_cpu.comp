@@ -1,15 +1,16 @@
 #version 450
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
 //
-// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of ROWS by COLUMNS
-// in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent columns of
-// B. One load of A covers LANES rows, one per lane, and is broadcast row by row, so each scalar of A
-// costs one broadcast and each of B one load. Narrow results use narrow tiles with more rows, because
-// columns past the end would be wasted.
+// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of ROWS by
+// COLUMNS in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent
+// columns of B. One load of A covers LANES rows, one per lane, and is broadcast row by row, so each
+// scalar of A costs one broadcast and each of B one load. Narrow results use narrow tiles with more
+// rows, because columns past the end would be wasted.
 //
-// Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
-// Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
-// of B in use stay in the cache. ops/gemm_kernels.cpp knows the tiles too.
+// Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue:
+// gemm_params.glsl.
+// Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the
+// columns of B in use stay in the cache. ops/gemm_kernels.cpp knows the tiles too.
 //
 //! variant gemm_cpu_nn_8_32x64 -DMODE=0 -DLANES=8 -DROWS=32 -DCOLUMNS=64
 //! variant gemm_cpu_tn_8_32x64 -DMODE=1 -DLANES=8 -DROWS=32 -DCOLUMNS=64
@@ -95,7 +96,7 @@ layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 VEC acc[ROWS][VECS];
 uint column[VECS];  // first of this lane's WIDTH columns, in range
 
-// acc += A[:, 4 steps] * B[4 steps, :]; av holds the lane's row of each block, row_of_b the rows of B.
+// acc += A[:, 4 steps] * B[4 steps, :]. av holds the lane's row of each block, row_of_b B's rows.
 #define ROW(r)                                                                     \
   {                                                                                \
     const vec4 s = subgroupBroadcast(av[blk], r);                                  \
@@ -124,8 +125,8 @@ void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
   }
 }
 
-// Four consecutive k starting at `at`, of which `valid` exist; each lane reads A at base + its own k.
-// Beyond the end A counts as zero and B repeats an existing row.
+// Four consecutive k starting at `at`, of which `valid` exist; each lane reads A at base + its own
+// k. Beyond the end A counts as zero and B repeats an existing row.
 void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint valid, uint b_row) {
   vec4 av[BLOCKS];
   const uvec4 i = kTail != 0 ? min(uvec4(0, 1, 2, 3), uvec4(valid - 1)) : uvec4(0, 1, 2, 3);

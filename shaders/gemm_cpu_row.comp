@@ -6,8 +6,8 @@
 // One workgroup is one subgroup and computes ROWS by 4 * LANES of C. A lane holds one element of A
 // for each row, which is broadcast in turn. Neighbouring lanes read neighbouring columns of B.
 //
-// Bindings (device addresses): a, b [k, n], side, residual (not read), c [m, n]. Mode nn of gemm_params.glsl, one group, one
-// slice; of its epilogue BIAS and RELU.
+// Bindings (device addresses): a, b [k, n], side, residual (not read), c [m, n]. Mode nn of
+// gemm_params.glsl, one group, one slice; of its epilogue BIAS and RELU.
 // Dispatch: x = ceil(m / ROWS), y = ceil(n / (4 * LANES)).
 //
 //! variant gemm_cpu_row_8 -DLANES=8

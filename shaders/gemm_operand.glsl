@@ -1,12 +1,12 @@
-// Reads elements of a product's A and writes C, for kernels that load tiles into shared memory. MODE
-// is a macro or a constant. The shader must declare p, kJoins, a[], side[] and residual[], and
+// Reads elements of a product's A and writes C, for kernels that load tiles into shared memory.
+// MODE is a macro or a constant. The shader must declare p, kJoins, a[], side[] and residual[], and
 // include finite.glsl, before it includes this file.
 //
-// The place of an element of A has a part that depends on its row and a part that depends on k. They
-// are computed separately, because for convolutions both need divisions: an invocation keeps the
-// row's part from tile to tile, and shares the part of k among its loads. For a convolution each
-// part is (y, x, image or channel), otherwise (row or k, 0, 0). Its last component is -1 if there is
-// no such row or k.
+// The place of an element of A has a part that depends on its row and a part that depends on k.
+// They are computed separately, because for convolutions both need divisions: an invocation keeps
+// the row's part from tile to tile, and shares the part of k among its loads. For a convolution
+// each part is (y, x, image or channel), otherwise (row or k, 0, 0). Its last component is -1 if
+// there is no such row or k.
 
 // Pixel `at` of `count` pixels, which are those of images of `size`.
 ivec3 part_of_pixel(uint at, uvec2 size, uint count) {

@@ -1,13 +1,16 @@
 #version 450
-// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for GPUs: tiles of ROWS x COLUMNS through shared memory.
+// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for GPUs: tiles of ROWS x COLUMNS through shared
+// memory.
 //
 // 256 invocations share a tile as quads of 4 x 4 elements: one each, or 2 x 2 in the widest tiles.
 // While a tile along k is multiplied, the next is loaded into registers. Narrow results use narrow
 // tiles with more rows, because columns past the end would be wasted. An invocation loads the same
 // rows (or the same k) of A in each tile, so that there are few divisions.
 //
-// Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
-// Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices of k. ops/gemm_kernels.cpp knows the tiles too.
+// Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue:
+// gemm_params.glsl.
+// Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = groups * slices of k.
+// ops/gemm_kernels.cpp knows the tiles too.
 //
 //! variant gemm_tiled_nn_64x64 -DMODE=0 -DROWS=64 -DCOLUMNS=64 -DDEPTH=16
 //! variant gemm_tiled_tn_64x64 -DMODE=1 -DROWS=64 -DCOLUMNS=64 -DDEPTH=16

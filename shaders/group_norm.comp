@@ -4,8 +4,8 @@
 // h = (x - mean) inv, m = pixels * width elements:
 //   y = h gamma + beta,  inv = 1 / sqrt(var + epsilon)
 //   dx = inv (g - mean(g) - h mean(g h)),  g = dy gamma,  dgamma = sum dy h,  dbeta = sum dy
-// Variants: forward 0 x, 1 gamma, 2 beta, 3 y, 4 moments [n, groups, 2]; grad_x 0 x, 1 gamma, 2 dy, 3 moments,
-// 4 dx; grad_sums 0 x, 1 dy, 2 moments, 3 partial [n, 2, c]: dgamma, dbeta of a sample.
+// Variants: forward 0 x, 1 gamma, 2 beta, 3 y, 4 moments [n, groups, 2]; grad_x 0 x, 1 gamma, 2 dy,
+// 3 moments, 4 dx; grad_sums 0 x, 1 dy, 2 moments, 3 partial [n, 2, c]: dgamma, dbeta of a sample.
 // `width` is a constant so that finding an element's channel needs no division.
 // Dispatch: a row for each (sample, group); grad_sums: channels by samples.
 //! variant group_norm -DFORWARD

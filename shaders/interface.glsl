@@ -3,9 +3,9 @@
 //   #define PARAMS uint count;                            the push constants
 // and reads and writes x.v[i].
 //
-// Each such shader is compiled twice: with descriptors, and (NAME_address) with the buffers as device
-// addresses at the head of the push constants. CPU devices use the latter: without descriptors their
-// loads are plain vector gathers, which are several times faster.
+// Each such shader is compiled twice: with descriptors, and (NAME_address) with the buffers as
+// device addresses at the head of the push constants. CPU devices use the latter: without
+// descriptors their loads are plain vector gathers, which are several times faster.
 #include "common.glsl"
 
 #ifdef BY_ADDRESS

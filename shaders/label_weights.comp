@@ -1,6 +1,7 @@
 #version 450
 // weight[r] = 0 for the ignored label, else the weight of its class (1 without class weights).
-// Bindings: 0 labels [rows], 1 class weights [classes], 2 weights [rows]. Dispatch: grid-stride over rows.
+// Bindings: 0 labels [rows], 1 class weights [classes], 2 weights [rows]. Dispatch: grid-stride
+// over rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Ints, labels) B(1, Floats, classes) B(2, Floats, weights)

@@ -1,11 +1,12 @@
 #version 450
-// Layer normalisation over the last axis of [rows, c] (Ba et al. 2016), or, with `rms`, its root mean square
-// form without mean and beta (Zhang and Sennrich 2019). h = (x - mean) * inv:
+// Layer normalisation over the last axis of [rows, c] (Ba et al. 2016), or, with `rms`, its root
+// mean square form without mean and beta (Zhang and Sennrich 2019). h = (x - mean) * inv:
 //   y = h gamma (+ beta),  inv = 1 / sqrt(var + epsilon)
 //   dx = inv (g - mean(g) - h mean(g h)),  g = dy gamma    (rms: without mean(g))
 //   dgamma = sum dy h,  dbeta = sum dy                      over the rows
-// Variants: forward 0 x, 1 gamma, 2 beta, 3 y, 4 moments [rows, 2]; grad_x 0 x, 1 gamma, 2 dy, 3 moments, 4 dx;
-// grad_sums 0 x, 1 dy, 2 moments, 3 partial [slices, 2, c]: dgamma, dbeta of a slice of rows.
+// Variants: forward 0 x, 1 gamma, 2 beta, 3 y, 4 moments [rows, 2]; grad_x 0 x, 1 gamma, 2 dy, 3
+// moments, 4 dx; grad_sums 0 x, 1 dy, 2 moments, 3 partial [slices, 2, c]: dgamma, dbeta of a slice
+// of rows.
 // Dispatch: rows; grad_sums: channels by slices of rows.
 //! variant layer_norm -DFORWARD
 //! variant layer_norm_grad_x -DGRAD_X

@@ -10,8 +10,9 @@
 //   pick     (bits, last): a background anchor counts if its cross-entropy is above bits, or equal
 //            and its number is at most last
 // A label beyond the classes gives NaN, so that it is noticed.
-// Bindings: 0 x [N, A, columns], 1 boxes [N, M, 5], 2 match [N, A] (box_match.comp), 3 entropy [N, A], 4 picked [N, 2],
-// 5 y [N, A] (grad: dy), 6 grad: dx. Dispatch: pick: rows; others grid-stride over N * A.
+// Bindings: 0 x [N, A, columns], 1 boxes [N, M, 5], 2 match [N, A] (box_match.comp), 3 entropy [N,
+// A], 4 picked [N, 2], 5 y [N, A] (grad: dy), 6 grad: dx. Dispatch: pick: rows; others grid-stride
+// over N * A.
 //! variant multibox_entropy -DENTROPY
 //! variant multibox_pick -DPICK
 //! variant multibox_loss

@@ -1,7 +1,8 @@
 #version 450
 // y[r, k] = byte r * columns + k of x, four to a word, * scale[c] + shift[c] with c = k mod
 // channels. Gives the same bits as tensor/normalize.h.
-// Bindings: 0 x, 1 scale and shift [2, channels], 2 y. Dispatch: channels (columns) by slices of rows.
+// Bindings: 0 x, 1 scale and shift [2, channels], 2 y. Dispatch: channels (columns) by slices of
+// rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Uints, x) B(1, Floats, affine) B(2, Floats, y)

@@ -1,6 +1,7 @@
 #version 450
-// One update of all parameters at once (they lie in one buffer). g is the gradient, r the learning rate, t the number
-// of the update from 1, d the weight decay (of the first `decayed` parameters only).
+// One update of all parameters at once (they lie in one buffer). g is the gradient, r the learning
+// rate, t the number of the update from 1, d the weight decay (of the first `decayed` parameters
+// only).
 //   SGD      g += d w;  m = a m + g (Polyak 1964);  w -= r m, or r (g + a m) (Nesterov; Sutskever et al. 2013)
 //   ADAM     m = a m + (1 - a) g,  v = b v + (1 - b) g^2 (Kingma and Ba 2015)
 //            w -= r m / (1 - a^t) / (sqrt(v / (1 - b^t)) + epsilon);  d is added to g, or, `decoupled`, w -= r d w

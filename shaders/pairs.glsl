@@ -1,8 +1,8 @@
 // Reads the operands of products on CPU devices, by address. The driver turns every load into a
 // gather, which costs the same for 64 bits a lane as for 32, so two adjacent numbers are loaded as
-// one where possible. The shader must define WIDTH and VEC (a lane's columns of B) first, and kPairs,
-// the operands that are loaded in pairs: their rows have an even length and begin at multiples of 8
-// bytes.
+// one where possible. The shader must define WIDTH and VEC (a lane's columns of B) first, and
+// kPairs, the operands that are loaded in pairs: their rows have an even length and begin at
+// multiples of 8 bytes.
 #define PAIRS_OF_A 1
 #define PAIRS_OF_B 2  // if WIDTH is above 1
 
@@ -29,8 +29,8 @@ layout(push_constant) uniform Push {
 // Returns the numbers at `at`, which is even, and at + 1.
 vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
 
-// Returns WIDTH columns of a row of B, the first of them at `at`. `last` is the distance from there to
-// the row's last column. Columns beyond that repeat others; their results are not stored.
+// Returns WIDTH columns of a row of B, the first of them at `at`. `last` is the distance from there
+// to the row's last column. Columns beyond that repeat others; their results are not stored.
 VEC load_b(uint at, uint last) {
 #if WIDTH == 4
   if ((kPairs & PAIRS_OF_B) != 0) return vec4(pair(b, at), pair(b, last > 1 ? at + 2 : at));

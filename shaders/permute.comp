@@ -1,6 +1,7 @@
 #version 450
-// y = x with its axes in another order: y is [d0, d1, d2, d3, d4] with the last axis over the lanes, s0 to s4 are
-// the strides in x of y's axes. Bindings: 0 x, 1 y. Dispatch: channels (d4) by slices of rows.
+// y = x with its axes in another order: y is [d0, d1, d2, d3, d4] with the last axis over the
+// lanes, s0 to s4 are the strides in x of y's axes. Bindings: 0 x, 1 y. Dispatch: channels (d4) by
+// slices of rows.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)

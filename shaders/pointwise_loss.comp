@@ -1,10 +1,12 @@
 #version 450
-// Per row: loss = mean over k of f(x_k, t_k), dx_k = f'(x_k, t_k) / columns * dloss, with d = x - t:
+// Per row: loss = mean over k of f(x_k, t_k), dx_k = f'(x_k, t_k) / columns * dloss.
+// With d = x - t:
 //   kind 0  squared error            f = d^2
 //   kind 1  absolute error           f = |d|
 //   kind 2  Huber (1964)             f = d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2)
 //   kind 3  binary cross-entropy     f = max(x, 0) - x t + log(1 + exp(-|x|)): x is a logit, t in [0, 1]
-// Bindings: forward 0 x, 1 target, 2 loss [rows]; gradient 0 x, 1 target, 2 dloss, 3 dx. Dispatch: rows.
+// Bindings: forward 0 x, 1 target, 2 loss [rows]; gradient 0 x, 1 target, 2 dloss, 3 dx. Dispatch:
+// rows.
 //! variant pointwise_loss
 //! variant pointwise_loss_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require

@@ -1,5 +1,6 @@
 #version 450
-// One position of a recurrent layer, after the product h W + b of the state before it; s is the logistic function.
+// One position of a recurrent layer, after the product h W + b of the state before it; s is the
+// logistic function.
 //   LSTM (Hochreiter and Schmidhuber 1997, with forget gates): with a = x Wi + bi + h Wh + bh in parts (i, f, g, o)
 //     c' = s(f) c + s(i) tanh(g)      y = h' = s(o) tanh(c')
 //   GRU (Cho et al. 2014, in the form of cuDNN): parts (r, z, n)

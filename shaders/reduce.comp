@@ -1,7 +1,8 @@
 #version 450
 // y[o, i] = sum, mean or maximum over k of x[o, k, i], with x viewed as [outer, length, inner].
 //   sum, mean: dx = scale dy      maximum: dx = dy / (number of maxima) if x is one, else 0
-// The maximum and the minimum are NaN if an x is NaN, and every such x counts as a maximum (minimum).
+// The maximum and the minimum are NaN if an x is NaN, and every such x counts as a maximum
+// (minimum).
 // `kind`: 0 sum and mean (times scale), 1 maximum, 2 minimum.
 // Bindings: forward 0 x, 1 y; gradient 0 x, 1 y, 2 dy, 3 dx.
 // Dispatch: `reduce_rows` (inner = 1) rows; `reduce` channels (inner) by outer.

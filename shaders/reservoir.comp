@@ -11,11 +11,11 @@
 //                                          (0 records, 1 images, 2 m, 3 scale and shift [2, C], 4 y)
 // `images` is the result of scale, or the reservoir itself.
 // A record (train/reservoir.cpp mirrors it): slot, is new, origin
-// y x, step y x, top, bottom, left, right; adjusts, contrast, brightness; jitters, brightness, contrast, saturation, hue
-// (9); columns first, taps of a row and of a column; three spare.
+// y x, step y x, top, bottom, left, right; adjusts, contrast, brightness; jitters, brightness,
+// contrast, saturation, hue (9); columns first, taps of a row and of a column; three spare.
 // Formulas of the colours: pipeline/image_view.h.
-// Dispatch: put: channels (words) by samples. scale: channels (words of a row) by rows by samples. mean, luma: a workgroup
-// for each sample. view: channels (w C) by samples.
+// Dispatch: put: channels (words) by samples. scale: channels (words of a row) by rows by samples.
+// mean, luma: a workgroup for each sample. view: channels (w C) by samples.
 //! variant reservoir_put -DPUT
 //! variant reservoir_scale -DSCALE
 //! variant reservoir_mean -DMEAN

@@ -1,5 +1,6 @@
 #version 450
-// Per row of logits [rows, classes] with integer label t, smoothing s (Szegedy et al. 2016) and weight w[row]:
+// Per row of logits [rows, classes] with integer label t, smoothing s (Szegedy et al. 2016) and
+// weight w[row]:
 //   loss = w (log sum exp(x) - sum_k q_k x_k),  q_k = (1 - s) [k = t] + s / classes
 //   dx_k = w (softmax(x)_k - q_k) * dloss
 // A label outside [0, classes) makes the row's loss NaN, so that it is noticed. A row of weight 0

@@ -1,5 +1,6 @@
 #version 450
-// Optimizers that scale each tensor's step by a trust ratio. r is the learning rate, d the weight decay.
+// Optimizers that scale each tensor's step by a trust ratio. r is the learning rate, d the weight
+// decay.
 //   LARS (You et al. 2017)  u = g + d w,  q = trust |w| / (|g| + d |w|),  m = a m + r q u,  w -= m
 //   LAMB (You et al. 2020)  m, v as Adam's,  u = m' / (sqrt(v') + epsilon) + d w,  q = |w| / |u|,  w -= r q u
 // q is 1 for parameters without decay (biases, normalisation) and if a norm is 0. Tensors are cut

@@ -1,11 +1,13 @@
 #version 450
-// 3 x 3 convolutions with stride 1 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray 2016): 16 products for 4 outputs instead of 36.
+// 3 x 3 convolutions with stride 1 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray 2016): 16 products
+// for 4 outputs instead of 36.
 //   y = A^T [ (G w G^T) * (B^T x B) ] A   for each tile of 2 x 2 outputs, which reads 4 x 4 inputs;
 // the products in the middle are matrix products over the channels, one for each of 16 positions.
 //   input   v = B^T x B        x [n, h, w, c]      -> v [tiles, 16, c], zero outside the image
 //   filter  u = G w G^T        w [3, 3, c, f]      -> u [c, 16, f]; flipped: reversed taps
 //   output  y = A^T m A        m [tiles, 16, f]    -> y [n, oh, ow, f] (+ bias) (ReLU)
-// Bindings: 0 from, 1 to; output: 2 bias. Dispatch: channels by slices of rows; rows are tiles (filter: c).
+// Bindings: 0 from, 1 to; output: 2 bias. Dispatch: channels by slices of rows; rows are tiles
+// (filter: c).
 //! variant winograd_input -DINPUT
 //! variant winograd_filter -DFILTER
 //! variant winograd_output -DOUTPUT

@@ -3,15 +3,16 @@
 // operands of 16 bits and sums of 32.
 //
 // Four subgroups compute a tile of C, two by two; each holds kRows x kColumns matrices of it. Tiles
-// of A and B go through shared memory, rounded to 16 bits and two elements to a word, while the next
-// tiles are loaded into registers. C goes through shared memory, too, because which elements of a
-// matrix an invocation holds is known only there.
+// of A and B go through shared memory, rounded to 16 bits and two elements to a word, while the
+// next tiles are loaded into registers. C goes through shared memory, too, because which elements
+// of a matrix an invocation holds is known only there.
 //
 // PARTS 1: A and B are rounded, for products of mixed precision. PARTS 3: each float is the sum of
 // three bfloat16, which together have all of its 24 bits. Six of the nine products of parts give C
 // to the accuracy of float32; the other three are too small to matter.
 //
-// Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
+// Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue:
+// gemm_params.glsl.
 // Dispatch: x = ceil(m / tile rows), y = ceil(n / tile columns), z = groups * slices of k.
 //
 //! variant gemm_matrix_bf16 -DFORMAT=1 -DPARTS=1
