@@ -1,10 +1,11 @@
 #version 450
-// Rotary position embedding (Su et al. 2021): in each of the first heads of a row, the elements i and i + HEAD / 2 are a
-// pair that is turned by the angle of position t and pair i.
+// Rotary position embedding (Su et al. 2021): in each of the first heads of a row, the elements i
+// and i + HEAD / 2 are a pair that is turned by the angle of position t and pair i.
 //   forward   y_i = x_i cos - x_j sin,  y_j = x_j cos + x_i sin   with j = i + HEAD / 2
 //   gradient  the same with -sin: dx from dy
-// Elements of a row behind the first `rotated` are copied. table is [positions, HEAD]: cosines, then sines.
-// Bindings: 0 x, 1 table, 2 y (gradient: dy, table, dx). Dispatch: channels by slices of rows (batch * positions).
+// Elements of a row behind the first `rotated` are copied. table is [positions, HEAD]: cosines, then
+// sines. Bindings: 0 x, 1 table, 2 y (gradient: dy, table, dx).
+// Dispatch: channels by slices of rows (batch * positions).
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint HEAD = 4;
@@ -22,7 +23,8 @@ void main() {
   FOR_ROWS(r, rows, slices) {
     const float own = x.v[r * channels + ch];
     const uint at = r % positions * HEAD + pair;
-    const float turned = own * table.v[at] + sign * x.v[r * channels + other] * table.v[at + half_head];
+    const float turned =
+        own * table.v[at] + sign * x.v[r * channels + other] * table.v[at + half_head];
     y.v[r * channels + ch] = turns ? turned : own;
   }
 }

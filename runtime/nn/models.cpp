@@ -320,10 +320,10 @@ Json expand_llama(const Options& o) {
                   dense("down", o.integer("width"))};
   Json layers{named("embedding", layer("embedding", {{"entries", o.integer("symbols")},
                                                      {"width", o.integer("width")}}))};
-  for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
+  for (int64_t b = 0; b < o.integer("blocks"); ++b) {  // numbered as in files of such models
     layers.push_back(
-        residual(cat("block", b, ".attend"), Json::array({named("attention", attend)})));
-    layers.push_back(residual(cat("block", b, ".feed"), feed));
+        residual(cat("layers.", b, ".attend"), Json::array({named("attention", attend)})));
+    layers.push_back(residual(cat("layers.", b, ".feed"), feed));
   }
   layers.push_back(named("norm", norm()));
   layers.push_back(output(o, "embedding", o.integer("symbols")));

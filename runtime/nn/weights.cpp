@@ -90,6 +90,27 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {".output.bias", ".out_proj.bias"},
 };
 
+// Names of the model `llama`, and Hugging Face's.
+constexpr std::pair<const char*, const char*> kLlamaWords[] = {
+    {".attend.norm.", ".input_layernorm."},
+    {".attend.attention.query.", ".self_attn.q_proj."},
+    {".attend.attention.key.", ".self_attn.k_proj."},
+    {".attend.attention.value.", ".self_attn.v_proj."},
+    {".attend.attention.output.", ".self_attn.o_proj."},
+    {".feed.norm.", ".post_attention_layernorm."},
+    {".feed.gate.", ".mlp.gate_proj."},
+    {".feed.up.", ".mlp.up_proj."},
+    {".feed.down.", ".mlp.down_proj."},
+    {".gamma", ".weight"},
+};
+
+std::string llama_name(std::string name) {
+  if (name == "output.weight") return "lm_head.weight";
+  if (name == "embedding.weight") return "model.embed_tokens.weight";
+  for (const auto& [ours, theirs] : kLlamaWords) replace(name, ours, theirs);
+  return "model." + name;
+}
+
 }  // namespace
 
 std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
@@ -118,6 +139,7 @@ std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
       for (const auto& [ours, theirs] : kWords) replace(name, ours, theirs);
       found = file.find(name);
     }
+    if (found == file.end()) found = file.find(llama_name(value.name));
     if (found == file.end()) {
       std::vector<std::string> there;
       for (const auto& [known, tensor] : file) there.push_back(known);

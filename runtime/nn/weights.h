@@ -15,7 +15,8 @@ namespace etr::nn {
 // features in another order there.
 //
 // A tensor is looked up under our name with PyTorch's words for its last part (gamma: weight, beta:
-// bias, LSTM's weight_ih_l0, ...), and with torchvision's for a residual block's shortcut. Before
+// bias, LSTM's weight_ih_l0, ...), and with torchvision's for a residual block's shortcut; then under
+// the name that Hugging Face gives to such a part of a Llama model. Before
 // that `names` replaces prefixes of our names: {"backbone.": "model.encoder.", "head": ""}; ""
 // omits the tensors, which keep their values. `origin` names the file in errors. Throws
 // Error(not_found) for a missing tensor and Error(invalid_argument) for a wrong shape.

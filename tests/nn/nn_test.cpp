@@ -169,6 +169,27 @@ TEST(ReadyMadeModels, HaveTheParametersOfTheirOriginals) {
                 R"({"model": "transformer_decoder", "symbols": 65, "width": 64, "blocks": 2})",
                 {{"input", {DType::i32, {32}}}})),
             (65 + 32) * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 128);
+  // TinyLlama 1.1B.
+  EXPECT_EQ(parameters_of(ready_made(
+                R"({"model": "llama", "symbols": 32000, "width": 2048, "blocks": 22, "heads": 32,
+                    "kv_heads": 4, "hidden": 5632})",
+                {{"input", {DType::i32, {8}}}})),
+            1100048384);
+}
+
+TEST(Attention, SharesHeadsOfKeysAndValues) {
+  const auto parameters = [](const std::string& options) {
+    return parameters_of(
+        model_of(cat(R"({"layer": "attention", "bias": false, "heads": 4, )", options, "}"))
+            .build(2, image_of({7, 16})));
+  };
+  EXPECT_EQ(parameters(R"("kv_heads": 2)"), 16 * (16 + 2 * 8) + 16 * 16);
+  EXPECT_EQ(parameters(R"("kv_heads": 1, "separate": true)"), 16 * (16 + 2 * 4) + 16 * 16);
+  EXPECT_EQ(parameters(R"("head_width": 8)"), 16 * 3 * 32 + 32 * 16);
+  EXPECT_EQ(parameters(R"("rotary_base": 10000)"), 16 * 3 * 16 + 16 * 16);
+  EXPECT_THROW(parameters(R"("kv_heads": 3)"), Error);
+  EXPECT_THROW(parameters(R"("rotary_scaling": [8, 1, 4, 8192])"), Error);  // without a base
+  EXPECT_THROW(parameters(R"("rotary_base": 10000, "rotary_scaling": [8, 4, 1, 8192])"), Error);
 }
 
 TEST(ReadyMadeModels, KeepTheirLossWhereOnlyItsOptionsAreGiven) {

@@ -66,6 +66,13 @@ const std::map<std::string, Case>& cases() {
           batch.set("target", integers({3, 7}, 10, rng));
         },
         {3, 7, 10}}},
+      {"llama",
+       {R"({"symbols": 10, "blocks": 1, "width": 16, "heads": 2, "kv_heads": 1})",
+        [](pipeline::Item& batch, Rng& rng) {
+          batch.set("input", integers({3, 7}, 10, rng));
+          batch.set("target", integers({3, 7}, 10, rng));
+        },
+        {3, 7, 10}}},
       {"transformer",
        {R"({"symbols": 10, "blocks": 1, "width": 16, "heads": 2})",
         [](pipeline::Item& batch, Rng& rng) {

@@ -615,16 +615,16 @@ ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr
 ETR_API int32_t etr_model_freeze(etr_model* model, const char* pattern);
 
 /* Gives products low-rank adapters (LoRA, Hu et al. 2021), and freezes all other parameters. The
- * product of a dense layer or of a projection in an attention layer becomes
+ * product of a dense layer, or of a projection in an attention layer, becomes
  * x W + b + (alpha / rank) (x A) B, where A [features, rank] and B [rank, units] are trained. Their
- * names are those of the weight with .lora_a and .lora_b in place of .weight.
+ * names are that of the weight with .lora_a and .lora_b in place of .weight.
  *
  * `options` are those of "lora" in etr_schema("job"): layers (patterns of the products' names, such
- * as "block1.attend.attention.query" or "*.query"), rank, alpha, dropout, and train (patterns of
- * other parameters to train). They replace those of an earlier call. Checkpoints hold only what is
- * trained, and load into a model with the same other weights. etr_trainer_export_onnx adds the
- * adapters to the weights. ETR_INVALID_ARGUMENT if parameters have been frozen by
- * etr_model_freeze; the first batch gives ETR_NOT_FOUND if a pattern matches nothing. */
+ * as "*.query"), rank, alpha, dropout, and train (patterns of other parameters to train). They
+ * replace those of an earlier call. Checkpoints hold only what is trained, and load into a model
+ * with the same other weights. etr_trainer_export_onnx adds the adapters to the weights.
+ * ETR_INVALID_ARGUMENT if parameters have been frozen by etr_model_freeze; the first batch gives
+ * ETR_NOT_FOUND if a pattern matches nothing. */
 ETR_API int32_t etr_model_set_lora(etr_model* model, const etr_options* options);
 
 /* Creates an optimizer by name. `options` may be NULL. `schedule` holds learning_rate and the other
