@@ -51,7 +51,7 @@ class CallQueue {
 
   // Returns the stage that queues calls of function number `function`; give it to a pipeline.
   MapFunction* make(int function) { return new Queued(state_, function); }
-  // Returns the transport that queues calls; give it to a trainer or a split.
+  // Returns the transport that queues calls; give it to a run or a split.
   Transport* lend() { return new QueuedTransport(state_); }
 
   // Returns the next call, which the caller owns; nullptr if none came in time.

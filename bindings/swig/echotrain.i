@@ -50,6 +50,7 @@
 %newobject echotrain::facade::TrainerHandle::forward;
 %newobject echotrain::facade::TrainerHandle::backward_to_inputs;
 %newobject echotrain::facade::TrainerHandle::gradients;
+%newobject echotrain::facade::RunHandle::trainer;
 
 // For C++ only.
 %ignore echotrain::facade::closed;
@@ -70,6 +71,7 @@
 %ignore echotrain::facade::OptimizerHandle::get;
 %ignore echotrain::facade::RuntimeHandle::get;
 %ignore echotrain::facade::JobHandle::get;
+%ignore echotrain::facade::TrainerHandle::TrainerHandle(Trainer&&);
 
 %nodefaultctor echotrain::facade::TransportCall;
 %include "transport.h"

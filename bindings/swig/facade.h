@@ -408,6 +408,9 @@ struct StepResult {
 struct EvalResult {
   int64_t samples = 0;
   double loss = 0, accuracy = 0;
+#ifndef SWIG
+  static EvalResult of(const etr_eval_result& r) { return {r.samples, r.loss, r.accuracy}; }
+#endif
 };
 
 struct Event {
@@ -427,17 +430,8 @@ class TrainerHandle {
                                            static_cast<uint64_t>(seed), total_steps)) {
     trainer_->on_evaluation(Told::report);
   }
-  TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
-      : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start))) {
-    trainer_->on_evaluation(Told::report);
-  }
-
-  // Trains as one of `size` ranks over `transport`, and takes ownership of it.
-  TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
-                Transport* transport)
-      : trainer_(
-            std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start),
-                                      std::make_unique<LentTransport>(rank, size, transport))) {
+  explicit TrainerHandle(Trainer&& trainer)
+      : trainer_(std::make_shared<Trainer>(std::move(trainer))) {
     trainer_->on_evaluation(Told::report);
   }
 
@@ -464,7 +458,7 @@ class TrainerHandle {
   // `progress` may be nullptr; it is used only during the call.
   EvalResult evaluate(PipelineHandle& pipeline, Progress* progress) {
     const Told told(progress);
-    return result_of(get()->evaluate(*pipeline.get()));
+    return EvalResult::of(get()->evaluate(*pipeline.get()));
   }
   BatchHandle* predict(const BatchHandle& batch) {  // the caller owns it
     return new BatchHandle(get()->predict(*batch.get()));
@@ -488,8 +482,43 @@ class TrainerHandle {
   void load_pytorch(const std::string& path, const std::string& names) {
     get()->load_pytorch(path, names);
   }
+  // A call of another thread keeps the trainer alive until it ends.
+  void close() {
+    std::shared_ptr<Trainer> last;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last.swap(trainer_);
+  }
+
+ private:
+  static StepResult step_of(const etr_step_result& r) {
+    return {true, static_cast<int64_t>(r.step), r.samples, r.loss, r.accuracy, r.learning_rate};
+  }
+  std::shared_ptr<Trainer> get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!trainer_) closed("trainer");
+    return trainer_;
+  }
+  mutable std::mutex mutex_;
+  std::shared_ptr<Trainer> trainer_;
+};
+
+// A job that runs; its trainer is a handle of its own.
+class RunHandle {
+ public:
+  RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
+      : run_(std::make_shared<Run>(runtime.get(), job.get(), static_cast<Start>(start))) {
+    run_->on_evaluation(Told::report);
+  }
+  // Trains as one of `size` ranks over `transport`, and takes ownership of it.
+  RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
+            Transport* transport)
+      : run_(std::make_shared<Run>(runtime.get(), job.get(), static_cast<Start>(start),
+                                   std::make_unique<LentTransport>(rank, size, transport))) {
+    run_->on_evaluation(Told::report);
+  }
+
   // Returns the next event; ETR_EVENT_END again when the run is over. `progress` is as in
-  // evaluate().
+  // TrainerHandle::evaluate().
   Event next_event(Progress* progress) {
     const Told told(progress);
     if (const auto e = get()->next_event()) {
@@ -518,25 +547,30 @@ class TrainerHandle {
   }
   void stop() { get()->stop(); }
   std::string pipeline_stats() const { return get()->pipeline_stats(); }
-  // A call of another thread keeps the trainer alive until it ends.
+  // `progress` is as in TrainerHandle::evaluate().
+  EvalResult evaluate(Progress* progress) {
+    const Told told(progress);
+    return EvalResult::of(get()->evaluate());
+  }
+  std::string profile(int steps, const std::string& format) {
+    return get()->profile(steps, format);
+  }
+  TrainerHandle* trainer() { return new TrainerHandle(get()->trainer()); }  // the caller owns it
+  // A call of another thread keeps the run alive until it ends.
   void close() {
-    std::shared_ptr<Trainer> last;
+    std::shared_ptr<Run> last;
     const std::lock_guard<std::mutex> lock(mutex_);
-    last.swap(trainer_);
+    last.swap(run_);
   }
 
  private:
-  static StepResult step_of(const etr_step_result& r) {
-    return {true, static_cast<int64_t>(r.step), r.samples, r.loss, r.accuracy, r.learning_rate};
-  }
-  static EvalResult result_of(const etr_eval_result& r) { return {r.samples, r.loss, r.accuracy}; }
-  std::shared_ptr<Trainer> get() const {
+  std::shared_ptr<Run> get() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!trainer_) closed("trainer");
-    return trainer_;
+    if (!run_) closed("run");
+    return run_;
   }
   mutable std::mutex mutex_;
-  std::shared_ptr<Trainer> trainer_;
+  std::shared_ptr<Run> run_;
   Event last_;
 };
 

@@ -71,25 +71,37 @@ struct etr_job {
   mutable etr::capi::Occupancy occupancy;
 };
 
+namespace etr::capi {
+
+// What a run and its trainers share. One call at a time uses it, through any of these handles.
+struct RunningJob {
+  explicit RunningJob(std::unique_ptr<train::Team> of) : team(std::move(of)) {}
+  const std::unique_ptr<train::Team> team;
+  bool ended = false;  // whether ETR_EVENT_END was handed out
+  mutable Occupancy occupancy;
+};
+
+}  // namespace etr::capi
+
+struct etr_run {
+  std::shared_ptr<etr::capi::RunningJob> running;
+  mutable etr::capi::Occupancy occupancy;
+};
+
 struct etr_trainer {
-  std::unique_ptr<etr::train::Learner> own;  // for a loop of the caller, or
-  std::unique_ptr<etr::train::Team> job;     // for a job
+  std::unique_ptr<etr::train::Learner> own;        // for a loop of the caller, or
+  std::shared_ptr<etr::capi::RunningJob> running;  // of a run
+  bool is_run = false;  // made by etr_trainer_start_job: stands for the run, too
   std::deque<etr::train::StepMetrics> results;
-  bool ended = false;
   etr::train::EvalProgress on_evaluation;
   mutable etr::capi::Occupancy occupancy;
 
-  etr::train::Learner& learner() { return job ? job->learner() : *own; }
-  etr::train::Learner& shaped_learner() { return job ? job->shaped_learner() : *own; }
+  etr::train::Learner& learner() { return running ? running->team->learner() : *own; }
+  etr::train::Learner& shaped_learner() { return running ? running->team->shaped_learner() : *own; }
   // Applies a change to the learner, or to the learners of all devices.
   void on_learners(const std::function<void(etr::train::Learner&)>& work) {
-    if (job) return job->on_learners(work);
+    if (running) return running->team->on_learners(work);
     work(*own);
-  }
-  etr::train::Team& job_or_fail() {
-    if (!job)
-      etr::fail(etr::Code::state, "this trainer runs no job; make it with etr_trainer_start_job");
-    return *job;
   }
 };
 
@@ -140,6 +152,8 @@ void end(T* handle) {
 }
 void end(etr_pipeline* pipeline);
 void end(etr_trainer* trainer);
+void end(etr_run* run);
+void close(RunningJob& running) noexcept;  // its run was destroyed, and a trainer was not
 
 // Implements etr_X_destroy: a handle that a call is using is freed when that call ends.
 template <typename T>
@@ -151,13 +165,17 @@ template <typename T>
 T& entered(T* handle, const char* name, Access access) {
   using Handle = std::remove_const_t<T>;
   if (!handle) fail(Code::invalid_argument, "argument '", name, "' is NULL");
-  if constexpr (std::is_same_v<Handle, etr_trainer>)
+  if constexpr (std::is_same_v<Handle, etr_trainer> || std::is_same_v<Handle, etr_run>)
     if (access != Access::visiting && exchange::in_engine())
       fail(Code::state, "the ", name,
            " is used by a function of a transport (etr_engine), for which "
-           "the run may be waiting: only etr_trainer_stop may be called there");
+           "the run may be waiting: only etr_run_stop and etr_run_destroy may be called there");
   Call::current()->enter(handle->occupancy, access, name, const_cast<Handle*>(handle),
                          [](void* p) { end(static_cast<Handle*>(p)); });
+  if constexpr (requires { handle->running->team; })
+    if (RunningJob* const job = handle->running.get())
+      Call::current()->enter(job->occupancy, access, "run", job,
+                             [](void* p) { close(*static_cast<RunningJob*>(p)); });
   return *handle;
 }
 

@@ -35,6 +35,9 @@ class Occupancy {
   // user does.
   bool destroy() noexcept { return word_.fetch_or(kDestroyed) == 0; }
 
+  // After destroy(), when its caller or the last user has done what it had to: allows new calls.
+  void reopen() noexcept { word_.fetch_and(~kDestroyed); }
+
  private:
   // The word has a bit for an exclusive user, a bit for `destroyed`, and counts of readers and
   // visitors.

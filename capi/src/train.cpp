@@ -1,16 +1,13 @@
 // Models, optimizers, trainers, jobs, reports.
 #include <limits>
-#include <system_error>
-#include <thread>
 
-#include "core/log.h"
 #include "core/platform.h"
+#include "forms.h"
 #include "functions.h"
 #include "handles.h"
 #include "nn/detections.h"
 #include "study/advise_job.h"
 #include "text_lists.h"
-#include "train/profile.h"
 #include "train/report.h"
 #include "train/summary.h"
 
@@ -18,28 +15,6 @@ using namespace etr;
 using namespace etr::capi;
 
 namespace {
-
-etr_event c_event(const train::Event& e) {
-  etr_event out{};
-  out.kind = static_cast<int32_t>(e.kind);
-  out.step = e.step;
-  out.epoch = e.epoch;
-  out.total_steps = e.total_steps;
-  out.seconds = e.seconds;
-  out.loss = e.loss;
-  out.accuracy = e.accuracy;
-  out.learning_rate = e.learning_rate;
-  out.examples_per_second = e.examples_per_second;
-  out.device_wait_share = e.device_wait_share;
-  out.examples = e.examples;
-  out.fresh = e.fresh;
-  out.echoed = e.echoed;
-  out.bad_records = e.bad_records;
-  out.eval_loss = e.eval_loss;
-  out.eval_accuracy = e.eval_accuracy;
-  out.target_reached = e.target_reached;
-  return out;
-}
 
 etr_step_result c_result(const train::StepMetrics& m) {
   etr_step_result out{};
@@ -61,10 +36,11 @@ std::string summary_as(const Json& summary, const std::string& format) {
 
 train::Learner& own_learner(etr_trainer* trainer) {
   etr_trainer& t = required(trainer, "trainer");
-  if (t.job)
-    fail(Code::state,
-         "a job's trainer makes its own passes; for a loop of your own, create a "
-         "trainer with etr_trainer_create");
+  if (t.running)
+    fail(
+        Code::state,
+        "this is the trainer of a run, which makes its own steps; for a loop of your own, create a "
+        "trainer with etr_trainer_create");
   return *t.own;
 }
 
@@ -90,19 +66,6 @@ const std::vector<pipeline::Field>& host_fields(const etr_batch* batch, const ch
     fail(Code::unsupported, what, " '", item.opaque.front().name, "' lies in a Vulkan buffer; ",
          what, "s are set from host memory");
   return item.fields;
-}
-
-void start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
-               std::unique_ptr<train::Ranks> ranks, etr_trainer** trainer) {
-  if (start < ETR_START_NEW || start > ETR_START_TRIAL)
-    fail(Code::invalid_argument, "argument 'start' is ", start, "; it takes ETR_START_NEW (",
-         ETR_START_NEW, ") to ETR_START_TRIAL (", ETR_START_TRIAL, ")");
-  const train::Job& spec = required(job, "job").job;
-  auto made = std::make_unique<etr_trainer>();
-  const etr_runtime& device = shared(runtime, "runtime");
-  made->job = std::make_unique<train::Team>(device.kernels, spec, static_cast<train::Start>(start),
-                                            std::move(ranks), device.open);
-  hand_out(trainer, std::move(made), "trainer");
 }
 
 }  // namespace
@@ -205,56 +168,18 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
   });
 }
 
-int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
-                              etr_trainer** trainer) {
-  return guarded([&] { start_job(runtime, job, start, nullptr, trainer); });
-}
-
-int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
-                                   const etr_engine* engine, etr_trainer** trainer) {
-  return guarded([&] {
-    exchange::Group group(required(engine, "engine"));  // owns the engine from here on
-    const auto& section = required(job, "job").job.parallel();
-    if (section) group.set_timeout(section->number("timeout"));
-    start_job(runtime, job, start, std::make_unique<train::Ranks>(std::move(group)), trainer);
-  });
-}
-
-int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, int32_t resume,
-                                    etr_trainer** trainer) {
-  return etr_trainer_start_job(runtime, job, resume ? ETR_START_RESUME : ETR_START_NEW, trainer);
-}
-
 void etr_trainer_destroy(etr_trainer* trainer) { destroy(trainer); }
 
-// Inside a function of the run's transport, deleting the trainer here would wait for that very
-// function.
-void etr::capi::end(etr_trainer* trainer) {
-  if (!exchange::in_engine()) {
-    delete trainer;
-    return;
-  }
-  try {
-    std::thread([trainer] { delete trainer; }).detach();
-  } catch (const std::system_error&) {
-    log_line(LogLevel::error, "no thread to end a trainer on; its memory is lost");
-  }
-}
-
 int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch) {
-  return guarded([&] {
-    if (required(trainer, "trainer").job)
-      fail(Code::state, "a job's trainer steps by itself; pull its events");
-    trainer->own->step(required(batch, "batch").item);
-  });
+  return guarded([&] { own_learner(trainer).step(required(batch, "batch").item); });
 }
 
 int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result) {
   return guarded([&]() -> int32_t {
-    etr_trainer& t = required(trainer, "trainer");
-    if (t.job) fail(Code::state, "a job's trainer takes its own results; pull its events");
+    train::Learner& learner = own_learner(trainer);
+    etr_trainer& t = *trainer;
     const auto collect = [&](bool wait_all) {
-      for (const train::StepMetrics& m : t.own->take_metrics(wait_all)) t.results.push_back(m);
+      for (const train::StepMetrics& m : learner.take_metrics(wait_all)) t.results.push_back(m);
     };
     // A failure is reported only after the results of the steps before it.
     if (t.results.empty()) collect(false);
@@ -340,7 +265,7 @@ int32_t etr_trainer_set_hyperparameter(etr_trainer* trainer, const char* name, d
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
     const std::string of = &required(name, "name");
-    if (t.job) return t.job->set_hyperparameter(of, value);
+    if (t.running) return t.running->team->set_hyperparameter(of, value);
     t.own->set_hyperparameter(of, value, t.own->steps());
   });
 }
@@ -355,21 +280,13 @@ int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** tex
 int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
                             const char* format, char** text) {
   return guarded([&] {
-    etr_trainer& t = required(trainer, "trainer");
-    const std::string kind = &required(format, "format");
-    const std::string kinds[] = {"text", "json", "trace"};
-    if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds))
-      fail(Code::invalid_argument, "a profile has no format '", kind, "'", suggestion(kind, kinds));
-    if (steps < 1)
-      fail(Code::invalid_argument, "profile: steps is ", steps, "; it takes one or more");
-    Json profile =
-        t.job ? t.job->profile(steps) : t.own->profile(required(batch, "batch").item, steps);
-    if (kind == "trace") {
-      hand_out(text, Json{{"traceEvents", std::move(profile["traceEvents"])}}.dump(), "text");
-      return;
-    }
-    profile.erase("traceEvents");
-    hand_out(text, kind == "json" ? profile.dump() : train::profile_text(profile), "text");
+    const auto measure = [&] {
+      etr_trainer& t = required(trainer, "trainer");
+      if (t.is_run) return t.running->team->profile(steps);
+      train::Learner& learner = own_learner(trainer);
+      return learner.profile(required(batch, "batch").item, steps);
+    };
+    hand_out(text, profile_as(format, steps, measure), "text");
   });
 }
 
@@ -409,14 +326,9 @@ int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                              etr_eval_result* result) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
-    const train::EvalMetrics m =
-        pipeline ? t.learner().evaluate(required(pipeline, "pipeline").get(), t.on_evaluation)
-                 : t.job_or_fail().evaluate();
-    etr_eval_result out{};
-    out.samples = m.samples;
-    out.loss = m.loss;
-    out.accuracy = m.accuracy;
-    fill_struct(result, out);
+    if (t.is_run && !pipeline) return fill_result(result, t.running->team->evaluate());
+    pipeline::Pipeline& input = required(pipeline, "pipeline").get();
+    fill_result(result, t.learner().evaluate(input, t.on_evaluation));
   });
 }
 
@@ -427,13 +339,8 @@ int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
   return guarded([&] {
     const std::shared_ptr<void> guard = owned(user_data, destroy);
     etr_trainer& t = required(trainer, "trainer");
-    train::EvalProgress told;
-    if (progress)
-      told = [progress, guard](int64_t done, int64_t batches) {
-        return goes_on(progress, guard.get(), done, batches);
-      };
-    if (t.job) t.job->on_evaluation(told);
-    t.on_evaluation = std::move(told);
+    t.on_evaluation = progress_of(progress, guard);
+    if (t.is_run) t.running->team->on_evaluation(t.on_evaluation);
   });
 }
 
@@ -532,36 +439,6 @@ int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
         study::advise_job(device.kernels, required(job, "job").job, {seconds, tell}, check != 0)
             .dump(),
         "json");
-  });
-}
-
-int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds, etr_event* event) {
-  return guarded([&]() -> int32_t {
-    etr_trainer& t = required(trainer, "trainer");
-    if (!(seconds >= 0 && seconds <= 1e6))
-      fail(Code::invalid_argument, "seconds is ", seconds, "; expected 0 to 1e6");
-    if (t.ended) return ETR_END;
-    const train::Event e = t.job_or_fail().next_event(seconds);
-    fill_struct(event, c_event(e));
-    t.ended = e.kind == train::EventKind::end;
-    return ETR_OK;
-  });
-}
-
-int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
-  return etr_trainer_next_event_within(trainer, 0, event);
-}
-
-int32_t etr_trainer_stop(etr_trainer* trainer) {
-  if (!trainer || !trainer->job)
-    return ETR_INVALID_ARGUMENT;  // sets no message and enters no handle: signal handlers call this
-  trainer->job->stop();
-  return ETR_OK;
-}
-
-int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json) {
-  return guarded([&] {
-    hand_out(json, required(trainer, "trainer").job_or_fail().pipeline_stats().dump(), "json");
   });
 }
 

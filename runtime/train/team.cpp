@@ -109,11 +109,28 @@ void Team::gather(const Job& job, Start start) {
   }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() {
+  if (!lead_) return;
   if (runs_ || is_lent_) lead_->abort("its trainer was closed before the run was over");
   // At the same time, because each leaves its groups only when the others do.
   for (const auto& mate : mates_) mate->ask_to_end();
   lead_.reset();
+  mates_.clear();
+}
+
+void Team::close() noexcept {
+  on_evaluation({});
+  if (!is_over_ && (!mates_.empty() || !lead_->let_go())) end();
+}
+
+Trainer& Team::lead() const {
+  if (!lead_)
+    fail(Code::state,
+         "the run was destroyed before it was over, and this trainer, one of several that trained "
+         "together, with it");
+  return *lead_;
 }
 
 // The first failure is the one of a rank that did not lose another one.
@@ -141,7 +158,12 @@ Event Team::next_of_lead(double seconds) {
 }
 
 Event Team::next_event(double seconds) {
-  if (mates_.empty()) return next_of_lead(seconds);
+  const Event event = mates_.empty() ? next_of_lead(seconds) : next_of_all(seconds);
+  is_over_ = event.kind == EventKind::end;
+  return event;
+}
+
+Event Team::next_of_all(double seconds) {
   if (!std::exchange(runs_, true))
     for (const auto& mate : mates_) mate->begin(advance);
   try {
@@ -165,6 +187,7 @@ void Team::pause() {
 }
 
 void Team::on_all(const std::function<void(Trainer&)>& work) {
+  Trainer& own = lead();
   pause();
   // A failure that all of them share does not end the run.
   const auto failures = std::make_shared<std::vector<std::exception_ptr>>(mates_.size() + 1);
@@ -177,7 +200,7 @@ void Team::on_all(const std::function<void(Trainer&)>& work) {
   };
   for (size_t i = 0; i < mates_.size(); ++i)
     mates_[i]->begin([part, i](Trainer& trainer) { part(i + 1, trainer); });
-  part(0, *lead_);
+  part(0, own);
   size_t failed = (*failures)[0] ? 1 : 0;
   for (size_t i = 0; i < mates_.size(); ++i) {
     const std::exception_ptr broken = mates_[i]->finish();
@@ -204,13 +227,13 @@ EvalMetrics Team::evaluate() {
 }
 
 Learner& Team::shaped_learner() {
-  if (lead_->learner().trainable() == 0) on_all([](Trainer& trainer) { trainer.shaped_learner(); });
+  if (lead().learner().trainable() == 0) on_all([](Trainer& trainer) { trainer.shaped_learner(); });
   return lead_->learner();
 }
 
 Learner& Team::learner() {
   if (!mates_.empty()) shaped_learner();
-  return lead_->learner();
+  return lead().learner();
 }
 
 void Team::set_hyperparameter(const std::string& name, double value) {

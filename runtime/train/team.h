@@ -32,6 +32,10 @@ class Team {
   // told.
   ~Team();
 
+  // Ends the run, if it is not over, but keeps the learner for the calls below that take it, if it
+  // trained alone. Otherwise they throw Error(state).
+  void close() noexcept;
+
   Event next_event(double seconds);
   void stop() { lead_->stop(); }
   void on_evaluation(EvalProgress progress) { lead_->on_evaluation(std::move(progress)); }
@@ -55,6 +59,9 @@ class Team {
 
  private:
   Event next_of_lead(double seconds);
+  Event next_of_all(double seconds);
+  Trainer& lead() const;
+  void end();
   std::shared_ptr<gpu::Kernels> device_of(const std::string& selector) const;
   void gather(const Job& job, Start start);
   void on_all(const std::function<void(Trainer&)>& work);
@@ -67,7 +74,8 @@ class Team {
   std::unique_ptr<Trainer> lead_;
   // Whether ranks meet over the program's transport, and the run is not over.
   bool is_lent_ = false;
-  bool runs_ = false;  // whether the others are in next_event()
+  bool runs_ = false;     // whether the others are in next_event()
+  bool is_over_ = false;  // whether the run has reached its end
 };
 
 // Returns an error's message without the device that a Team has named in it: if several ranks have

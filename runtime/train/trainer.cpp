@@ -435,6 +435,13 @@ void Trainer::abort(const std::string& reason) {
   learner_->abort(reason);
 }
 
+bool Trainer::let_go() {
+  if (ranks_ || membership_) return false;
+  if (folder_) folder_->let_go();
+  supply_.reset();
+  return true;
+}
+
 // Takes the place of is_ready(), in which the other ranks wait once this one has reported progress.
 void Trainer::yield() {
   agreed_ = ranks_->agree(Ranks::Outlook{.stops = stop_.load(), .yields = true});

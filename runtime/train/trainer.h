@@ -62,6 +62,10 @@ class Trainer {
   // this reason. May be called on any thread.
   void abort(const std::string& reason);
 
+  // The run ends here, before it is over, and only the learner is still wanted: another run may use
+  // the folder. Returns false, having done nothing, if others train along, who would miss it.
+  bool let_go();
+
   // See Ranks::be_patient().
   void be_patient() { ranks_->be_patient(); }
 

@@ -66,10 +66,10 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
   cli::Job job;
   cli::check(etr_job_load(job_file.c_str(), pointers.data(), static_cast<int32_t>(pointers.size()),
                           job.out()));
-  cli::Trainer trainer;
-  cli::check(etr_trainer_start_job(const_cast<etr_runtime*>(runtime), job.get(),
-                                   ETR_START_OVERWRITE, trainer.out()));
-  const etr_event end = cli::run_with_progress(trainer.get(), options.name, options.seconds).event;
+  cli::Run run;
+  cli::check(
+      etr_run_start(const_cast<etr_runtime*>(runtime), job.get(), ETR_START_OVERWRITE, run.out()));
+  const etr_event end = cli::run_with_progress(run.get(), options.name, options.seconds).event;
   if (cli::interrupted()) throw cli::Interrupted{};
   return end;
 }

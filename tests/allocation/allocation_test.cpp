@@ -324,12 +324,14 @@ TEST_F(Allocation, MayFailAnywhereInAJob) {
     fs::remove_all(root_ / "job");
     Handle<etr_job, etr_job_destroy> job;
     TRY(etr_job_parse(json.c_str(), nullptr, 0, &job.p));
+    Handle<etr_run, etr_run_destroy> run;
     Handle<etr_trainer, etr_trainer_destroy> trainer;
-    TRY(etr_trainer_create_from_job(runtime.p, job.p, 0, &trainer.p));
+    TRY(etr_run_start(runtime.p, job.p, ETR_START_NEW, &run.p));
+    TRY(etr_run_trainer(run.p, &trainer.p));
     etr_event event{};
     event.struct_size = sizeof event;
     int32_t status = ETR_OK;
-    while ((status = etr_trainer_next_event(trainer.p, &event)) == ETR_OK) continue;
+    while ((status = etr_run_next_event(run.p, &event)) == ETR_OK) continue;
     TRY(status);
     return int32_t{ETR_OK};
   });

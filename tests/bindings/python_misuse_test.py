@@ -39,6 +39,43 @@ class MisuseTest(Case):
                 last.stop()
                 self.assertLess(list(last)[-1].step, 50)
 
+    def test_a_run_has_a_trainer_that_outlives_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.run_of(folder) as run:
+                trainer = run.trainer
+                self.assertIs(trainer, run.trainer)
+                self.assertIn("JobRun", repr(trainer))
+                next(iter(run))
+                name, weight = next(iter(trainer.weights().items()))
+                trainer.set_weights({name: np.full_like(weight, 0.5)})
+                trainer.set_hyperparameter("weight_decay", 0.1)
+                with self.assertWarnsRegex(DeprecationWarning, "trainer.set_hyperparameter"):
+                    run.set_hyperparameter("weight_decay", 0.2)
+                self.assertEqual(run.stats()["stages"][0]["name"], "folder")
+                for step in (lambda: trainer.result(), lambda: trainer.update(), lambda: trainer.gradients(),
+                             lambda: trainer.step({"image": np.zeros((1, 28, 28, 1))})):
+                    with self.assertRaisesRegex(et.errors.StateError, "the trainer of a run"):
+                        step()
+                with self.assertRaisesRegex(et.errors.StateError, "no evaluation"):
+                    run.evaluate()
+                while next(iter(run)).kind != "end":
+                    continue
+            self.assertEqual(trainer.weight(name).shape, weight.shape)
+            with self.assertRaisesRegex(et.errors.StateError, "closed"):
+                run.stats()
+            with self.run_of(folder, start="evaluate") as last:
+                np.testing.assert_array_equal(last.trainer.weight(name), trainer.weight(name))
+                with self.assertRaises(et.errors.StateError):
+                    next(iter(last))
+            for wrong in ({"start": "evalute"}, {"start": "resume", "resume": True}):
+                with self.assertRaises(ValueError):
+                    self.run_of(folder, **wrong)
+            with self.run_of(folder, overwrite=True) as left:
+                trainer = left.trainer
+                next(iter(left))
+            self.run_of(folder, overwrite=True).close()
+            self.assertEqual(trainer.weight(name).shape, weight.shape)
+
     def test_what_is_missing_is_an_os_error(self):
         missing = self.root / "nowhere"
         for call in (lambda: list(et.Pipeline([et.stages.folder(missing), et.stages.label()])),

@@ -43,7 +43,13 @@ TEST(CApi, NullAndMisuseAreErrorsNotCrashes) {
   EXPECT_EQ(etr_job_load(nullptr, nullptr, 0, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_job_load("/none.json", nullptr, 1, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_step(nullptr, nullptr), ETR_INVALID_ARGUMENT);
-  EXPECT_EQ(etr_trainer_stop(nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_stop(nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_start(nullptr, nullptr, ETR_START_NEW, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_next_event(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_evaluate(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_profile(nullptr, 1, "text", nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_pipeline_stats(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_run_trainer(nullptr, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_get_weights(nullptr, nullptr, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_set_weights(nullptr, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_set_hyperparameter(nullptr, "momentum", 0), ETR_INVALID_ARGUMENT);
@@ -51,6 +57,7 @@ TEST(CApi, NullAndMisuseAreErrorsNotCrashes) {
   EXPECT_EQ(etr_model_summary(nullptr, "{}", "text", nullptr), ETR_INVALID_ARGUMENT);
   etr_pipeline_destroy(nullptr);
   etr_trainer_destroy(nullptr);
+  etr_run_destroy(nullptr);
   etr_batch_destroy(nullptr);
   etr_string_free(nullptr);
   etr_device_info info{};  // struct_size not set

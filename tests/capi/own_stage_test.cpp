@@ -486,14 +486,14 @@ TEST(Trainer, ProfilesAndExports) {
   Batch batch;
   batch.set("image", images.data(), {8, 3});
   batch.set("label", labels.data(), {8});
-  EXPECT_NE(trainer.profile(&batch, 2, "text").find("op: kernel\n"), std::string::npos);
+  EXPECT_NE(trainer.profile(batch, 2, "text").find("op: kernel\n"), std::string::npos);
   // The text shows the slowest kernels, whichever they are; the trace shows all.
-  const std::string trace = trainer.profile(&batch, 2, "trace");
+  const std::string trace = trainer.profile(batch, 2, "trace");
   EXPECT_EQ(trace.find(R"({"traceEvents":[)"), 0u);
   EXPECT_NE(trace.find("first: gemm"), std::string::npos) << trace;
-  EXPECT_NE(message_of([&] { trainer.profile(&batch, 2, "txt"); }).find("did you mean 'text'?"),
+  EXPECT_NE(message_of([&] { trainer.profile(batch, 2, "txt"); }).find("did you mean 'text'?"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { trainer.profile(&batch, 0, "text"); }).find("steps is 0"),
+  EXPECT_NE(message_of([&] { trainer.profile(batch, 0, "text"); }).find("steps is 0"),
             std::string::npos);
   trainer.export_onnx(path.string());
   std::ifstream in(path, std::ios::binary);

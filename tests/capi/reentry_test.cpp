@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "capi/support.h"
 #include "support/eventually.h"
@@ -20,14 +21,14 @@ void twice(void* data, uint64_t count) {
 
 // The first of two ranks of which the other brings the same, by an etr_engine as a C program has it.
 struct Mirrored {
-  std::atomic<etr_trainer*> trainer{nullptr};
-  std::function<void()> within;  // called by each reduction, when the trainer is known
+  std::atomic<etr_run*> run{nullptr};
+  std::function<void()> within;  // called by each reduction, when the run is known
   std::atomic<int> destroyed{0};
 
   static int32_t all_reduce(void* context, void* data, uint64_t count, int32_t number,
                             int32_t reduction, double, etr_engine_error*) {
     auto& self = *static_cast<Mirrored*>(context);
-    if (self.trainer) self.within();
+    if (self.run) self.within();
     if (reduction != ETR_REDUCE_SUM) return ETR_OK;
     if (number == ETR_NUMBER_F32) twice<float>(data, count);
     if (number == ETR_NUMBER_F64) twice<double>(data, count);
@@ -79,10 +80,12 @@ class Reentry : public testing::Test {
         "train": {"steps": 1000000000}, "output": {"dir": ""}})";
     ASSERT_OK(etr_job_parse(text.c_str(), nullptr, 0, &job_));
     const etr_engine engine = transport_.table();
-    ASSERT_OK(etr_trainer_start_job_over(runtime_, job_, ETR_START_NEW, &engine, &trainer_));
-    transport_.trainer = trainer_;
+    ASSERT_OK(etr_run_start_over(runtime_, job_, ETR_START_NEW, &engine, &run_));
+    ASSERT_OK(etr_run_trainer(run_, &trainer_));
+    transport_.run = run_;
   }
   void TearDown() override {
+    etr_trainer_destroy(trainer_);
     etr_job_destroy(job_);
     etr_runtime_destroy(runtime_);
   }
@@ -90,13 +93,14 @@ class Reentry : public testing::Test {
   int32_t next(double seconds) {
     etr_event event{};
     event.struct_size = sizeof event;
-    return etr_trainer_next_event_within(trainer_, seconds, &event);
+    return etr_run_next_event_within(run_, seconds, &event);
   }
 
   Images images_;
   Mirrored transport_;
   etr_runtime* runtime_ = nullptr;
   etr_job* job_ = nullptr;
+  etr_run* run_ = nullptr;
   etr_trainer* trainer_ = nullptr;
 };
 
@@ -111,18 +115,21 @@ TEST_F(Reentry, CallsThatWouldWaitForThemselvesAreRefused) {
         << etr_last_error();
     EXPECT_EQ(etr_trainer_save(trainer_, "/nowhere"), ETR_STATE);
     if (of_other_threads == 0) return;
-    EXPECT_EQ(etr_trainer_stop(trainer_), ETR_OK);
+    EXPECT_EQ(etr_run_stop(run_), ETR_OK);
   };
   int32_t status = ETR_OK;
   while (status == ETR_OK) status = next(0);
   EXPECT_EQ(status, ETR_END) << etr_last_error();
   EXPECT_GT(of_other_threads, 0);
   EXPECT_GT(calls, of_other_threads);
-  etr_trainer_destroy(trainer_);
+  etr_trainer_destroy(std::exchange(trainer_, nullptr));
+  EXPECT_EQ(transport_.destroyed, 0) << "the run has it";
+  etr_run_destroy(run_);
   EXPECT_EQ(transport_.destroyed, 2) << "the group's, and the one that was split off";
 }
 
-// The function waits until its trainer's thread is not in a call: the last user of the trainer is then the function itself.
+// The function waits until the run's thread is not in a call: the last user of the run is then the function itself.
+// Its trainer, whose run was not over, is of no use then.
 TEST_F(Reentry, DestroyingWithinAFunctionTakesPlaceAfterIt) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -133,7 +140,7 @@ TEST_F(Reentry, DestroyingWithinAFunctionTakesPlaceAfterIt) {
     if (!changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return outside; })) return;
     if (destroyed) return;
     destroyed = true;
-    etr_trainer_destroy(trainer_);
+    etr_run_destroy(run_);
     changed.notify_all();
   };
   const auto destroyed_within = [&](std::chrono::milliseconds time) {
@@ -148,6 +155,8 @@ TEST_F(Reentry, DestroyingWithinAFunctionTakesPlaceAfterIt) {
     ASSERT_OK(next(0.01));
   } while (!destroyed_within(std::chrono::milliseconds(20)));
   EXPECT_TRUE(etr::test::eventually([&] { return transport_.destroyed == 2; }));
+  etr_batch* weights = nullptr;
+  EXPECT_EQ(etr_trainer_get_weights(trainer_, nullptr, &weights), ETR_STATE);
 }
 
 }  // namespace

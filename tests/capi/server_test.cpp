@@ -38,10 +38,10 @@ class ParameterServer : public testing::Test {
                     const std::function<void()>& joined = nothing) {
     const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");
     const et::Runtime runtime(device ? device : "");
-    et::Trainer trainer(runtime, job, et::Start::fresh);
+    et::Run run(runtime, job, et::Start::fresh);
     joined();
     Done done;
-    for (; const auto event = trainer.next_event(); between()) done = {event->step, event->epoch};
+    for (; const auto event = run.next_event(); between()) done = {event->step, event->epoch};
     return done;
   }
 

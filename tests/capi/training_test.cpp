@@ -1,4 +1,4 @@
-// Trainers, runtimes and jobs through the C API.
+// Trainers and runtimes through the C API.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ TEST(CApi, TrainsEvaluatesSavesAndLoads) {
   EXPECT_EQ(ended, 3) << "the one that it had, and that which came with NULL";
   ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told, end));
   EXPECT_EQ(etr_trainer_load(second, "/none"), ETR_NOT_FOUND);
-  EXPECT_EQ(etr_trainer_evaluate(second, nullptr, &b), ETR_STATE) << "this trainer has no job";
+  EXPECT_EQ(etr_trainer_evaluate(second, nullptr, &b), ETR_INVALID_ARGUMENT);
   for (etr_pipeline* p : {pipeline, first_eval, second_eval}) etr_pipeline_destroy(p);
   etr_trainer_destroy(trainer);
   etr_trainer_destroy(second);
@@ -205,47 +205,6 @@ TEST(CApi, KernelsAreTunedIntoAFile) {
   EXPECT_NE(std::string(etr_last_error()).find("'/no/such/file'"), std::string::npos);
 }
 
-TEST(CApi, JobsRunToTheirEnd) {
-  Images images;
-  const std::string job =
-      R"({"pipeline": )" + images.spec() +
-      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
-      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 10}})";
-  const char* const overrides[] = {"train.steps=12"};
-  etr_job* handle = nullptr;
-  ASSERT_OK(etr_job_parse(job.c_str(), overrides, 1, &handle));
-  etr_runtime* runtime = nullptr;
-  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
-  etr_trainer* trainer = nullptr;
-  ASSERT_OK(etr_trainer_create_from_job(runtime, handle, 0, &trainer));
-  etr_job_destroy(handle);
-  etr_runtime_destroy(runtime);
-  etr_event event{};
-  event.struct_size = sizeof event;
-  char* text = nullptr;
-  ASSERT_OK(etr_trainer_summary(trainer, "text", &text)) << "a job knows its batches";
-  EXPECT_NE(std::string(text).find(" parameters\n"), std::string::npos) << text;
-  etr_string_free(text);
-  while (etr_trainer_next_event(trainer, &event) == ETR_OK) {
-    // The job's own results are not for the taking.
-    etr_step_result result{};
-    result.struct_size = sizeof result;
-    EXPECT_EQ(etr_trainer_result(trainer, 1, &result), ETR_STATE);
-    EXPECT_EQ(etr_trainer_update(trainer, &result), ETR_STATE);
-  }
-  EXPECT_EQ(event.kind, ETR_EVENT_END);
-  EXPECT_EQ(event.step, 12u);
-  etr_batch* weights = nullptr;
-  ASSERT_OK(etr_trainer_get_weights(trainer, "dense_2.bias", &weights));
-  etr_tensor bias{};
-  bias.struct_size = sizeof bias;
-  ASSERT_OK(etr_batch_get(weights, "dense_2.bias", &bias));
-  EXPECT_EQ(bias.shape[0], 2);
-  etr_batch_destroy(weights);
-  EXPECT_EQ(etr_trainer_next_event(trainer, &event), ETR_END);
-  etr_trainer_destroy(trainer);
-}
-
 // A loss of the program's own; and two models, one behind the other.
 TEST(CApi, ALoopPassByPass) {
   etr_runtime* runtime = nullptr;
@@ -352,66 +311,6 @@ TEST(CApi, ALoopPassByPass) {
 
   etr_model_destroy(model);
   etr_optimizer_destroy(optimizer);
-  etr_runtime_destroy(runtime);
-}
-
-// What a folder of runs allows, through every way to begin one.
-TEST(CApi, AFolderHoldsOneRun) {
-  Images images;
-  const std::string out =
-      fs::path(images.path()).parent_path().string() + "-run";  // beside the data
-  const std::string json =
-      R"({"pipeline": )" + images.spec() +
-      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
-      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 4}})";
-  const std::string to = "output.dir=" + out;
-  const char* const overrides[] = {to.c_str(), "train.steps=6"};
-  etr_job *open_end = nullptr, *job = nullptr, *longer = nullptr;
-  ASSERT_OK(etr_job_parse(json.c_str(), nullptr, 0, &open_end));
-  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 1, &job));
-  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 2, &longer));
-  char* directory = nullptr;
-  ASSERT_OK(etr_job_output_dir(open_end, &directory));
-  EXPECT_EQ(directory, nullptr);
-  ASSERT_OK(etr_job_output_dir(job, &directory));
-  EXPECT_EQ(directory, out);
-  etr_string_free(directory);
-  etr_runtime* runtime = nullptr;
-  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
-  // The step that a run ends at, or the status that it ends with.
-  const auto run = [&](const etr_job* what, int32_t start) -> int64_t {
-    etr_trainer* trainer = nullptr;
-    if (const int32_t status = etr_trainer_start_job(runtime, what, start, &trainer)) return status;
-    etr_event event{};
-    event.struct_size = sizeof event;
-    int32_t status = ETR_OK;
-    while ((status = etr_trainer_next_event(trainer, &event)) == ETR_OK) continue;
-    etr_trainer_destroy(trainer);
-    return status == ETR_END ? static_cast<int64_t>(event.step) : status;
-  };
-  EXPECT_EQ(run(job, ETR_START_RESUME), ETR_NOT_FOUND);
-  EXPECT_EQ(run(job, ETR_START_TRIAL), 4);
-  EXPECT_EQ(run(job, ETR_START_NEW), 4) << "a trial leaves nothing: " << etr_last_error();
-  EXPECT_EQ(run(job, ETR_START_NEW), ETR_STATE);
-  EXPECT_NE(std::string(etr_last_error()).find("--overwrite"), std::string::npos)
-      << etr_last_error();
-  etr_trainer* trainer = nullptr;
-  EXPECT_EQ(etr_trainer_create_from_job(runtime, job, 0, &trainer), ETR_STATE);
-  ASSERT_OK(etr_trainer_start_job(runtime, longer, ETR_START_RESUME, &trainer));
-  for (const int32_t start : {ETR_START_NEW, ETR_START_RESUME, ETR_START_OVERWRITE}) {
-    EXPECT_EQ(run(longer, start), ETR_STATE) << "one at a time writes into a folder";
-    EXPECT_NE(std::string(etr_last_error()).find("another run writes into '" + out + "'"),
-              std::string::npos)
-        << etr_last_error();
-  }
-  etr_trainer_destroy(trainer);
-  EXPECT_EQ(run(longer, ETR_START_RESUME), 6) << etr_last_error();
-  EXPECT_EQ(run(longer, ETR_START_EVALUATE), ETR_STATE) << "it does not train";
-  EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4) << etr_last_error();
-  for (const int32_t start : {-1, ETR_START_TRIAL + 1})
-    EXPECT_EQ(run(job, start), ETR_INVALID_ARGUMENT) << start;
-  fs::remove_all(out);
-  for (etr_job* handle : {open_end, job, longer}) etr_job_destroy(handle);
   etr_runtime_destroy(runtime);
 }
 

@@ -189,9 +189,9 @@ et::Runtime runtime() {
 
 uint64_t train(const std::string& job, std::unique_ptr<et::Transport> transport) {
   const et::Runtime device = runtime();
-  et::Trainer trainer(device, et::Job::parse(job), et::Start::overwrite, std::move(transport));
+  et::Run run(device, et::Job::parse(job), et::Start::overwrite, std::move(transport));
   uint64_t examples = 0;
-  while (const auto event = trainer.next_event()) examples = event->examples;
+  while (const auto event = run.next_event()) examples = event->examples;
   return examples;
 }
 
@@ -209,7 +209,7 @@ TEST(Transport, RanksTrainOverItAsOneWithAllTheirRows) {
   Images images;
   etr::test::TempDir out;
   const et::Runtime device = runtime();
-  et::Trainer alone(device, et::Job::parse(job_text(images, 16, out.path("one"))),
+  et::Run alone(device, et::Job::parse(job_text(images, 16, out.path("one"))),
                     et::Start::overwrite);
   while (alone.next_event()) {
   }
@@ -231,13 +231,13 @@ TEST(Transport, RanksTrainOverItAsDevicesOfOneProcess) {
   etr::test::TempDir out;
   const std::string name = runtime().device().name;
   const et::Runtime device = runtime();
-  et::Trainer trainer(device,
+  et::Run run(device,
                       et::Job::parse(job_text(
                           images, 8, out.path("devices"),
                           R"(, "parallel": {"devices": [")" + name + R"(", ")" + name + R"("]})")),
                       et::Start::fresh);
   uint64_t examples = 0;
-  while (const auto event = trainer.next_event()) examples = event->examples;
+  while (const auto event = run.next_event()) examples = event->examples;
   EXPECT_EQ(examples, 96u);
   const auto place = std::make_shared<Place>(2);
   auto ranks = both(job_text(images, 8, out.path("ranks")),
@@ -272,9 +272,9 @@ TEST(Transport, OthersLearnThatATrainerWasClosed) {
   });
   {
     const et::Runtime device = runtime();
-    et::Trainer trainer(device, et::Job::parse(job_text(images, 8, "")), et::Start::fresh,
+    et::Run run(device, et::Job::parse(job_text(images, 8, "")), et::Start::fresh,
                         std::make_unique<Threads>(place, 1, 2));
-    trainer.next_event(1e-6);
+    run.next_event(1e-6);
   }
   try {
     other.get();
@@ -298,12 +298,12 @@ TEST(Transport, SaysWhatNeedsAFunctionThatItLacks) {
 }
 
 // Its destroy is called once, whatever the call makes of it.
-TEST(Transport, IsTheTrainersAlsoWhereTheCallFails) {
+TEST(Transport, IsTheRunsAlsoWhereTheCallFails) {
   Images images;
   static int destroyed;
   etr_runtime* device = nullptr;
   etr_job* job = nullptr;
-  etr_trainer* trainer = nullptr;
+  etr_run* run = nullptr;
   ASSERT_OK(etr_runtime_create(nullptr, &device));
   ASSERT_OK(etr_job_parse(job_text(images, 8, "").c_str(), nullptr, 0, &job));
   etr_engine engine{};
@@ -312,23 +312,23 @@ TEST(Transport, IsTheTrainersAlsoWhereTheCallFails) {
   engine.abort = [](void*, const char*) {};
   engine.destroy = [](void*) { ++destroyed; };
   const auto status = [&](etr_runtime* r, etr_job* j, int32_t start, const etr_engine* e,
-                          etr_trainer** out) {
+                          etr_run** out) {
     destroyed = 0;
-    return etr_trainer_start_job_over(r, j, start, e, out);
+    return etr_run_start_over(r, j, start, e, out);
   };
-  EXPECT_EQ(status(nullptr, job, ETR_START_NEW, &engine, &trainer), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(status(nullptr, job, ETR_START_NEW, &engine, &run), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(destroyed, 1);
-  EXPECT_EQ(status(device, nullptr, ETR_START_NEW, &engine, &trainer), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(status(device, nullptr, ETR_START_NEW, &engine, &run), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(destroyed, 1);
-  EXPECT_EQ(status(device, job, 9, &engine, &trainer), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(status(device, job, 9, &engine, &run), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(destroyed, 1);
-  EXPECT_EQ(status(device, job, ETR_START_NEW, &engine, &trainer), ETR_UNSUPPORTED) << "no split";
+  EXPECT_EQ(status(device, job, ETR_START_NEW, &engine, &run), ETR_UNSUPPORTED) << "no split";
   EXPECT_EQ(destroyed, 1);
-  EXPECT_EQ(status(device, job, ETR_START_NEW, nullptr, &trainer), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(status(device, job, ETR_START_NEW, nullptr, &run), ETR_INVALID_ARGUMENT);
   engine.rank = 1;
-  EXPECT_EQ(status(device, job, ETR_START_NEW, &engine, &trainer), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(status(device, job, ETR_START_NEW, &engine, &run), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(destroyed, 1);
-  EXPECT_EQ(trainer, nullptr);
+  EXPECT_EQ(run, nullptr);
   etr_job_destroy(job);
   etr_runtime_destroy(device);
 }

@@ -57,6 +57,7 @@ using Batch = Handle<etr_batch, etr_batch_destroy>;
 using Server = Handle<etr_server, etr_server_destroy>;
 using Study = Handle<etr_study, etr_study_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
+using Run = Handle<etr_run, etr_run_destroy>;
 
 // Returns a field of a batch or sample.
 etr_tensor field(const Batch& batch, const char* name);

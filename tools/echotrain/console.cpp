@@ -32,14 +32,14 @@ std::string fitted(const std::string& text) { return text.substr(0, line_columns
 
 // For the signal handler, which may do only this much.
 volatile sig_atomic_t signal_number = 0, signal_came_again = 0;
-etr_trainer* running_trainer = nullptr;
-etr_study* running_study = nullptr;
+etr_run* current_run = nullptr;
+etr_study* current_study = nullptr;
 
 extern "C" void on_signal(int number) {
   if (signal_number) signal_came_again = 1;
   signal_number = number;
-  if (running_trainer) etr_trainer_stop(running_trainer);
-  if (running_study) etr_study_stop(running_study);
+  if (current_run) etr_run_stop(current_run);
+  if (current_study) etr_study_stop(current_study);
 }
 
 extern "C" void end_on_signal(int number) {
@@ -202,8 +202,8 @@ std::string progress_text(const std::string& name, int64_t done, int64_t total, 
   return out;
 }
 
-SignalHandler::SignalHandler(void (*handler)(int), etr_trainer* trainer, bool stays) {
-  running_trainer = trainer;
+SignalHandler::SignalHandler(void (*handler)(int), etr_run* run, bool stays) {
+  current_run = run;
   signal_number = 0;
   signal_came_again = 0;
   struct sigaction action {};
@@ -216,16 +216,16 @@ SignalHandler::SignalHandler(void (*handler)(int), etr_trainer* trainer, bool st
 SignalHandler::~SignalHandler() {
   ::sigaction(SIGINT, &interrupt_, nullptr);
   ::sigaction(SIGTERM, &terminate_, nullptr);
-  running_trainer = nullptr;
+  current_run = nullptr;
 }
 
-InterruptGuard::InterruptGuard(etr_trainer* trainer) : SignalHandler(on_signal, trainer) {}
+InterruptGuard::InterruptGuard(etr_run* run) : SignalHandler(on_signal, run) {}
 
 StudyGuard::StudyGuard(etr_study* study) : SignalHandler(on_signal, nullptr) {
-  running_study = study;
+  current_study = study;
 }
 
-StudyGuard::~StudyGuard() { running_study = nullptr; }
+StudyGuard::~StudyGuard() { current_study = nullptr; }
 
 InterruptNotes::InterruptNotes() : SignalHandler(on_signal, nullptr, /*stays=*/true) {}
 
@@ -250,18 +250,18 @@ int exit_status(const Interrupted& interruption) {
   return 128 + signal_number;
 }
 
-RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds,
+RunEnd run_with_progress(etr_run* run, const std::string& label, double total_seconds,
                          const std::function<void()>& before_shown) {
-  const InterruptGuard guard(trainer);
+  const InterruptGuard guard(run);
   ProgressLine line;
   Evaluation evaluation{line, label + " evaluating"};
-  check(etr_trainer_on_evaluation(trainer, show_evaluation, &evaluation, nullptr));
+  check(etr_run_on_evaluation(run, show_evaluation, &evaluation, nullptr));
   RunEnd end;
   end.event.struct_size = sizeof end.event;
   line.show(label + " the driver compiles the kernels");
   uint64_t saved_step = 0;
   bool told = false;
-  while (check(etr_trainer_next_event(trainer, &end.event)) == ETR_OK) {
+  while (check(etr_run_next_event(run, &end.event)) == ETR_OK) {
     const etr_event& event = end.event;
     if (before_shown) before_shown();
     if (event.kind == ETR_EVENT_CHECKPOINT) saved_step = event.step;
@@ -275,7 +275,7 @@ RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double 
     }
   }
   line.finish();
-  check(etr_trainer_on_evaluation(trainer, nullptr, nullptr, nullptr));
+  check(etr_run_on_evaluation(run, nullptr, nullptr, nullptr));
   end.trained = end.event.examples_per_second > 0;
   end.has_checkpoint = saved_step != 0 && saved_step == end.event.step;
   return end;

@@ -43,7 +43,7 @@ class SignalHandler {
 
  protected:
   // `stays`: handles every signal, not just the first.
-  SignalHandler(void (*handler)(int), etr_trainer* trainer, bool stays = false);
+  SignalHandler(void (*handler)(int), etr_run* run, bool stays = false);
   ~SignalHandler();
 
  private:
@@ -51,11 +51,11 @@ class SignalHandler {
   }, terminate_{};
 };
 
-// Notes the first signal and stops `trainer` (may be nullptr) in order. A second signal ends the
+// Notes the first signal and stops `run` (may be nullptr) in order. A second signal ends the
 // program.
 class InterruptGuard : SignalHandler {
  public:
-  explicit InterruptGuard(etr_trainer* trainer = nullptr);
+  explicit InterruptGuard(etr_run* run = nullptr);
 };
 
 // The same for a study.
@@ -100,10 +100,10 @@ struct RunEnd {
   bool trained = false;         // made any step: a resumed run may already be complete
 };
 
-// Runs a job's trainer to its end with a progress bar; a signal ends it in order. The line begins
+// Takes a run to its end with a progress bar; a signal ends it in order. The line begins
 // with `label`. `total_seconds` is the length of a run limited by time (0: limited by steps or
 // epochs).
-RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds = 0,
+RunEnd run_with_progress(etr_run* run, const std::string& label, double total_seconds = 0,
                          const std::function<void()>& before_shown = {});
 
 }  // namespace cli

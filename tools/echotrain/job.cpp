@@ -82,7 +82,7 @@ void open_runtime(const Arguments& arguments, const std::string& otherwise, Runt
                device_text(info).c_str(), others.c_str());
 }
 
-JobTrainer::JobTrainer(const Arguments& arguments, int32_t start) {
+JobRun::JobRun(const Arguments& arguments, int32_t start) {
   load_job(arguments, job);
   const bool trains = start != ETR_START_EVALUATE && start != ETR_START_TRIAL;
   if (trains && arguments.flag("device") && !devices_of(json_of(job)).empty())
@@ -90,7 +90,11 @@ JobTrainer::JobTrainer(const Arguments& arguments, int32_t start) {
         "the job names its devices in parallel.devices: give no --device, or --set "
         "parallel.devices=[]");
   open_runtime(arguments, job, runtime);
-  check(etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out()));
+  check(etr_run_start(runtime.get(), job.get(), start, run.out()));
+}
+
+void trainer_of(const Run& run, Trainer& trainer) {
+  check(etr_run_trainer(run.get(), trainer.out()));
 }
 
 }  // namespace cli

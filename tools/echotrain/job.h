@@ -1,4 +1,4 @@
-// A job with its device and trainer, as the command line gives them.
+// A job with its device and its run, as the command line gives them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,12 +22,14 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime);
 void open_runtime(const Arguments& arguments, const std::string& device, Runtime& runtime,
                   const std::string& others = "");
 
-// The order matters: the trainer is destroyed before the objects that it uses.
-struct JobTrainer {
-  JobTrainer(const Arguments& arguments, int32_t start);  // ETR_START_...
+// The order matters: the run is destroyed before the objects that it uses.
+struct JobRun {
+  JobRun(const Arguments& arguments, int32_t start);  // ETR_START_...
   Job job;
   Runtime runtime;
-  Trainer trainer;
+  Run run;
 };
+
+void trainer_of(const Run& run, Trainer& trainer);
 
 }  // namespace cli

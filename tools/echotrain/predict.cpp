@@ -176,14 +176,16 @@ int command_predict(const Arguments& arguments) {
   if (top < 1) throw UsageError("--top must be at least 1");
   Images images{image_files(arguments.operands(), 1), {}};
   images.reasons.resize(images.files.size());
-  JobTrainer run(arguments, ETR_START_EVALUATE);
-  const Json job = json_of(run.job);
+  JobRun started(arguments, ETR_START_EVALUATE);
+  Trainer trainer;
+  trainer_of(started.run, trainer);
+  const Json job = json_of(started.job);
   check_classifier(job, arguments.operand(0));
   print_warnings(BadRecords::hidden);
   Pipeline pipeline;
   make_pipeline(job, images, pipeline);
   const InterruptGuard guard;
-  const std::vector<Row> rows = predict(run.trainer.get(), pipeline, images.reasons);
+  const std::vector<Row> rows = predict(trainer.get(), pipeline, images.reasons);
   Json all = Json::array();
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].empty()) continue;

@@ -58,10 +58,10 @@ void leave_output_to_first_rank() {
   if (!is_first() || etr::is_told_to_join(etr::variable_of_process)) leave_output();
 }
 
-void follow_first_rank(etr_trainer* trainer) {
+void follow_first_rank(etr_run* run) {
   if (!launch()) return;  // started by hand, in its own terminal
   char* text = nullptr;
-  check(etr_trainer_pipeline_stats(trainer, &text));
+  check(etr_run_pipeline_stats(run, &text));
   const Json stats = Json::parse(take_string(text));
   if (stats.value("/ranks/rank"_json_pointer, int64_t{0}) == 0)
     take_output();

@@ -17,7 +17,7 @@ void leave_output_to_first_rank();
 
 // In an elastic run another rank may become the first after a loss. Gives the standard output that
 // the launcher gave to all to whichever rank leads now. Call it between two events.
-void follow_first_rank(etr_trainer* trainer);
+void follow_first_rank(etr_run* run);
 
 // Returns whether a signal to end comes from 'echotrain launch', which has printed the reason
 // itself.

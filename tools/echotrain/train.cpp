@@ -74,9 +74,9 @@ void print_complete(const Json& job, const etr_event& end) {
 }
 
 // Prints the speed of ranks that train together, or of a worker, and the cost of their exchanges.
-void print_exchange(etr_trainer* trainer, const etr_event& end) {
+void print_exchange(etr_run* run, const etr_event& end) {
   char* text = nullptr;
-  check(etr_trainer_pipeline_stats(trainer, &text));
+  check(etr_run_pipeline_stats(run, &text));
   const Json stats = Json::parse(take_string(text));
   const bool is_worker = stats.contains("worker");
   const Json own = is_worker ? stats["worker"] : stats.value("ranks", Json::object());
@@ -102,9 +102,10 @@ int32_t start_of(const Arguments& arguments) {
 
 int command_train(const Arguments& arguments) {
   leave_output_to_first_rank();
-  JobTrainer run(arguments, start_of(arguments));
-  const std::string folder = output_dir(run.job);
-  const Json job = json_of(run.job);
+  JobRun started(arguments, start_of(arguments));
+  etr_run* const run = started.run.get();
+  const std::string folder = output_dir(started.job);
+  const Json job = json_of(started.job);
   const bool writes = job.value("/parallel/rank"_json_pointer, int64_t{0}) <= 0;
   std::printf("output: %s%s\n",
               folder.empty() ? "nothing is saved (output.dir is empty)" : folder.c_str(),
@@ -112,27 +113,27 @@ int command_train(const Arguments& arguments) {
   const double seconds = job.value("/train/seconds"_json_pointer, 0.0);
   std::function<void()> follow;
   if (job.value("/parallel/elastic"_json_pointer, false))
-    follow = [&run] { follow_first_rank(run.trainer.get()); };
-  const RunEnd end =
-      run_with_progress(run.trainer.get(), job.value("name", "job"), seconds, follow);
+    follow = [run] { follow_first_rank(run); };
+  const RunEnd end = run_with_progress(run, job.value("name", "job"), seconds, follow);
   if (!end.trained && !interrupted() && arguments.flag("resume"))
     print_complete(job, end.event);
   else
     print_summary(end.event);
-  print_exchange(run.trainer.get(), end.event);
+  print_exchange(run, end.event);
   if (end.event.step == 0 && seconds > 0 && !interrupted())
     std::fprintf(stderr,
                  "echotrain: train.seconds (%g) were over before the first batch came: nothing is "
                  "trained or saved; raise them\n",
                  seconds);
   print_results(end.event);
-  if (interrupted()) throw Interrupted{kept(end, run.job, arguments.operand(0))};
+  if (interrupted()) throw Interrupted{kept(end, started.job, arguments.operand(0))};
   return 0;
 }
 
 int command_eval(const Arguments& arguments) {
   leave_output_to_first_rank();
-  JobTrainer run(arguments, ETR_START_EVALUATE);
+  JobRun started(arguments, ETR_START_EVALUATE);
+  etr_run* const run = started.run.get();
   struct Shown {
     ProgressLine line;
     double began = now_seconds();
@@ -142,11 +143,11 @@ int command_eval(const Arguments& arguments) {
     s.line.show(progress_text("evaluating", done, batches, now_seconds() - s.began));
     return 1;
   };
-  check(etr_trainer_on_evaluation(run.trainer.get(), show, &shown, nullptr));
+  check(etr_run_on_evaluation(run, show, &shown, nullptr));
   etr_eval_result result{};
   result.struct_size = sizeof result;
-  const InterruptGuard guard(run.trainer.get());
-  const int32_t status = etr_trainer_evaluate(run.trainer.get(), nullptr, &result);
+  const InterruptGuard guard(run);
+  const int32_t status = etr_run_evaluate(run, &result);
   shown.line.erase();
   if (status == ETR_CANCELLED) throw Interrupted{};
   check(status);
@@ -158,8 +159,10 @@ int command_eval(const Arguments& arguments) {
 
 int command_export(const Arguments& arguments) {
   const std::string& path = arguments.operand(1);
-  JobTrainer run(arguments, ETR_START_EVALUATE);
-  check(etr_trainer_export_onnx(run.trainer.get(), path.c_str()));
+  JobRun started(arguments, ETR_START_EVALUATE);
+  Trainer trainer;
+  trainer_of(started.run, trainer);
+  check(etr_trainer_export_onnx(trainer.get(), path.c_str()));
   std::printf("wrote %s\n", path.c_str());
   return 0;
 }

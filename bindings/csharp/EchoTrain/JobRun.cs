@@ -7,23 +7,29 @@ using EchoTrain.Native;
 namespace EchoTrain
 {
     /// <summary>A running job. Enumerating it, which is possible once, trains event by event; the
-    /// last event is of kind End. The run holds its trainer and the folder output.dir until the
-    /// loop over it ends, also if it is left early, or until <see cref="Dispose"/>. Any thread may
-    /// call <see cref="Stop"/> and Dispose.</summary>
+    /// last event is of kind End. The run holds the folder output.dir until the loop over it ends,
+    /// also if it is left early, or until <see cref="Dispose"/>. Any thread may call <see
+    /// cref="Stop"/> and Dispose.
+    ///
+    /// A run and its trainer serve one thread at a time, together: a call on one of them during a
+    /// call of another thread on either fails with <see cref="ErrorCode.State"/>.</summary>
     public sealed class JobRun : IEnumerable<JobEvent>, IDisposable
     {
-        private readonly TrainerHandle trainer;
+        private readonly RunHandle handle;
+        private readonly Device device;
         private readonly CancellationToken cancellation;
         private readonly EventHandler<EvaluationEventArgs> evaluation;
         private readonly LentTransport.Failures failures;
         private readonly object gate = new object();
         private bool enumerated, disposed;
+        private Trainer trainer;
 
-        internal JobRun(TrainerHandle trainer, CancellationToken cancellation, EventHandler<EvaluationEventArgs> evaluation,
-                        LentTransport.Failures failures)
+        internal JobRun(RunHandle handle, Device device, CancellationToken cancellation,
+                        EventHandler<EvaluationEventArgs> evaluation, LentTransport.Failures failures)
         {
             this.failures = failures;
-            this.trainer = trainer;
+            this.handle = handle;
+            this.device = device;
             this.cancellation = cancellation;
             this.evaluation = evaluation;
         }
@@ -55,7 +61,7 @@ namespace EchoTrain
                 {
                     Exception failure = null;  // the handler's; thrown after this event
                     using (Event raw = failures.Explained(
-                        () => Evaluation.Run(this, evaluation, trainer.next_event, out failure)))
+                        () => Evaluation.Run(this, evaluation, handle.next_event, out failure)))
                         current = new JobEvent(raw);
                     yield return current;
                     Evaluation.ThrowAgain(failure);
@@ -63,28 +69,66 @@ namespace EchoTrain
             }
         }
 
-        /// <summary>Does the same as <see cref="Trainer.SetHyperparameter"/>, between two events.
-        /// If several processes train together, all make the same call after the same event of kind
-        /// evaluation or checkpoint.</summary>
-        public void SetHyperparameter(string name, double value) => trainer.set_hyperparameter(name, value);
+        /// <summary>The run's trainer, to read and set weights and hyperparameters between two
+        /// events, to predict, evaluate, save and export. What is set takes effect in the run's next
+        /// step. The run makes its own steps: <see cref="EchoTrain.Trainer.Step"/>, <see
+        /// cref="EchoTrain.Trainer.Fit"/> and the like fail with <see cref="ErrorCode.State"/>.
+        ///
+        /// The trainer remains usable when the run is over, if it was asked for before. Only if
+        /// several ranks trained together and had not reached the end, its calls fail
+        /// then.</summary>
+        public Trainer Trainer
+        {
+            get
+            {
+                lock (gate) return trainer ?? (trainer = new Trainer(device, handle.trainer(), "the trainer of a job's run"));
+            }
+        }
+
+        /// <summary>Evaluates the job's evaluation pipeline. If the run's handler or <see
+        /// cref="Stop"/> ends it, this fails with <see cref="ErrorCode.Cancelled"/>. An exception of
+        /// the handler is thrown again.</summary>
+        public Scores Evaluate()
+        {
+            using (EvalResult r = Evaluation.Run(this, evaluation, handle.evaluate, out var failure))
+            {
+                Evaluation.ThrowAgain(failure);
+                return new Scores(r.loss, r.accuracy);
+            }
+        }
+
+        /// <summary>Measures where the time of a training step goes, over <paramref name="steps"/>
+        /// steps on a batch of the job's pipeline. These steps train: begin the run with <see
+        /// cref="JobStart.Trial"/>. <paramref name="format"/> is "text" (for people), "json" or
+        /// "trace" (one step, for chrome://tracing).</summary>
+        public string Profile(int steps = 10, string format = "text") => handle.profile(steps, format);
+
+        /// <summary>Returns the statistics of the run's input pipeline as JSON, as <see
+        /// cref="Pipeline.Stats"/> does; with several ranks also what this one has
+        /// exchanged.</summary>
+        public string Stats => handle.pipeline_stats();
+
+        /// <summary>Does the same as <see cref="EchoTrain.Trainer.SetHyperparameter"/>.</summary>
+        [Obsolete("use Trainer.SetHyperparameter")]
+        public void SetHyperparameter(string name, double value) => Trainer.SetHyperparameter(name, value);
 
         /// <summary>Asks the run to end soon and in order. Does nothing if it is over.</summary>
         public void Stop()
         {
             lock (gate)
-                if (!disposed) trainer.stop();
+                if (!disposed) handle.stop();
         }
 
-        /// <summary>Ends the run and releases its trainer and its folder. A thread that is waiting
+        /// <summary>Ends the run and releases its folder. A thread that is waiting
         /// for an event gets it first.</summary>
         public void Dispose()
         {
             lock (gate)
             {
                 if (disposed) return;
-                trainer.stop();
+                handle.stop();
                 disposed = true;
-                trainer.close();
+                handle.close();
             }
         }
     }

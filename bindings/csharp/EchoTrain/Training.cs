@@ -169,8 +169,10 @@ namespace EchoTrain
         public bool Stop { get; set; }
     }
 
-    /// <summary>Trains a model on a Vulkan device. A trainer serves one thread at a time: a call
-    /// during a call of another thread fails with <see cref="ErrorCode.State"/>.</summary>
+    /// <summary>Trains a model on a Vulkan device, in a training loop of the program's own; <see
+    /// cref="JobRun.Trainer"/> is the one that a job's run trains. A trainer serves one thread at a
+    /// time: a call during a call of another thread fails with <see
+    /// cref="ErrorCode.State"/>.</summary>
     public sealed class Trainer : IDisposable
     {
         private readonly TrainerHandle handle;
@@ -201,6 +203,14 @@ namespace EchoTrain
             using (var spec = new OptimizerHandle(optimizer.Name, optimizer.Json, schedule.Json))
                 handle = new TrainerHandle(device.Handle, model.Handle, spec, seed, totalSteps);
             shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.Name + ")";
+        }
+
+        // The trainer of a run.
+        internal Trainer(Device device, TrainerHandle handle, string shown)
+        {
+            Device = device;
+            this.handle = handle;
+            this.shown = shown;
         }
 
         /// <summary>Creates a trainer with a constant learning rate.</summary>
@@ -432,7 +442,14 @@ namespace EchoTrain
         Resume,
         /// <summary>From the beginning, in place of an earlier run, whose files are removed when
         /// the first step is done.</summary>
-        Overwrite
+        Overwrite,
+        /// <summary>With the weights of the newest checkpoint, for <see cref="JobRun.Evaluate"/>
+        /// and <see cref="JobRun.Trainer"/>. The run has no events, and nothing is
+        /// written.</summary>
+        Evaluate,
+        /// <summary>From the beginning, with nothing written, for <see
+        /// cref="JobRun.Profile"/>.</summary>
+        Trial
     }
 
     /// <summary>A job: <c>foreach (JobEvent e in Job.Load("job.json").Run(new Device())) ...</c>
@@ -488,7 +505,7 @@ namespace EchoTrain
         {
             if (device == null) throw new ArgumentNullException(nameof(device));
             WarnOfNoOutput(start);
-            return new JobRun(new TrainerHandle(device.Handle, Handle, (int)start), cancellation, evaluation,
+            return new JobRun(new RunHandle(device.Handle, Handle, (int)start), device, cancellation, evaluation,
                               new LentTransport.Failures());
         }
 
@@ -502,14 +519,14 @@ namespace EchoTrain
             WarnOfNoOutput(start);
             var failures = new LentTransport.Failures();
             Native.Transport lent = LentTransport.Lend(transport, failures);
-            TrainerHandle trainer = failures.Explained(() =>
-                new TrainerHandle(device.Handle, Handle, (int)start, transport.Rank, transport.Size, lent));
-            return new JobRun(trainer, cancellation, null, failures);
+            RunHandle run = failures.Explained(() =>
+                new RunHandle(device.Handle, Handle, (int)start, transport.Rank, transport.Size, lent));
+            return new JobRun(run, device, cancellation, null, failures);
         }
 
         private void WarnOfNoOutput(JobStart start)
         {
-            if (start != JobStart.Resume && Handle.forgets_output())
+            if ((start == JobStart.New || start == JobStart.Overwrite) && Handle.forgets_output())
                 System.Diagnostics.Trace.TraceWarning("this run saves nothing, no checkpoint and no metrics: the job " +
                     "has no output.dir (\"\" says that this is meant)");
         }

@@ -7,7 +7,7 @@ import json
 import threading
 import warnings
 import weakref
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, NamedTuple, Optional, Union
 
 from . import _schema, native
 from ._calls import OnEvaluation, Told, interruptible
@@ -15,6 +15,9 @@ from .device import Runtime, _runtime
 from .errors import EchoTrainError, StateError
 from .pipeline import _NotPicklable
 from .transport import Failures, Lent, Transport, check_transport
+
+if TYPE_CHECKING:
+    from .training import Trainer
 
 
 class Event(NamedTuple):
@@ -40,7 +43,7 @@ class Event(NamedTuple):
     target_reached: bool = False
 
 
-_STARTS = ("new", "resume", "overwrite")  # ETR_START_*
+_STARTS = ("new", "resume", "overwrite", "evaluate", "trial")  # ETR_START_*
 _EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
 
 
@@ -76,11 +79,14 @@ class Job(_NotPicklable):
                                         self._handle.stop_advising))
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
-            overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None,
-            transport: Optional[Transport] = None) -> "JobRun":
+            overwrite: bool = False, start: Optional[str] = None,
+            on_evaluation: Optional[OnEvaluation] = None, transport: Optional[Transport] = None) -> "JobRun":
         """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume``
         continues from its newest checkpoint, and ``overwrite`` begins again in its place. Without
-        either, a folder that holds a run is a StateError.
+        either, a folder that holds a run is a StateError. Two further ways to begin write nothing:
+        ``start="evaluate"`` takes the weights of the newest checkpoint, for `JobRun.evaluate` and
+        `JobRun.trainer`; the run has no events. ``start="trial"`` begins anew, for
+        `JobRun.profile`.
 
         ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in
         `Trainer.evaluate`. Returning False stops that evaluation, and the run continues without it.
@@ -90,28 +96,36 @@ class Job(_NotPicklable):
         run then owns the transport."""
         if resume and overwrite:
             raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
-        if self._handle.forgets_output() and not resume:
+        if start is None:
+            start = "resume" if resume else "overwrite" if overwrite else "new"
+        elif resume or overwrite:
+            raise ValueError("start says how the run begins; leave resume and overwrite out")
+        if start not in _STARTS:
+            raise ValueError(f"start is {start!r}; it is one of {', '.join(_STARTS)}")
+        if start in ("new", "overwrite") and self._handle.forgets_output():
             warnings.warn("this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
                           "('' says that this is meant)", stacklevel=2)
-        start = "resume" if resume else "overwrite" if overwrite else "new"
         return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
-# Runs must end before the interpreter does: their threads use the device, and call transports in
-# the interpreter.
-_open_runs: "weakref.WeakSet[JobRun]" = weakref.WeakSet()
+# Runs and their trainers must end before the interpreter does: their threads use the device, and
+# call transports in the interpreter.
+_open: "weakref.WeakSet[Union[JobRun, Trainer]]" = weakref.WeakSet()
 
 
 @atexit.register
 def _end_all() -> None:
-    for run in list(_open_runs):
-        run._end_with_program()
+    for run_or_trainer in list(_open):
+        run_or_trainer._end_with_program()
 
 
 class JobRun(_NotPicklable):
     """A running job: ``with job.run() as run: for event in run: ...``. The kind of the last event
-    is "end". The run holds its trainer and ``output.dir`` until then, or until `close`, which
-    leaving ``with`` calls. Any thread may call `stop` and `close`. Ctrl-C stops the run."""
+    is "end". The run holds ``output.dir`` until then, or until `close`, which leaving ``with``
+    calls. Any thread may call `stop` and `close`. Ctrl-C stops the run.
+
+    A run and its trainer serve one thread at a time, together: a call on one of them during a call
+    of another thread on either is a StateError."""
 
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
                  transport: Optional[Transport] = None):
@@ -119,17 +133,18 @@ class JobRun(_NotPicklable):
         self._closing, self._closed = threading.RLock(), False
         self._calling, self._program_ends = threading.Lock(), False
         self._transport, self._failures = transport, None
+        self._runtime, self._trainer = runtime, None
         if transport is None:
-            self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
+            self._handle = native.RunHandle(runtime._handle, job._handle, start)
         else:
             self._handle = self._joined(runtime._handle, job._handle, start, check_transport(transport))
-        _open_runs.add(self)
+        _open.add(self)
 
-    def _joined(self, runtime, job, start: int, transport: Transport) -> "native.TrainerHandle":
+    def _joined(self, runtime, job, start: int, transport: Transport) -> "native.RunHandle":
         failures = Failures()
-        lent = Lent(transport, failures).__disown__()  # the trainer owns it from here on
+        lent = Lent(transport, failures).__disown__()  # the run owns it from here on
         try:
-            handle = native.TrainerHandle(runtime, job, start, transport.rank, transport.size, lent)
+            handle = native.RunHandle(runtime, job, start, transport.rank, transport.size, lent)
         except EchoTrainError as error:
             raise failures.original(error)
         self._failures = failures
@@ -166,12 +181,44 @@ class JobRun(_NotPicklable):
             if e.kind == 3:
                 return
 
-    def set_hyperparameter(self, name: str, value: float) -> None:
-        """Does the same as `Trainer.set_hyperparameter`, between two events. If several processes
-        train together, all make the same call after the same event of kind "evaluation" or
-        "checkpoint"."""
+    @property
+    def trainer(self) -> "Trainer":
+        """The run's trainer, to read and set weights and hyperparameters between two events, to
+        predict, evaluate, save and export. What is set takes effect in the run's next step. The run
+        makes its own steps: `Trainer.step`, `Trainer.fit` and the like are StateErrors.
+
+        The trainer remains usable when the run is closed, if it was asked for before. Only if
+        several ranks trained together and had not reached the end, its calls are StateErrors
+        then."""
+        if self._trainer is None:
+            from .training import Trainer  # which needs this module
+            self._trainer = Trainer._of_run(self._handle.trainer(), self._runtime, f"{self._shown}.trainer")
+            _open.add(self._trainer)
+        return self._trainer
+
+    def evaluate(self) -> Dict[str, float]:
+        """Returns loss and accuracy over the job's evaluation pipeline. ``on_evaluation`` is told
+        its progress; if that returns False, or after `stop`, this raises CancelledError. An
+        exception of ``on_evaluation`` is raised again."""
+        with Told(self._on_evaluation) as told:
+            r = interruptible(lambda: self._evaluate(told), self._handle.stop)
+        return {"loss": r.loss, "accuracy": r.accuracy}
+
+    def _evaluate(self, progress) -> "native.EvalResult":
         with self._calling:
-            self._handle.set_hyperparameter(name, float(value))
+            return self._handle.evaluate(progress)
+
+    def profile(self, steps: int = 10) -> Dict[str, Any]:
+        """Measures where the time of a training step goes, kernel by kernel, over steps on a batch
+        of the job's pipeline. These steps train: begin the run with ``start="trial"``."""
+        with self._calling:
+            return json.loads(self._handle.profile(steps, "json"))
+
+    def set_hyperparameter(self, name: str, value: float) -> None:
+        """Deprecated: use `Trainer.set_hyperparameter` of `trainer`."""
+        warnings.warn("JobRun.set_hyperparameter is deprecated; use JobRun.trainer.set_hyperparameter",
+                      DeprecationWarning, stacklevel=2)
+        self.trainer.set_hyperparameter(name, value)
 
     def stop(self) -> None:
         """Asks the run to end soon and in order. Does nothing if it is closed."""
@@ -180,7 +227,7 @@ class JobRun(_NotPicklable):
                 self._handle.stop()
 
     def close(self) -> None:
-        """Ends the run and releases its trainer and its folder. Progress since the newest
+        """Ends the run and releases its folder. Progress since the newest
         checkpoint is lost; to keep it, call `stop` and read to the last event. A thread that is
         waiting for an event gets it first."""
         self.stop()
@@ -195,4 +242,6 @@ class JobRun(_NotPicklable):
         self.close()
 
     def stats(self) -> Dict[str, Any]:
+        """Returns the statistics of the run's input pipeline, as `Pipeline.stats` does; with several
+        ranks also what this one has exchanged."""
         return json.loads(self._handle.pipeline_stats())

@@ -66,8 +66,9 @@ def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
 
 
 class Trainer(_NotPicklable):
-    """Trains a model on a Vulkan device. A trainer serves one thread at a time: a call during a
-    call of another thread is a StateError.
+    """Trains a model on a Vulkan device, in a training loop of the program's own; `JobRun.trainer`
+    is the one that a job's run trains. A trainer serves one thread at a time: a call during a call
+    of another thread is a StateError.
 
     ``learning_rate`` is a number or a `schedule`. ``total_steps`` is the step at which decaying
     schedules end; 0: unknown.
@@ -86,10 +87,24 @@ class Trainer(_NotPicklable):
         self.runtime = _runtime(device)
         spec = native.OptimizerHandle(optimizer.name, _schema.to_json(optimizer.options),
                                       _schema.to_json(rate))
-        self._handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
-        self._model, self._optimizer, self._rate = model, optimizer, rate
+        handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
+        shown = rate["learning_rate"] if list(rate) == ["learning_rate"] else Spec("schedule", "schedule", rate)
+        self._begin(handle, lambda: f"Trainer({model!r}, {optimizer!r}, {shown!r}, device={self.runtime.device.name!r})")
+
+    def _begin(self, handle: "native.TrainerHandle", shown: Callable[[], str]) -> None:
+        self._handle, self._shown = handle, shown
         self._input_gradients = False  # whether backward() returns them
         self.stop_training = False
+
+    @classmethod
+    def _of_run(cls, handle: "native.TrainerHandle", runtime: Runtime, shown: str) -> "Trainer":
+        trainer = cls.__new__(cls)
+        trainer.runtime = runtime
+        trainer._begin(handle, lambda: shown)
+        return trainer
+
+    def _end_with_program(self) -> None:
+        self._handle.close()
 
     def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
         """Starts a step on a batch (by default with the fields "image" and "label") and returns
@@ -236,9 +251,7 @@ class Trainer(_NotPicklable):
         return Summary(self._handle.summary("text"), json.loads(self._handle.summary("json")))
 
     def __repr__(self) -> str:
-        rate = self._rate["learning_rate"] if list(self._rate) == ["learning_rate"] else Spec(
-            "schedule", "schedule", self._rate)
-        return (f"Trainer({self._model!r}, {self._optimizer!r}, {rate!r}, device={self.runtime.device.name!r})")
+        return self._shown()
 
     @of_pipelines
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,

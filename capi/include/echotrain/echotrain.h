@@ -264,7 +264,7 @@ ETR_API int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
                                           const etr_runtime_options* options,
                                           etr_runtime** runtime);
 
-/* Destroys the runtime. Its trainers remain usable. Any thread. */
+/* Destroys the runtime. Its trainers and runs remain usable. Any thread. */
 ETR_API void etr_runtime_destroy(etr_runtime* runtime);
 
 /* Finds the fastest kernel for each product and convolution that the runtime's trainers have
@@ -276,9 +276,9 @@ ETR_API void etr_runtime_destroy(etr_runtime* runtime);
  *
  * `progress` (may be NULL) is called on this thread after each product, with the kernel that was
  * chosen. If it returns 0, tuning ends early and what was measured is written. Do not use the
- * device meanwhile; creating a trainer of this runtime fails with ETR_STATE. ETR_INVALID_ARGUMENT
- * if `path` is NULL and there is no cache directory; ETR_CORRUPT_DATA if the existing file is
- * damaged; ETR_IO if it cannot be written. */
+ * device meanwhile; creating a trainer or starting a run on this runtime fails with ETR_STATE.
+ * ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory; ETR_CORRUPT_DATA if the
+ * existing file is damaged; ETR_IO if it cannot be written. */
 ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
                                  int32_t (*progress)(void* user_data, int64_t done, int64_t total,
                                                      const char* product, const char* kernel),
@@ -427,7 +427,7 @@ ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
  * ETR_STATE before the first batch. Any thread. */
 ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text);
 
-/* Does the same from `stats`, the JSON of etr_pipeline_stats or etr_trainer_pipeline_stats.
+/* Does the same from `stats`, the JSON of etr_pipeline_stats or etr_run_pipeline_stats.
  * ETR_INVALID_ARGUMENT if they are not the statistics of a pipeline. */
 ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** text);
 
@@ -596,10 +596,9 @@ ETR_API int32_t etr_model_json(const etr_model* model, char** json);
 /* Summarizes the model for samples of given shapes. `fields` is a JSON object with each field that
  * the model reads, such as {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}.
  * `format` is "text" (for people) or "json": {"inputs": [{"name", "dtype", "shape"}], "layers":
- * [{"name", "op", "shape", "parameters"}], "parameters", "frozen", "states"}, where -1 in a shape is
- * the batch axis, "frozen" counts the parameters that are not trained, and states are running
- * statistics. ETR_INVALID_ARGUMENT names the layer that does not
- * fit. */
+ * [{"name", "op", "shape", "parameters"}], "parameters", "frozen", "states"}, where -1 in a shape
+ * is the batch axis, "frozen" counts the parameters that are not trained, and states are running
+ * statistics. ETR_INVALID_ARGUMENT names the layer that does not fit. */
 ETR_API int32_t etr_model_summary(const etr_model* model, const char* fields, const char* format,
                                   char** text);
 
@@ -635,17 +634,15 @@ ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* option
 /* Destroys the optimizer. Any thread. */
 ETR_API void etr_optimizer_destroy(etr_optimizer* optimizer);
 
-/* ---- training -------------------------------------------------------------------------------- */
+/* ---- trainers -------------------------------------------------------------------------------- */
 
-/* A model with its weights and its optimizer on a device, for a loop of your own or for a job. */
+/* A model with its weights and its optimizer on a device. etr_trainer_create makes one for a
+ * training loop of your own; etr_run_trainer gives the one that a run trains, whose weights can be
+ * read and changed between two events of the run.
+ *
+ * Some functions give ETR_STATE before the first batch, because they need the shapes of the
+ * samples. The trainer of a run has them from the beginning: it reads a batch itself. */
 typedef struct etr_trainer etr_trainer;
-
-typedef struct etr_step_result {
-  uint32_t struct_size;
-  int32_t samples;
-  uint64_t step; /* 1 is the first */
-  double loss, accuracy, learning_rate;
-} etr_step_result;
 
 typedef struct etr_eval_result {
   uint32_t struct_size;
@@ -660,123 +657,20 @@ ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    const etr_optimizer* optimizer, uint64_t seed,
                                    int64_t total_steps, etr_trainer** trainer);
 
-/* Destroys the trainer. If another thread is in a call on it, this call returns at once and the
- * trainer is freed when that call returns. Any thread. */
+/* Destroys the trainer; a run whose trainer it is goes on. If another thread is in a call on it,
+ * this call returns at once and the trainer is freed when that call returns. Any thread. */
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
-
-/* Starts a training step on `batch` and returns while the device works. Up to three steps are in
- * flight. The batch may be destroyed at once. Gradients that no etr_trainer_update has used are gone. Its fields are those that the model and the loss
- * read: by default image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse.
- *
- * Batches may differ in N. One with fewer samples than the largest so far is computed with some
- * samples repeated, so that batch statistics stay sane; the repetitions do not count otherwise. The
- * shape of the samples may differ if no parameter depends on it. ETR_INVALID_ARGUMENT names the
- * field that does not fit. Each new shape is planned once, which takes a while; the plans of the
- * eight most recently used shapes are kept. */
-ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
-
-/* Returns the oldest finished step that has not been returned yet. If there is none: with `wait` 0,
- * returns ETR_END; otherwise waits for one, and returns ETR_END if no step is in flight.
- *
- * ETR_NOT_FINITE if the step's loss or a gradient was NaN or infinite; the message names what
- * produced it. The results of earlier steps come first. Neither that step nor the steps that were
- * in flight after it have changed the weights; they give no results, and the trainer may go on.
- * ETR_STATE for a job's trainer, whose events report the same. */
-ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
-
-/* A step can also be made pass by pass: for a loss that the program computes, or for several models
- * whose gradients flow into each other. It consists of any number of etr_trainer_forward and
- * etr_trainer_backward, and of one etr_trainer_update. These calls give ETR_STATE for a job's
- * trainer. etr_trainer_forward gives ETR_UNSUPPORTED in precision fp16 (bf16 works), for batches of
- * an echo node with `device`, and if the optimizer has the option accumulate or proximal.
- *
- * Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
- * the field "output": f32 [N, ...], the result of the last layer. Dropout and running statistics
- * work as in a step; the fields of the loss are not read. `input_gradients` other than 0:
- * etr_trainer_backward is to return the gradients of the inputs, too, which takes more time.
- *
- * Waits for the device. Each new shape of a batch is planned once, which takes a while; the plans
- * of the four most recently used shapes are kept. ETR_NOT_FOUND or ETR_INVALID_ARGUMENT names the
- * field that is missing or does not fit. */
-ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch,
-                                    int32_t input_gradients, etr_batch** outputs);
-
-/* Computes the gradients of the parameters from `output_gradient`, whose field "output" is the
- * gradient of the loss with respect to the latest output, f32 in the same shape. Whether the loss is
- * a sum or a mean over the samples is up to the program. Call it once per etr_trainer_forward,
- * before the weights change; ETR_STATE otherwise. ETR_NOT_FOUND if there is no field "output";
- * ETR_INVALID_ARGUMENT if it does not fit.
- *
- * With `accumulate` 0 the gradients replace those that were computed since the last update;
- * otherwise they are added to them. `inputs` (may be NULL) receives a new batch with the gradient
- * of each f32 field that the model reads, under the field's name; ETR_STATE if etr_trainer_forward
- * was called without `input_gradients`. Waits for the device only in this case. */
-ETR_API int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradient,
-                                     int32_t accumulate, etr_batch** inputs);
-
-/* Updates the weights with the gradients computed since the last update, and waits. This completes
- * a step, which counts in schedules and checkpoints. `result` (may be NULL) receives its number,
- * the samples of its forward passes and the learning rate; loss and accuracy are NaN. Afterwards
- * there are no gradients. ETR_STATE if there are none (a call of etr_trainer_step discards them), or
- * if the results of earlier steps have not been taken. ETR_NOT_FINITE if a gradient was NaN or
- * infinite; the weights are then as they were, and the gradients are gone. */
-ETR_API int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result);
-
-/* Returns a copy of the gradients computed since the last update: a new batch with one f32 field
- * for each parameter that is trained, by name and in the model's order. `name` selects one of them;
- * NULL selects all. ETR_NOT_FOUND names the nearest; ETR_INVALID_ARGUMENT if it is frozen or a
- * running statistic; ETR_STATE if there are no gradients. */
-ETR_API int32_t etr_trainer_get_gradients(etr_trainer* trainer, const char* name,
-                                          etr_batch** gradients);
-
-/* Replaces the gradients that are fields of `gradients`, for example to clip them in a way of your
- * own; others keep their values. If any field does not fit, nothing changes (ETR_NOT_FOUND,
- * ETR_INVALID_ARGUMENT). ETR_STATE if there are no gradients; ETR_UNSUPPORTED for fields in Vulkan
- * buffers. */
-ETR_API int32_t etr_trainer_set_gradients(etr_trainer* trainer, const etr_batch* gradients);
-
-/* Evaluates one whole epoch of `pipeline`. If an epoch has begun (an earlier evaluation was
- * stopped, or the program has read batches), its rest is skipped and the next epoch is evaluated;
- * ETR_INVALID_ARGUMENT if there is none. Training, by contrast, continues where the pipeline
- * stands. ETR_CANCELLED after etr_pipeline_cancel.
- *
- * For a job's trainer `pipeline` may be NULL: the job's evaluation pipeline is then evaluated from
- * its beginning, and etr_trainer_stop ends the call with ETR_CANCELLED, even while no data comes.
- * ETR_STATE if the job has no evaluation. Messages of other errors begin with "evaluation: ". */
-ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
-                                     etr_eval_result* result);
-
-/* Reports the progress of evaluations. `progress` is called after each batch, on the thread that
- * evaluates; `done` counts batches. `batches` is their number, or -1 if it is not known. While
- * batches are skipped (see etr_trainer_evaluate), `done` is 0. Returning 0 stops the evaluation:
- * etr_trainer_evaluate returns ETR_CANCELLED; a job's run continues without it. NULL removes the
- * callback.
- *
- * `destroy` (may be NULL) is called exactly once with `user_data`: when the callback is replaced or
- * removed, when the trainer is destroyed, or in this call if it fails or `progress` is NULL. */
-ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
-                                          int32_t (*progress)(void* user_data, int64_t done,
-                                                              int64_t batches),
-                                          void* user_data, void (*destroy)(void* user_data));
-
-/* Exports the model with its weights as an ONNX file (opset 17), for other runtimes. The inputs
- * have the names of their fields, images are [N, H, W, C] as here, there is one output "output",
- * and the number of rows N is free. Batch normalization is folded. Waits for the steps in flight.
- * ETR_STATE before the first batch (a job's trainer reads one), ETR_UNSUPPORTED with the name of
- * the layer that ONNX cannot express, ETR_IO if the file cannot be written. */
-ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 
 /* Returns a copy of the model's parameters and running statistics: a new batch with one f32 field
  * for each, by name and in the model's order. `name` selects one of them; NULL selects all. Waits
- * for the steps in flight. ETR_NOT_FOUND names the nearest; ETR_STATE before the first batch (a
- * job's trainer reads one). */
+ * for the steps in flight. ETR_NOT_FOUND names the nearest; ETR_STATE before the first batch. */
 ETR_API int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name,
                                         etr_batch** weights);
 
 /* Replaces the parameters and running statistics that are fields of `weights`; others keep their
  * values. The optimizer's state is kept, except for the mean of the weights, which is set too. If
  * any field does not fit, nothing changes (ETR_NOT_FOUND, ETR_INVALID_ARGUMENT). ETR_STATE before
- * the first batch (a job's trainer reads one); ETR_UNSUPPORTED for fields in Vulkan buffers. */
+ * the first batch; ETR_UNSUPPORTED for fields in Vulkan buffers. */
 ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights);
 
 /* Changes a hyperparameter from the next step on, at no cost: "momentum", "beta1", "beta2", "decay"
@@ -784,26 +678,13 @@ ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* w
  * softmax_cross_entropy. The value overrides what the schedule says (momentum_end and the like).
  * Checkpoints keep it, and a checkpoint that is loaded brings its own values.
  *
- * If several processes train together, all make the same call between the same steps (after an
- * event of kind evaluation or checkpoint); ETR_INVALID_ARGUMENT on all of them if their calls
- * differ. ETR_NOT_FOUND names the hyperparameters that exist. ETR_INVALID_ARGUMENT also if the
+ * In a run of several processes all make the same call between the same steps (after an event of
+ * kind evaluation or checkpoint); ETR_INVALID_ARGUMENT on all of them if their calls differ.
+ * ETR_NOT_FOUND names the hyperparameters that exist. ETR_INVALID_ARGUMENT also if the
  * value is out of the option's range, if the optimizer began with momentum 0 and keeps no velocity,
  * and for weight_decay on a worker of the algorithm downpour, whose servers apply their own. */
 ETR_API int32_t etr_trainer_set_hyperparameter(etr_trainer* trainer, const char* name,
                                                double value);
-
-/* Summarizes the model like etr_model_summary, with the shapes of the first batch. ETR_STATE before
- * it (a job's trainer reads one). */
-ETR_API int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text);
-
-/* Measures where the time of a training step goes: runs `steps` steps on `batch`, kernel by kernel,
- * and returns the median times. These steps train, so use a trainer that is discarded afterwards.
- * For a job's trainer `batch` is NULL; it reads its own pipeline. `format` is "text" (for people),
- * "json" ({"seconds", "roof", "ops": [{"op", "kernel", "calls", "seconds", "flops_per_s",
- * "bytes_per_s", "of_roof"}]}) or "trace", one step as a Chrome trace. ETR_UNSUPPORTED if the
- * device has no timestamps. */
-ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
-                                    const char* format, char** text);
 
 /* Runs the model in evaluation mode on `batch`, which has any number of rows and the fields that
  * the model reads. Returns a new batch with the field "output": f32 [N, outputs], the result of the
@@ -829,6 +710,37 @@ ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch
  * better one stays. Both are 0 to 1. Any thread. */
 ETR_API int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
                                int32_t most, etr_batch** boxes);
+
+/* Evaluates one whole epoch of `pipeline`. If an epoch has begun (an earlier evaluation was
+ * stopped, or the program has read batches), its rest is skipped and the next epoch is evaluated;
+ * ETR_INVALID_ARGUMENT if there is none. Training, by contrast, continues where the pipeline
+ * stands. ETR_CANCELLED after etr_pipeline_cancel. Messages of other errors begin with
+ * "evaluation: ". */
+ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
+                                     etr_eval_result* result);
+
+/* Reports the progress of etr_trainer_evaluate. `progress` is called after each batch, on the
+ * thread that evaluates; `done` counts batches. `batches` is their number, or -1 if it is not
+ * known. While batches are skipped (see etr_trainer_evaluate), `done` is 0. Returning 0 stops the
+ * evaluation, and etr_trainer_evaluate returns ETR_CANCELLED. NULL removes the callback.
+ *
+ * * `destroy` (may be NULL) is called exactly once with `user_data`: when the callback is replaced
+ * or removed, when the trainer is destroyed, or in this call if it fails or `progress` is NULL. */
+ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
+                                          int32_t (*progress)(void* user_data, int64_t done,
+                                                              int64_t batches),
+                                          void* user_data, void (*destroy)(void* user_data));
+
+/* Summarizes the model like etr_model_summary, with the shapes of the first batch. ETR_STATE before
+ * it. */
+ETR_API int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text);
+
+/* Exports the model with its weights as an ONNX file (opset 17), for other runtimes. The inputs
+ * have the names of their fields, images are [N, H, W, C] as here, there is one output "output",
+ * and the number of rows N is free. Batch normalization is folded. Waits for the steps in flight.
+ * ETR_STATE before the first batch, ETR_UNSUPPORTED with the name of the layer that ONNX cannot
+ * express, ETR_IO if the file cannot be written. */
+ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 
 /* Saves a checkpoint in a new folder below `directory`: the weights (safetensors), the optimizer's
  * state and the step count. The two checkpoints that were written last are kept, whatever their
@@ -856,7 +768,145 @@ ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
  * or do not fit are reported by the call that brings the first batch. */
 ETR_API int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const char* names);
 
+/* ---- training loops of your own -------------------------------------------------------------- */
+
+/* Steps, for a trainer that etr_trainer_create made. For the trainer of a run, which makes its own
+ * steps, the functions of this section give ETR_STATE. */
+
+typedef struct etr_step_result {
+  uint32_t struct_size;
+  int32_t samples;
+  uint64_t step; /* 1 is the first */
+  double loss, accuracy, learning_rate;
+} etr_step_result;
+
+/* Starts a training step on `batch` and returns while the device works. Up to three steps are in
+ * flight. The batch may be destroyed at once. Gradients that no etr_trainer_update has used are
+ * gone. Its fields are those that the model and the loss read: by default image, f32 [N, ...], and
+ * label, i32 [N], or f32 for losses such as mse.
+ *
+ * Batches may differ in N. One with fewer samples than the largest so far is computed with some
+ * samples repeated, so that batch statistics stay sane; the repetitions do not count otherwise. The
+ * shape of the samples may differ if no parameter depends on it. ETR_INVALID_ARGUMENT names the
+ * field that does not fit. Each new shape is planned once, which takes a while; the plans of the
+ * eight most recently used shapes are kept. */
+ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
+
+/* Returns the oldest finished step that has not been returned yet. If there is none: with `wait` 0,
+ * returns ETR_END; otherwise waits for one, and returns ETR_END if no step is in flight.
+ *
+ * ETR_NOT_FINITE if the step's loss or a gradient was NaN or infinite; the message names what
+ * produced it. The results of earlier steps come first. Neither that step nor the steps that were
+ * in flight after it have changed the weights; they give no results, and the trainer may go on. */
+ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
+
+/* A step can also be made pass by pass: for a loss that the program computes, or for several models
+ * whose gradients flow into each other. It consists of any number of etr_trainer_forward and
+ * etr_trainer_backward, and of one etr_trainer_update. etr_trainer_forward gives ETR_UNSUPPORTED in
+ * precision fp16 (bf16 works), for batches of an echo node with `device`, and if the optimizer has
+ * the option accumulate or proximal.
+ *
+ * Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
+ * the field "output": f32 [N, ...], the result of the last layer. Dropout and running statistics
+ * work as in a step; the fields of the loss are not read. `input_gradients` other than 0:
+ * etr_trainer_backward is to return the gradients of the inputs, too, which takes more time.
+ *
+ * Waits for the device. Each new shape of a batch is planned once, which takes a while; the plans
+ * of the four most recently used shapes are kept. ETR_NOT_FOUND or ETR_INVALID_ARGUMENT names the
+ * field that is missing or does not fit. */
+ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch,
+                                    int32_t input_gradients, etr_batch** outputs);
+
+/* Computes the gradients of the parameters from `output_gradient`, whose field "output" is the
+ * gradient of the loss with respect to the latest output, f32 in the same shape. Whether the loss
+ * is a sum or a mean over the samples is up to the program. Call it once per etr_trainer_forward,
+ * before the weights change; ETR_STATE otherwise. ETR_NOT_FOUND if there is no field "output";
+ * ETR_INVALID_ARGUMENT if it does not fit.
+ *
+ * * With `accumulate` 0 the gradients replace those that were computed since the last update;
+ * otherwise they are added to them. `inputs` (may be NULL) receives a new batch with the gradient
+ * of each f32 field that the model reads, under the field's name; ETR_STATE if etr_trainer_forward
+ * was called without `input_gradients`. Waits for the device only in this case. */
+ETR_API int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradient,
+                                     int32_t accumulate, etr_batch** inputs);
+
+/* Updates the weights with the gradients computed since the last update, and waits. This completes
+ * a step, which counts in schedules and checkpoints. `result` (may be NULL) receives its number,
+ * the samples of its forward passes and the learning rate; loss and accuracy are NaN. Afterwards
+ * there are no gradients. ETR_STATE if there are none (a call of etr_trainer_step discards them),
+ * or if the results of earlier steps have not been taken. ETR_NOT_FINITE if a gradient was NaN or
+ * infinite; the weights are then as they were, and the gradients are gone. */
+ETR_API int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result);
+
+/* Returns a copy of the gradients computed since the last update: a new batch with one f32 field
+ * for each parameter that is trained, by name and in the model's order. `name` selects one of them;
+ * NULL selects all. ETR_NOT_FOUND names the nearest; ETR_INVALID_ARGUMENT if it is frozen or a
+ * running statistic; ETR_STATE if there are no gradients. */
+ETR_API int32_t etr_trainer_get_gradients(etr_trainer* trainer, const char* name,
+                                          etr_batch** gradients);
+
+/* Replaces the gradients that are fields of `gradients`, for example to clip them in a way of your
+ * own; others keep their values. If any field does not fit, nothing changes (ETR_NOT_FOUND,
+ * ETR_INVALID_ARGUMENT). ETR_STATE if there are no gradients; ETR_UNSUPPORTED for fields in Vulkan
+ * buffers. */
+ETR_API int32_t etr_trainer_set_gradients(etr_trainer* trainer, const etr_batch* gradients);
+
+/* Measures where the time of a training step goes: runs `steps` steps on `batch`, kernel by kernel,
+ * and returns the median times. These steps train, so use a trainer that is discarded afterwards.
+ * `format` is "text" (for people), "json" ({"seconds", "roof", "ops": [{"op", "kernel", "calls",
+ * "seconds", "flops_per_s", "bytes_per_s", "of_roof"}]}) or "trace", one step as a Chrome trace.
+ * ETR_UNSUPPORTED if the device has no timestamps. */
+ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
+                                    const char* format, char** text);
+
 /* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* A job: pipeline, model, optimizer, schedule, evaluation and output as one document. */
+typedef struct etr_job etr_job;
+
+/* Reads and validates a job file. `overrides` are `count` strings "key=value", as for --set on the
+ * command line. If the file names no output.dir, the job gets one: "runs/" and the stem of the
+ * file's name. */
+ETR_API int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count,
+                             etr_job** job);
+
+/* Parses and validates a job from JSON text. `overrides` are as for etr_job_load. */
+ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count,
+                              etr_job** job);
+
+/* Destroys the job. Any thread. */
+ETR_API void etr_job_destroy(etr_job* job);
+
+/* Returns the job as JSON, with overrides and variables applied. */
+ETR_API int32_t etr_job_json(const etr_job* job, char** json);
+
+/* Returns the folder that a run of the job writes into: "" if the job says that nothing is written,
+ * NULL if the job does not say. In the latter case a run writes nothing either, and logs a warning.
+ * Free the string with etr_string_free. */
+ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
+
+/* Measures a job for a few seconds and advises on echoing: whether it helps, where an echo node
+ * should stand and with which factor, and what else would help first. The pipeline is measured
+ * alone, and the model on batches already in memory. `seconds` (above 0, at most 1e6) is the length
+ * of each measurement. With `check` other than 0, the job and the changed job are also run in
+ * turns. Writes no file.
+ *
+ * `progress` (may be NULL) is told what is being done, or "" while that continues; returning 0
+ * stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why", "r", "echo", "edges",
+ * "others", "batch", "measured", "assumptions", "as_it_is", "changed", "job" (the changed job),
+ * "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs of several ranks
+ * and for pipelines without batches. */
+ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
+                               int32_t check,
+                               int32_t (*progress)(void* user_data, const char* what),
+                               void* user_data, char** json);
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* A job that runs. It and the trainers that etr_run_trainer gives count as one handle for
+ * convention 4: while a thread is in a call on one of them, calls of other threads on any of them
+ * give ETR_STATE. */
+typedef struct etr_run etr_run;
 
 enum {
   ETR_EVENT_PROGRESS = 0,
@@ -885,49 +935,9 @@ typedef struct etr_event {
   int32_t reserved;
 } etr_event;
 
-/* A job: pipeline, model, optimizer, schedule, evaluation and output as one document. */
-typedef struct etr_job etr_job;
-
-/* Reads and validates a job file. `overrides` are `count` strings "key=value", as for --set on the
- * command line. If the file names no output.dir, the job gets one: "runs/" and the stem of the
- * file's name. */
-ETR_API int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count,
-                             etr_job** job);
-
-/* Parses and validates a job from JSON text. `overrides` are as for etr_job_load. */
-ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count,
-                              etr_job** job);
-
-/* Destroys the job. Any thread. */
-ETR_API void etr_job_destroy(etr_job* job);
-
-/* Returns the job as JSON, with overrides and variables applied. */
-ETR_API int32_t etr_job_json(const etr_job* job, char** json);
-
-/* Measures a job for a few seconds and advises on echoing: whether it helps, where an echo node
- * should stand and with which factor, and what else would help first. The pipeline is measured
- * alone, and the model on batches already in memory. `seconds` (above 0, at most 1e6) is the length
- * of each measurement. With `check` other than 0, the job and the changed job are also run in
- * turns. Writes no file.
- *
- * `progress` (may be NULL) is told what is being done, or "" while that continues; returning 0
- * stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why", "r", "echo", "edges",
- * "others", "batch", "measured", "assumptions", "as_it_is", "changed", "job" (the changed job),
- * "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs of several ranks
- * and for pipelines without batches. */
-ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
-                               int32_t check,
-                               int32_t (*progress)(void* user_data, const char* what),
-                               void* user_data, char** json);
-
-/* Returns the folder that a run of the job writes into: "" if the job says that nothing is written,
- * NULL if the job does not say. In the latter case a run writes nothing either, and logs a warning.
- * Free the string with etr_string_free. */
-ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
-
-/* How a job's trainer begins. output.dir holds one run: its metrics.jsonl, event files and
- * checkpoints. One trainer at a time writes there, from its creation until its ETR_EVENT_END, its
- * failure or its destruction. A second one, in this process or another, gets ETR_STATE. */
+/* How a run begins. output.dir holds one run: its metrics.jsonl, event files and checkpoints. One
+ * run at a time writes there, from its start until its ETR_EVENT_END, its failure or its
+ * destruction. A second one, in this process or another, gets ETR_STATE. */
 enum {
   /* From the beginning. ETR_STATE if output.dir holds an earlier run. */
   ETR_START_NEW = 0,
@@ -939,52 +949,88 @@ enum {
    * wrote is removed, and nothing else. ETR_STATE if something else has the name of its files. */
   ETR_START_OVERWRITE = 2,
   /* With the weights of the newest checkpoint (ETR_NOT_FOUND if there is none), to evaluate,
-   * predict and export. The training data may have changed. Nothing is written;
-   * etr_trainer_next_event gives ETR_STATE. */
+   * predict and export. The training data may have changed. Nothing is written, and the run has no
+   * events: etr_run_next_event gives ETR_STATE. */
   ETR_START_EVALUATE = 3,
-  /* From the beginning, and nothing is written; for etr_trainer_profile. */
+  /* From the beginning, and nothing is written; for etr_run_profile. */
   ETR_START_TRIAL = 4
 };
 
-/* Creates a trainer that runs the job. `start` is one of ETR_START_NEW to ETR_START_TRIAL,
- * whose comments name the errors. */
-ETR_API int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
-                                      etr_trainer** trainer);
+/* Starts a run of the job. `start` is one of ETR_START_NEW to ETR_START_TRIAL, whose comments name
+ * the errors. */
+ETR_API int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t start,
+                              etr_run** run);
 
-/* Calls etr_trainer_start_job with ETR_START_NEW if `resume` is 0, otherwise with
- * ETR_START_RESUME. */
-ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
-                                            int32_t resume, etr_trainer** trainer);
-
-/* Creates a trainer as one of several ranks that train together over a transport of yours. `engine`
- * is this rank's end of it; echotrain/engine.h has the contract. All ranks make this call at the
- * same time. The job need not have a section "parallel". If it has one, options about how ranks
- * find each other are ignored; the others (timeout, bucket_mb) apply.
+/* Starts a run as one of several ranks that train together over a transport of yours. `engine` is
+ * this rank's end of it; echotrain/engine.h has the contract. All ranks make this call at the same
+ * time. The job need not have a section "parallel". If it has one, options about how ranks find
+ * each other are ignored; the others (timeout, bucket_mb) apply.
  *
- * The trainer owns the engine: its destroy is called exactly once, also if this call fails. The
- * table itself is copied. The engine's functions are called on the thread that calls the trainer
- * and on threads of the library. While in them, the program may stop a trainer (etr_trainer_stop)
- * or destroy it, which takes effect when they have returned. Other calls on a trainer give
- * ETR_STATE, because the run is waiting for the function. */
-ETR_API int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
-                                           const etr_engine* engine, etr_trainer** trainer);
+ * The run owns the engine: its destroy is called exactly once, also if this call fails. The table
+ * itself is copied. The engine's functions are called on the thread that calls the run or its
+ * trainers and on threads of the library. While in them, the program may stop the run
+ * (etr_run_stop) or destroy it, which takes effect when they have returned. Other calls on runs and
+ * trainers give ETR_STATE, because the run is waiting for the function. */
+ETR_API int32_t etr_run_start_over(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                   const etr_engine* engine, etr_run** run);
 
 /* Trains until there is an event to report. After ETR_EVENT_END it returns ETR_END. If the run
  * fails, it returns the error; what was written stays valid. */
-ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
+ETR_API int32_t etr_run_next_event(etr_run* run, etr_event* event);
 
 /* Does the same for programs with something else to do, such as drawing frames: returns an
- * ETR_EVENT_PROGRESS after `seconds` at the latest (0 to 1e6; 0: as etr_trainer_next_event). The
- * first step, for which the driver compiles kernels, evaluations and checkpoints are not divided
- * and may take longer. The device continues between calls: up to three steps are in flight. */
-ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds,
-                                              etr_event* event);
+ * ETR_EVENT_PROGRESS after `seconds` at the latest (0 to 1e6; 0: as etr_run_next_event). The first
+ * step, for which the driver compiles kernels, evaluations and checkpoints are not divided and may
+ * take longer. The device continues between calls: up to three steps are in flight. */
+ETR_API int32_t etr_run_next_event_within(etr_run* run, double seconds, etr_event* event);
 
-/* Asks a job's trainer to end soon and in order: with a checkpoint, if the job writes any, but
- * without waiting for an evaluation or for data that does not come. ETR_INVALID_ARGUMENT, without a
- * message, if the trainer runs no job. Any thread; safe in a signal handler, but not while the
- * trainer is being destroyed. */
-ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
+/* Asks the run to end soon and in order: with a checkpoint, if the job writes any, but without
+ * waiting for an evaluation or for data that does not come. Sets no message for etr_last_error. Any
+ * thread; safe in a signal handler, but not while the run is being destroyed. */
+ETR_API int32_t etr_run_stop(etr_run* run);
+
+/* Evaluates the job's evaluation pipeline from its beginning. ETR_STATE if the job has none;
+ * ETR_CANCELLED after etr_run_stop, even while no data comes. Messages of other errors begin with
+ * "evaluation: ". */
+ETR_API int32_t etr_run_evaluate(etr_run* run, etr_eval_result* result);
+
+/* Reports the progress of the run's evaluations, those of the job and those of etr_run_evaluate, as
+ * etr_trainer_on_evaluation does. Returning 0 stops the evaluation: the run continues without it,
+ * and etr_run_evaluate returns ETR_CANCELLED. `destroy` is also called when the run is
+ * destroyed. */
+ETR_API int32_t etr_run_on_evaluation(etr_run* run,
+                                      int32_t (*progress)(void* user_data, int64_t done,
+                                                          int64_t batches),
+                                      void* user_data, void (*destroy)(void* user_data));
+
+/* Measures where the time of a training step goes, as etr_trainer_profile does, on a batch of the
+ * job's pipeline. These steps train: start the run with ETR_START_TRIAL. */
+ETR_API int32_t etr_run_profile(etr_run* run, int32_t steps, const char* format, char** text);
+
+/* Returns the statistics of the run's input pipeline, as etr_pipeline_stats does. If several
+ * processes or devices train together, "ranks" has this one's "rank", the number of ranks ("size"),
+ * the "steps" made so far, and the "bytes" of the arrays that this rank has brought to exchanges.
+ * With a parameter server "worker" has its "steps" and the "bytes" it exchanged. */
+ETR_API int32_t etr_run_pipeline_stats(etr_run* run, char** json);
+
+/* Returns the run's trainer, to read and set weights and hyperparameters, to predict, evaluate,
+ * save and export. What is set takes effect in the run's next step. A run makes its own steps, so
+ * the section "training loops of your own" is not for this trainer.
+ *
+ * The caller destroys the trainer, before or after the run, which is over in either order once the
+ * run is destroyed. */
+ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
+
+/* Ends and destroys the run. If it had not reached ETR_EVENT_END, progress since the newest
+ * checkpoint is lost.
+ *
+ * Its trainers remain usable, with the weights that the run has left. Only if several ranks or the
+ * workers of a parameter server trained together and had not reached the end, later calls on them
+ * give ETR_STATE. If another thread is in a call on the run or on such a trainer, this call returns
+ * at once, and the run ends when that call returns. Any thread. */
+ETR_API void etr_run_destroy(etr_run* run);
+
+/* ---- parameter servers ----------------------------------------------------------------------- */
 
 /* One shard of a job's parameter server (parallel.algorithm is downpour or easgd). It holds its
  * part of the parameters, and serves the workers, which are trainers of the job, on its own
@@ -1018,12 +1064,7 @@ ETR_API int32_t etr_server_stop(etr_server* server);
 /* Stops and destroys the shard. Any thread. */
 ETR_API void etr_server_destroy(etr_server* server);
 
-/* Returns the statistics of the input pipeline of a job's trainer, as etr_pipeline_stats does. If
- * several processes or devices train together, "ranks" has the trainer's "rank", the number of
- * ranks ("size"), the "steps" made so far, and the "bytes" of the arrays that this rank has brought
- * to exchanges. With a parameter server "worker" has its "steps" and the "bytes" it exchanged.
- * ETR_STATE if the trainer runs no job. */
-ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
+/* ---- reports --------------------------------------------------------------------------------- */
 
 /* Compares runs in one self-contained HTML file: accuracy and loss over time, over fresh examples
  * and over steps, and the device's idle share. What no run has is left out. `names` and
@@ -1126,6 +1167,57 @@ ETR_API int32_t etr_study_write_report(const etr_study* study, const char* direc
 /* Stops and destroys the study. Any thread; an etr_study_next_event that waits on another thread
  * returns soon. */
 ETR_API void etr_study_destroy(etr_study* study);
+
+/* ---- deprecated ------------------------------------------------------------------------------ */
+
+/* These functions will be gone in version 0.2. They treat a run and its trainer as one handle, an
+ * etr_trainer that etr_trainer_start_job makes. etr_trainer_evaluate and etr_trainer_profile take
+ * such a trainer with a NULL pipeline or batch, for etr_run_evaluate and etr_run_profile, and
+ * etr_trainer_on_evaluation does for it what etr_run_on_evaluation does, too.
+ *
+ * Compilers warn of calls, unless ETR_NO_DEPRECATION_WARNINGS is defined before the header is
+ * included. */
+#if defined(ETR_NO_DEPRECATION_WARNINGS)
+#define ETR_DEPRECATED(successor)
+#elif defined(_MSC_VER)
+#define ETR_DEPRECATED(successor) __declspec(deprecated("use " successor))
+#elif defined(__GNUC__)
+#define ETR_DEPRECATED(successor) __attribute__((deprecated("use " successor)))
+#else
+#define ETR_DEPRECATED(successor)
+#endif
+
+/* Use etr_run_start, and etr_run_trainer for the trainer. */
+ETR_DEPRECATED("etr_run_start")
+ETR_API int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                      etr_trainer** trainer);
+
+/* Use etr_run_start, with ETR_START_RESUME if `resume` is not 0, else with ETR_START_NEW. */
+ETR_DEPRECATED("etr_run_start")
+ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
+                                            int32_t resume, etr_trainer** trainer);
+
+/* Use etr_run_start_over. */
+ETR_DEPRECATED("etr_run_start_over")
+ETR_API int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                           const etr_engine* engine, etr_trainer** trainer);
+
+/* Use etr_run_next_event. */
+ETR_DEPRECATED("etr_run_next_event")
+ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
+
+/* Use etr_run_next_event_within. */
+ETR_DEPRECATED("etr_run_next_event_within")
+ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds,
+                                              etr_event* event);
+
+/* Use etr_run_stop. */
+ETR_DEPRECATED("etr_run_stop")
+ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
+
+/* Use etr_run_pipeline_stats. */
+ETR_DEPRECATED("etr_run_pipeline_stats")
+ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 
 #ifdef __cplusplus
 }

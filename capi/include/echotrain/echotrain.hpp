@@ -669,7 +669,7 @@ class Study {
   Owned handle_;
 };
 
-// How a job's trainer begins; see ETR_START_NEW to ETR_START_TRIAL.
+// How a run begins; see ETR_START_NEW to ETR_START_TRIAL.
 enum class Start : int32_t {
   fresh = ETR_START_NEW,
   resume = ETR_START_RESUME,
@@ -680,7 +680,7 @@ enum class Start : int32_t {
 
 // One rank's end of a group of processes, over a transport of the program. The functions and their
 // contract are those of echotrain/engine.h, except that failures are exceptions: RankLost, another
-// Error, or an exception of any other type, which the trainer's call then rethrows. After a failure
+// Error, or an exception of any other type, which the run's call then rethrows. After a failure
 // only abort() and the destructor are called. A function that is not overridden counts as missing.
 class Transport {
  public:
@@ -829,34 +829,79 @@ class Engine {
 
 }  // namespace detail
 
-// A model with its weights and its optimizer on a device, for a loop of your own or for a job.
+namespace detail {
+
+// A function that is told the progress of evaluations. Keeps its exception, and lets it propagate
+// into the library, which makes it the call's ETR_CALLBACK.
+class EvaluationProgress {
+ public:
+  using Function = std::function<bool(int64_t done, int64_t batches)>;
+
+  // Calls `set`, which is etr_run_on_evaluation or etr_trainer_on_evaluation, on `handle`.
+  template <typename T>
+  static void give(int32_t (*set)(T*, int32_t (*)(void*, int64_t, int64_t), void*, void (*)(void*)),
+                   T* handle, Function function, const std::shared_ptr<Failure>& failure) {
+    if (!function) {
+      echotrain::check(set(handle, nullptr, nullptr, nullptr));
+      return;
+    }
+    std::unique_ptr<EvaluationProgress> call(new EvaluationProgress(std::move(function), failure));
+    echotrain::check(set(
+        handle,
+        [](void* p, int64_t done, int64_t batches) -> int32_t {
+          return static_cast<EvaluationProgress*>(p)->report(done, batches);
+        },
+        call.release(), [](void* p) { delete static_cast<EvaluationProgress*>(p); }));
+  }
+
+ private:
+  EvaluationProgress(Function function, std::shared_ptr<Failure> failure)
+      : function_(std::move(function)), failure_(std::move(failure)) {}
+
+  bool report(int64_t done, int64_t batches) const {
+    try {
+      return function_(done, batches);
+#ifdef __GLIBCXX__
+    } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
+      throw;
+#endif
+    } catch (...) {
+      failure_->set(std::current_exception());
+      throw;
+    }
+  }
+
+  const Function function_;
+  const std::shared_ptr<Failure> failure_;
+};
+
+}  // namespace detail
+
+// Members that call deprecated functions of echotrain.h are deprecated themselves; programs that do
+// not call them should get no warning.
+#if defined(_MSC_VER)
+#define ETR_DETAIL_DEPRECATED_BEGIN __pragma(warning(push)) __pragma(warning(disable : 4996))
+#define ETR_DETAIL_DEPRECATED_END __pragma(warning(pop))
+#elif defined(__GNUC__)
+#define ETR_DETAIL_DEPRECATED_BEGIN \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"")
+#define ETR_DETAIL_DEPRECATED_END _Pragma("GCC diagnostic pop")
+#else
+#define ETR_DETAIL_DEPRECATED_BEGIN
+#define ETR_DETAIL_DEPRECATED_END
+#endif
+
+// A model with its weights and its optimizer on a device, for a training loop of your own or, from
+// Run::trainer(), that of a run. A run makes its own steps: its trainer has Error(ETR_STATE) for
+// step(), result(), forward(), backward(), update(), gradients() and profile().
 class Trainer {
  public:
-  // For a training loop of your own: step(), result(), evaluate(), predict().
   Trainer(const Runtime& runtime, const Model& model, const Optimizer& optimizer, uint64_t seed = 0,
           int64_t total_steps = 0)
       : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
           return etr_trainer_create(runtime.get(), model.get(), optimizer.get(), seed, total_steps,
                                     out);
         })) {}
-  // Runs a job; call next_event().
-  Trainer(const Runtime& runtime, const Job& job, Start start)
-      : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
-          return etr_trainer_start_job(runtime.get(), job.get(), static_cast<int32_t>(start), out);
-        })) {}
-  Trainer(const Runtime& runtime, const Job& job, bool resume = false)
-      : Trainer(runtime, job, resume ? Start::resume : Start::fresh) {}
-  // Runs a job as one of several ranks, over a transport of the program; see
-  // etr_trainer_start_job_over.
-  Trainer(const Runtime& runtime, const Job& job, Start start,
-          std::unique_ptr<Transport> transport) {
-    if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
-    const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
-    etr_trainer* raw = nullptr;
-    failure_->check(etr_trainer_start_job_over(runtime.get(), job.get(),
-                                               static_cast<int32_t>(start), &engine, &raw));
-    handle_.reset(raw);
-  }
 
   // Starts a training step and returns while the device works.
   void step(const Batch& batch) { check(etr_trainer_step(get(), batch.get())); }
@@ -905,25 +950,15 @@ class Trainer {
     check(etr_trainer_set_gradients(get(), gradients.get()));
   }
 
-  // Evaluates an epoch of `pipeline`, or of the job's own; see etr_trainer_evaluate.
+  // Evaluates an epoch of `pipeline`; see etr_trainer_evaluate.
   etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
-  etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
   // Sets the function that is called after each batch of an evaluation with the number of batches
   // done and their total (-1: not known). Returning false stops the evaluation. An exception ends
-  // it, too, and is rethrown by evaluate() or next_event(). An empty function removes the callback.
+  // it, too, and is rethrown by evaluate(). An empty function removes the callback.
   // See etr_trainer_on_evaluation.
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
-    if (!progress) {
-      check(etr_trainer_on_evaluation(get(), nullptr, nullptr, nullptr));
-      return;
-    }
-    auto call = std::make_unique<Progress>(Progress{std::move(progress), failure_});
-    check(etr_trainer_on_evaluation(
-        get(),
-        [](void* p, int64_t done, int64_t batches) -> int32_t {
-          return static_cast<Progress*>(p)->report(done, batches);
-        },
-        call.release(), [](void* p) { delete static_cast<Progress*>(p); }));
+    detail::EvaluationProgress::give(etr_trainer_on_evaluation, get(), std::move(progress),
+                                     failure_);
   }
   // Returns the model's outputs for `batch` as the field "output"; see etr_trainer_predict.
   Batch predict(const Batch& batch) {
@@ -970,13 +1005,10 @@ class Trainer {
   void export_onnx(const std::string& path) {
     check(etr_trainer_export_onnx(get(), detail::c_string(path, "path")));
   }
-  // Measures where a step's time goes; see etr_trainer_profile. For a job's trainer `batch` is
-  // nullptr: it reads its own pipeline. `format`: "text", "json" or "trace".
-  std::string profile(const Batch* batch, int32_t steps, const std::string& format) {
-    return detail::text_by([&](char** out) {
-      return etr_trainer_profile(get(), batch ? batch->get() : nullptr, steps,
-                                 detail::c_string(format, "format"), out);
-    });
+  // Measures where a step's time goes; see etr_trainer_profile. `format`: "text", "json" or
+  // "trace".
+  std::string profile(const Batch& batch, int32_t steps, const std::string& format) {
+    return profile_on(batch.get(), steps, format);
   }
   // Loads the newest intact checkpoint; see etr_trainer_load.
   void load(const std::string& directory) {
@@ -988,9 +1020,34 @@ class Trainer {
                                    detail::c_string(names, "names")));
   }
 
-  // Trains until there is an event; nullopt when the run is over. `seconds` is the most that the
-  // call may take, see etr_trainer_next_event_within; 0: as the job says.
-  std::optional<etr_event> next_event(double seconds = 0) {
+  ETR_DETAIL_DEPRECATED_BEGIN
+  // Deprecated, to be deleted with the functions that they call: a trainer that is a job's run. Use
+  // Run.
+  [[deprecated("use Run")]] Trainer(const Runtime& runtime, const Job& job, Start start)
+      : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
+          return etr_trainer_start_job(runtime.get(), job.get(), static_cast<int32_t>(start), out);
+        })) {}
+  [[deprecated("use Run")]] Trainer(const Runtime& runtime, const Job& job, bool resume = false)
+      : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
+          return etr_trainer_create_from_job(runtime.get(), job.get(), resume ? 1 : 0, out);
+        })) {}
+  [[deprecated("use Run")]] Trainer(const Runtime& runtime, const Job& job, Start start,
+                                    std::unique_ptr<Transport> transport) {
+    if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
+    const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
+    etr_trainer* raw = nullptr;
+    failure_->check(etr_trainer_start_job_over(runtime.get(), job.get(),
+                                               static_cast<int32_t>(start), &engine, &raw));
+    handle_.reset(raw);
+  }
+  [[deprecated("use Run::evaluate")]] etr_eval_result evaluate() {
+    return evaluate(static_cast<etr_pipeline*>(nullptr));
+  }
+  [[deprecated("pass the batch, or use Run::profile")]] std::string profile(
+      const Batch* batch, int32_t steps, const std::string& format) {
+    return profile_on(batch ? batch->get() : nullptr, steps, format);
+  }
+  [[deprecated("use Run::next_event")]] std::optional<etr_event> next_event(double seconds = 0) {
     etr_event out{};
     out.struct_size = sizeof out;
     failure_->clear();
@@ -998,16 +1055,20 @@ class Trainer {
       return std::nullopt;
     return out;
   }
-  // Asks a job's run to end soon and in order. Any thread.
-  void stop() { detail::check_stop(etr_trainer_stop(get()), "the trainer runs no job"); }
-  // Returns statistics of the job's input pipeline as JSON; see etr_trainer_pipeline_stats.
-  std::string pipeline_stats() const {
+  [[deprecated("use Run::stop")]] void stop() {
+    detail::check_stop(etr_trainer_stop(get()), "the trainer runs no job");
+  }
+  [[deprecated("use Run::pipeline_stats")]] std::string pipeline_stats() const {
     return detail::text_by([&](char** out) { return etr_trainer_pipeline_stats(get(), out); });
   }
+  ETR_DETAIL_DEPRECATED_END
+
   etr_trainer* get() const { return handle_.get(); }
 
  private:
   using Owned = detail::Handle<etr_trainer, etr_trainer_destroy>;
+  friend class Run;
+  explicit Trainer(Owned handle) : handle_(std::move(handle)) {}
   template <typename Make>
   static Batch made_batch(Make&& make) {
     return Batch(detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>(make).release());
@@ -1019,27 +1080,85 @@ class Trainer {
     failure_->check(etr_trainer_evaluate(get(), pipeline, &out));
     return out;
   }
-  // Keeps the exception, and lets it propagate into the library, which makes it the call's
-  // ETR_CALLBACK.
-  struct Progress {
-    bool report(int64_t done, int64_t batches) const {
-      try {
-        return function(done, batches);
-#ifdef __GLIBCXX__
-      } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
-        throw;
-#endif
-      } catch (...) {
-        failure->set(std::current_exception());
-        throw;
-      }
-    }
-    std::function<bool(int64_t, int64_t)> function;
-    std::shared_ptr<detail::Failure> failure;
-  };
+  std::string profile_on(const etr_batch* batch, int32_t steps, const std::string& format) {
+    return detail::text_by([&](char** out) {
+      return etr_trainer_profile(get(), batch, steps, detail::c_string(format, "format"), out);
+    });
+  }
   Owned handle_;
   std::shared_ptr<detail::Failure> failure_ = std::make_shared<detail::Failure>();
 };
+
+// A job that runs: while (const auto event = run.next_event()) ... See the section on runs in
+// echotrain.h.
+class Run {
+ public:
+  Run(const Runtime& runtime, const Job& job, Start start = Start::fresh)
+      : handle_(detail::made_by<Owned>([&](etr_run** out) {
+          return etr_run_start(runtime.get(), job.get(), static_cast<int32_t>(start), out);
+        })) {}
+  // As one of several ranks, over a transport of the program; see etr_run_start_over.
+  Run(const Runtime& runtime, const Job& job, Start start, std::unique_ptr<Transport> transport) {
+    if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
+    const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
+    etr_run* raw = nullptr;
+    failure_->check(
+        etr_run_start_over(runtime.get(), job.get(), static_cast<int32_t>(start), &engine, &raw));
+    handle_.reset(raw);
+  }
+
+  // Trains until there is an event; nullopt when the run is over. `seconds` is the most that the
+  // call may take, see etr_run_next_event_within; 0: as the job says.
+  std::optional<etr_event> next_event(double seconds = 0) {
+    etr_event out{};
+    out.struct_size = sizeof out;
+    failure_->clear();
+    if (failure_->check(etr_run_next_event_within(get(), seconds, &out)) == ETR_END)
+      return std::nullopt;
+    return out;
+  }
+  // Asks the run to end soon and in order. Any thread.
+  void stop() { detail::check_stop(etr_run_stop(get()), "there is no run"); }
+  // Evaluates the job's evaluation pipeline; see etr_run_evaluate.
+  etr_eval_result evaluate() {
+    etr_eval_result out{};
+    out.struct_size = sizeof out;
+    failure_->clear();
+    failure_->check(etr_run_evaluate(get(), &out));
+    return out;
+  }
+  // Sets the function that is told the progress of the run's evaluations, as
+  // Trainer::on_evaluation does. An exception is rethrown by evaluate() or next_event().
+  void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
+    detail::EvaluationProgress::give(etr_run_on_evaluation, get(), std::move(progress), failure_);
+  }
+  // Measures where a step's time goes, on a batch of the job's pipeline; see etr_run_profile.
+  // `format`: "text", "json" or "trace".
+  std::string profile(int32_t steps, const std::string& format) {
+    return detail::text_by([&](char** out) {
+      return etr_run_profile(get(), steps, detail::c_string(format, "format"), out);
+    });
+  }
+  // Returns statistics of the run's input pipeline as JSON; see etr_run_pipeline_stats.
+  std::string pipeline_stats() const {
+    return detail::text_by([&](char** out) { return etr_run_pipeline_stats(get(), out); });
+  }
+  // Returns the run's trainer: its weights and hyperparameters, predictions, exports. It outlives
+  // the run; see etr_run_trainer and etr_run_destroy.
+  Trainer trainer() {
+    return Trainer(detail::made_by<Trainer::Owned>(
+        [&](etr_trainer** out) { return etr_run_trainer(get(), out); }));
+  }
+  etr_run* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_run, etr_run_destroy>;
+  Owned handle_;
+  std::shared_ptr<detail::Failure> failure_ = std::make_shared<detail::Failure>();
+};
+
+#undef ETR_DETAIL_DEPRECATED_BEGIN
+#undef ETR_DETAIL_DEPRECATED_END
 
 }  // namespace echotrain
 

@@ -1,8 +1,8 @@
 /* Engines: tables of functions that move data between the processes of a group.
  *
  * EchoTrain has engines of its own (threads of one process, Gloo, MPI). A program with another
- * transport (mpi4py, Ray, NCCL, ...) fills the same table and passes it to
- * etr_trainer_start_job_over. This header contains types only and is valid C99 and C++.
+ * transport (mpi4py, Ray, NCCL, ...) fills the same table and passes it to etr_run_start_over. This
+ * header contains types only and is valid C99 and C++.
  *
  * The contract:
  *
@@ -27,8 +27,8 @@
  *     what needs them then fails with an error that names them. Data-parallel training needs
  *     all_reduce, all_gather, broadcast and split, and with sharded gradients (parallel.zero_stage
  *     2) also reduce_scatter.
- *  9. An engine's functions must not call the trainer that they serve, except etr_trainer_stop and
- *     etr_trainer_destroy; other calls give ETR_STATE.
+ *  9. An engine's functions must not call the run that they serve or its trainers, except
+ *     etr_run_stop, etr_run_destroy and etr_trainer_destroy; other calls give ETR_STATE.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_

@@ -11,6 +11,7 @@ public static partial class Behaviour
     private static void MisuseTests()
     {
         Test("a run that is left or disposed of gives its folder back", EndedRuns);
+        Test("a run has a trainer that outlives it", TrainersOfRuns);
         Test("the inner exception is what ended the run", Causes);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("arguments that are missing or out of range", Arguments);
@@ -39,6 +40,36 @@ public static partial class Behaviour
             source.Cancel();
             Expect(job.Run(device, JobStart.Overwrite, source.Token).Last().Step < 50, "stopped");
         }
+        Directory.Delete(folder, true);
+    }
+
+    private static void TrainersOfRuns()
+    {
+        string folder = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+        Job job = Job.Parse(JobJson(), "output.dir=" + folder, "train.steps=4");
+        Device device = MakeDevice();
+        Trainer trainer;
+        using (JobRun run = job.Run(device, JobStart.New))
+        {
+            trainer = run.Trainer;
+            Expect(ReferenceEquals(trainer, run.Trainer) && trainer.Device == device, trainer);
+            trainer.SetHyperparameter("weight_decay", 0.1);
+#pragma warning disable 618
+            run.SetHyperparameter("weight_decay", 0.2);
+#pragma warning restore 618
+            Expect(run.Stats.Contains("\"stages\""), run.Stats);
+            FailsWith(ErrorCode.State, "the trainer of a run", () => trainer.Result());
+            FailsWith(ErrorCode.State, "no evaluation", () => run.Evaluate());
+            Expect(run.Last().Step == 4, "steps");
+        }
+        Expect(trainer.Weights().Fields.Any(), "weights");
+        using (JobRun last = job.Run(device, JobStart.Evaluate))
+        {
+            string name = trainer.Weights().Fields.First();
+            Expect(trainer.Weights(name).Span<float>(name).SequenceEqual(last.Trainer.Weights(name).Span<float>(name)), name);
+            FailsWith(ErrorCode.State, "evaluate", () => last.First());
+        }
+        trainer.Dispose();
         Directory.Delete(folder, true);
     }
 

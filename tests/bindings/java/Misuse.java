@@ -10,6 +10,7 @@ import io.echotrain.Pipeline;
 import io.echotrain.Stages;
 import io.echotrain.Trainer;
 import java.nio.ByteBuffer;
+import java.nio.FloatBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -22,6 +23,7 @@ final class Misuse {
 
   static void tests() {
     Behaviour.test("a run that is closed gives its folder back", Misuse::closedRuns);
+    Behaviour.test("a run has a trainer that outlives it", Misuse::trainersOfRuns);
     Behaviour.test("fields take as many values as their shapes need", Misuse::valuesAndShapes);
     Behaviour.test("the cause is what ended the run", Misuse::causes);
     Behaviour.test("an evaluation that is stopped within fit", Misuse::stoppedEvaluations);
@@ -47,6 +49,32 @@ final class Misuse {
       last.stop();
       for (Job.Event event : last) Behaviour.expect(event.step < 50, event.step);
     }
+  }
+
+  @SuppressWarnings("deprecation")
+  private static void trainersOfRuns() throws Exception {
+    Path out = Files.createTempDirectory("echotrain-run");
+    Job job = Job.parse(Behaviour.jobJson(), "output.dir=" + out, "train.steps=4");
+    Device device = Behaviour.device();
+    Trainer trainer;
+    try (Job.Run run = job.run(device, Job.Start.NEW)) {
+      trainer = run.trainer();
+      Behaviour.expect(trainer == run.trainer() && trainer.device() == device, trainer);
+      trainer.setHyperparameter("weight_decay", 0.1);
+      run.setHyperparameter("weight_decay", 0.2);
+      Behaviour.expect(run.stats().contains("\"stages\""), run.stats());
+      Behaviour.failsWith(Code.STATE, "the trainer of a run", () -> trainer.result(true));
+      Behaviour.failsWith(Code.STATE, "no evaluation", run::evaluate);
+      for (Job.Event event : run) Behaviour.expect(event.step <= 4, event.step);
+    }
+    Behaviour.expect(!trainer.weights().fields().isEmpty(), "weights");
+    try (Job.Run last = job.run(device, Job.Start.EVALUATE)) {
+      Behaviour.failsWith(Code.STATE, "evaluate", () -> last.iterator().next());
+      String name = trainer.weights().fields().iterator().next();
+      FloatBuffer mine = trainer.weights(name).floats(name);
+      Behaviour.expect(mine.equals(last.trainer().weights(name).floats(name)), name);
+    }
+    trainer.close();
   }
 
   private static void valuesAndShapes() throws Exception {

@@ -1,8 +1,9 @@
 package io.echotrain;
 
+import io.echotrain.internal.EvalResult;
 import io.echotrain.internal.JobHandle;
+import io.echotrain.internal.RunHandle;
 import io.echotrain.internal.Strings;
-import io.echotrain.internal.TrainerHandle;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.Objects;
@@ -22,7 +23,14 @@ public final class Job {
      * From the beginning, in place of an earlier run, whose files are removed when the first step
      * is done.
      */
-    OVERWRITE
+    OVERWRITE,
+    /**
+     * With the weights of the newest checkpoint, for {@link Run#evaluate} and {@link Run#trainer}.
+     * The run has no events, and nothing is written.
+     */
+    EVALUATE,
+    /** From the beginning, with nothing written, for {@link Run#profile}. */
+    TRIAL
   }
 
   /**
@@ -67,18 +75,24 @@ public final class Job {
   }
 
   /**
-   * A running job. It holds its trainer and the folder {@code output.dir} until its last event or
-   * {@link #close}. A loop that is left early does not close it: open it in a {@code try}. Any
-   * thread may call {@link #stop} and {@code close}.
+   * A running job. It holds the folder {@code output.dir} until its last event or {@link #close}. A
+   * loop that is left early does not close it: open it in a {@code try}. Any thread may call {@link
+   * #stop} and {@code close}.
+   *
+   * <p>A run and its trainer serve one thread at a time, together: a call on one of them during a
+   * call of another thread on either fails with the code STATE.
    */
   public static final class Run implements Iterable<Event>, AutoCloseable {
-    private final TrainerHandle handle;
+    private final RunHandle handle;
+    private final Device device;
     private final LentTransport.Failures failures;
     private boolean closed;
+    private Trainer trainer;
     private Trainer.EvaluationListener evaluationListener;
 
-    Run(TrainerHandle handle, LentTransport.Failures failures) {
+    Run(RunHandle handle, Device device, LentTransport.Failures failures) {
       this.handle = handle;
+      this.device = device;
       this.failures = failures;
       Natives.free(this, handle::delete);
     }
@@ -124,16 +138,62 @@ public final class Job {
     public void setEvaluationListener(Trainer.EvaluationListener listener) { evaluationListener = listener; }
 
     /**
-     * Does the same as {@link Trainer#setHyperparameter}, between two events. If several processes
-     * train together, all make the same call after the same event of kind evaluation or checkpoint.
+     * Returns the run's trainer, to read and set weights and hyperparameters between two events, to
+     * predict, evaluate, save and export. What is set takes effect in the run's next step. The run
+     * makes its own steps: {@link Trainer#step}, {@link Trainer#fit} and the like fail with the code
+     * STATE.
+     *
+     * <p>The trainer remains usable when the run is closed, if it was asked for before. Only if
+     * several ranks trained together and had not reached the end, its calls fail then.
      */
-    public void setHyperparameter(String name, double value) { handle.set_hyperparameter(name, value); }
+    public synchronized Trainer trainer() {
+      if (trainer == null) trainer = new Trainer(device, handle.trainer(), "the trainer of a job's run");
+      return trainer;
+    }
+
+    /**
+     * Evaluates the job's evaluation pipeline. If the listener or {@link #stop} ends it, this fails
+     * with the code CANCELLED. An exception of the listener is thrown again.
+     */
+    public Trainer.Scores evaluate() {
+      try (Evaluation told = new Evaluation(evaluationListener)) {
+        EvalResult r = told.run(handle::evaluate);
+        try {
+          Evaluation.throwAgain(told.failure());
+          return new Trainer.Scores(r.getLoss(), r.getAccuracy());
+        } finally {
+          r.delete();
+        }
+      }
+    }
+
+    /**
+     * Measures where the time of a training step goes, over {@code steps} steps on a batch of the
+     * job's pipeline. These steps train: begin the run with {@link Start#TRIAL}.
+     *
+     * @param format "text" (for people), "json" or "trace" (one step, for chrome://tracing)
+     */
+    public String profile(int steps, String format) { return handle.profile(steps, format); }
+
+    /**
+     * Returns the statistics of the run's input pipeline as JSON, as {@link Pipeline#stats} does;
+     * with several ranks also what this one has exchanged.
+     */
+    public String stats() { return handle.pipeline_stats(); }
+
+    /**
+     * Does the same as {@link Trainer#setHyperparameter}.
+     *
+     * @deprecated Use {@link #trainer}.
+     */
+    @Deprecated
+    public void setHyperparameter(String name, double value) { trainer().setHyperparameter(name, value); }
 
     /** Asks the run to end soon and in order. Does nothing if it is closed. */
     public synchronized void stop() { if (!closed) handle.stop(); }
 
     /**
-     * Ends the run and releases its trainer and its folder. Progress since the newest checkpoint is
+     * Ends the run and releases its folder. Progress since the newest checkpoint is
      * lost; to keep it, call {@link #stop} and read to the last event. A thread that is waiting for
      * an event gets it first.
      */
@@ -186,8 +246,8 @@ public final class Job {
    */
   public Run run(Device device, Start start) {
     warnOfNoOutput(start);
-    return new Run(new TrainerHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()),
-        new LentTransport.Failures());
+    return new Run(new RunHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()),
+        device, new LentTransport.Failures());
   }
 
   /**
@@ -200,17 +260,17 @@ public final class Job {
     warnOfNoOutput(start);
     LentTransport.Failures failures = new LentTransport.Failures();
     LentTransport lent = new LentTransport(transport, failures);
-    lent.swigReleaseOwnership();  // the trainer now owns it
+    lent.swigReleaseOwnership();  // the run now owns it
     try {
-      return new Run(new TrainerHandle(device.handle, handle, start.ordinal(), transport.rank(), transport.size(), lent),
-          failures);
+      return new Run(new RunHandle(device.handle, handle, start.ordinal(), transport.rank(), transport.size(), lent),
+          device, failures);
     } catch (EchoTrainException error) {
       throw failures.explained(error);
     }
   }
 
   private void warnOfNoOutput(Start start) {
-    if (start != Start.RESUME && handle.forgets_output()) {
+    if ((start == Start.NEW || start == Start.OVERWRITE) && handle.forgets_output()) {
       System.getLogger("io.echotrain").log(System.Logger.Level.WARNING, "this run saves nothing, no checkpoint and no "
           + "metrics: the job has no output.dir (\"\" says that this is meant)");
     }

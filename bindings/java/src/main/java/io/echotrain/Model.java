@@ -51,7 +51,7 @@ public final class Model {
    * the trainer is created.
    */
   public Model lora(Map<String, ?> options) {
-    handle.lora(Json.write(options));
+    handle.lora(Json.write(new LinkedHashMap<String, Object>(options)));
     return this;
   }
 

@@ -9,8 +9,9 @@ import java.util.Objects;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Trains a model on a Vulkan device. A trainer serves one thread at a time: a call during a call of
- * another thread fails with the code STATE.
+ * Trains a model on a Vulkan device, in a training loop of the program's own; {@link
+ * Job.Run#trainer} is the one that a job's run trains. A trainer serves one thread at a time: a call
+ * during a call of another thread fails with the code STATE.
  */
 public final class Trainer implements AutoCloseable {
   /** A finished step. */
@@ -93,6 +94,14 @@ public final class Trainer implements AutoCloseable {
       spec.delete();
     }
     shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.name() + ")";
+    Natives.free(this, handle::delete);
+  }
+
+  /** The trainer of a run. */
+  Trainer(Device device, TrainerHandle handle, String shown) {
+    this.device = device;
+    this.handle = handle;
+    this.shown = shown;
     Natives.free(this, handle::delete);
   }
 

@@ -1,0 +1,352 @@
+// Runs of jobs through the C API, and their trainers.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/support.h"
+#include "echotrain/echotrain.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace et = echotrain;
+
+TEST(CApi, JobsRunToTheirEnd) {
+  Images images;
+  const std::string job =
+      R"({"pipeline": )" + images.spec() +
+      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 10}})";
+  const char* const overrides[] = {"train.steps=12"};
+  etr_job* handle = nullptr;
+  ASSERT_OK(etr_job_parse(job.c_str(), overrides, 1, &handle));
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  etr_run* run = nullptr;
+  ASSERT_OK(etr_run_start(runtime, handle, ETR_START_NEW, &run));
+  etr_trainer* trainer = nullptr;
+  ASSERT_OK(etr_run_trainer(run, &trainer));
+  etr_job_destroy(handle);
+  etr_runtime_destroy(runtime);
+  etr_event event{};
+  event.struct_size = sizeof event;
+  char* text = nullptr;
+  ASSERT_OK(etr_trainer_summary(trainer, "text", &text)) << "a job knows its batches";
+  EXPECT_NE(std::string(text).find(" parameters\n"), std::string::npos) << text;
+  etr_string_free(text);
+  while (etr_run_next_event(run, &event) == ETR_OK) {
+    // The job's own results are not for the taking.
+    etr_step_result result{};
+    result.struct_size = sizeof result;
+    EXPECT_EQ(etr_trainer_result(trainer, 1, &result), ETR_STATE);
+    EXPECT_EQ(etr_trainer_update(trainer, &result), ETR_STATE);
+    EXPECT_NE(std::string(etr_last_error()).find("the trainer of a run"), std::string::npos);
+  }
+  EXPECT_EQ(event.kind, ETR_EVENT_END);
+  EXPECT_EQ(event.step, 12u);
+  etr_batch* weights = nullptr;
+  ASSERT_OK(etr_trainer_get_weights(trainer, "dense_2.bias", &weights));
+  etr_tensor bias{};
+  bias.struct_size = sizeof bias;
+  ASSERT_OK(etr_batch_get(weights, "dense_2.bias", &bias));
+  EXPECT_EQ(bias.shape[0], 2);
+  etr_batch_destroy(weights);
+  EXPECT_EQ(etr_run_next_event(run, &event), ETR_END);
+  etr_trainer_destroy(trainer);
+  etr_run_destroy(run);
+}
+
+// What a folder of runs allows, through every way to begin one.
+TEST(CApi, AFolderHoldsOneRun) {
+  Images images;
+  const std::string out =
+      fs::path(images.path()).parent_path().string() + "-run";  // beside the data
+  const std::string json =
+      R"({"pipeline": )" + images.spec() +
+      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 4}})";
+  const std::string to = "output.dir=" + out;
+  const char* const overrides[] = {to.c_str(), "train.steps=6"};
+  etr_job *open_end = nullptr, *job = nullptr, *longer = nullptr;
+  ASSERT_OK(etr_job_parse(json.c_str(), nullptr, 0, &open_end));
+  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 1, &job));
+  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 2, &longer));
+  char* directory = nullptr;
+  ASSERT_OK(etr_job_output_dir(open_end, &directory));
+  EXPECT_EQ(directory, nullptr);
+  ASSERT_OK(etr_job_output_dir(job, &directory));
+  EXPECT_EQ(directory, out);
+  etr_string_free(directory);
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  // The step that a run ends at, or the status that it ends with.
+  const auto run = [&](const etr_job* what, int32_t start) -> int64_t {
+    etr_run* begun = nullptr;
+    if (const int32_t status = etr_run_start(runtime, what, start, &begun)) return status;
+    etr_event event{};
+    event.struct_size = sizeof event;
+    int32_t status = ETR_OK;
+    while ((status = etr_run_next_event(begun, &event)) == ETR_OK) continue;
+    etr_run_destroy(begun);
+    return status == ETR_END ? static_cast<int64_t>(event.step) : status;
+  };
+  EXPECT_EQ(run(job, ETR_START_RESUME), ETR_NOT_FOUND);
+  EXPECT_EQ(run(job, ETR_START_TRIAL), 4);
+  EXPECT_EQ(run(job, ETR_START_NEW), 4) << "a trial leaves nothing: " << etr_last_error();
+  EXPECT_EQ(run(job, ETR_START_NEW), ETR_STATE);
+  EXPECT_NE(std::string(etr_last_error()).find("--overwrite"), std::string::npos)
+      << etr_last_error();
+  etr_run* first = nullptr;
+  ASSERT_OK(etr_run_start(runtime, longer, ETR_START_RESUME, &first));
+  for (const int32_t start : {ETR_START_NEW, ETR_START_RESUME, ETR_START_OVERWRITE}) {
+    EXPECT_EQ(run(longer, start), ETR_STATE) << "one at a time writes into a folder";
+    EXPECT_NE(std::string(etr_last_error()).find("another run writes into '" + out + "'"),
+              std::string::npos)
+        << etr_last_error();
+  }
+  etr_run_destroy(first);
+  EXPECT_EQ(run(longer, ETR_START_RESUME), 6) << etr_last_error();
+  EXPECT_EQ(run(longer, ETR_START_EVALUATE), ETR_STATE) << "it does not train";
+  EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4) << etr_last_error();
+  for (const int32_t start : {-1, ETR_START_TRIAL + 1})
+    EXPECT_EQ(run(job, start), ETR_INVALID_ARGUMENT) << start;
+  fs::remove_all(out);
+  for (etr_job* handle : {open_end, job, longer}) etr_job_destroy(handle);
+  etr_runtime_destroy(runtime);
+}
+
+class RunsTrainer : public testing::Test {
+ protected:
+  et::Job job(const std::vector<std::string>& overrides = {}) const {
+    const std::string pipeline =
+        R"({"epochs": 1, "stages": [{"stage": "folder", "root": ")" + images_.path() +
+        R"("}, {"stage": "label"}, {"stage": "decode"}, {"stage": "batch", "size": 16},
+           {"stage": "normalize"}]})";
+    std::string endless = pipeline;
+    endless.replace(endless.find("\"epochs\": 1, "), 13, "");
+    return et::Job::parse(
+        R"({"pipeline": )" + endless + R"(, "evaluation": {"pipeline": )" + pipeline +
+            R"(}, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+        "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02},
+        "train": {"steps": 4}, "output": {"dir": ""}})",
+        overrides);
+  }
+  static et::Runtime runtime() {
+    const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");
+    return et::Runtime(device ? device : "");
+  }
+  static et::Batch batch() {
+    et::Batch out;
+    const std::vector<float> pixels(2 * 64, 0.5f);
+    out.set("image", pixels.data(), {2, 8, 8, 1});
+    return out;
+  }
+  static std::vector<float> bias(const et::Trainer& trainer) {
+    const et::Batch weights = trainer.weights("dense_2.bias");
+    etr_tensor bias{};
+    bias.struct_size = sizeof bias;
+    EXPECT_EQ(etr_batch_get(weights.get(), "dense_2.bias", &bias), ETR_OK);
+    const auto* const values = static_cast<const float*>(bias.data);
+    return {values, values + 2};
+  }
+  template <typename Call>
+  static std::string state_error(Call&& call) {
+    try {
+      call();
+    } catch (const et::Error& error) {
+      EXPECT_EQ(error.status(), ETR_STATE) << error.what();
+      return error.what();
+    }
+    return "no error";
+  }
+
+  Images images_;
+};
+
+TEST_F(RunsTrainer, ReadsAndSetsWeightsBetweenEvents) {
+  et::Run run(runtime(), job());
+  et::Trainer trainer = run.trainer(), other = run.trainer();
+  const std::vector<float> changed{3, -3};
+  et::Batch weights;
+  weights.set("dense_2.bias", changed.data(), {2});
+  trainer.set_weights(weights);
+  EXPECT_EQ(bias(other), changed) << "the trainers of a run are the same";
+  run.next_event(1e-6);
+  EXPECT_NEAR(bias(trainer)[0], 3, 0.5) << "the run went on from there";
+  trainer.set_hyperparameter("weight_decay", 0);
+  EXPECT_EQ(trainer.predict(batch()).fields(), std::vector<std::string>{"output"});
+  EXPECT_EQ(run.evaluate().samples, 64);
+  EXPECT_NE(run.pipeline_stats().find("\"stages\""), std::string::npos);
+}
+
+TEST_F(RunsTrainer, OutlivesARunThatIsOver) {
+  auto run = std::make_unique<et::Run>(runtime(), job());
+  while (run->next_event()) continue;
+  et::Trainer trainer = run->trainer();
+  const std::vector<float> trained = bias(trainer);
+  run.reset();
+  EXPECT_EQ(bias(trainer), trained);
+  trainer.predict(batch());
+}
+
+TEST_F(RunsTrainer, LeavesTheRunsFolderWhenTheRunIsDestroyed) {
+  const etr::test::TempDir dir;
+  const std::string to = "output.dir=" + dir.path("run");
+  const et::Runtime device = runtime();
+  auto run = std::make_unique<et::Run>(device, job({to, "train.steps=1000000"}));
+  et::Trainer trainer = run->trainer();
+  run->next_event(1e-6);
+  const std::vector<float> trained = bias(trainer);
+  EXPECT_NE(state_error([&] {
+              et::Run(device, job({to}), et::Start::overwrite);
+            }).find("another run writes into"),
+            std::string::npos);
+  run.reset();
+  et::Run next(device, job({to}), et::Start::overwrite);
+  while (next.next_event()) continue;
+  EXPECT_EQ(bias(trainer), trained);
+  trainer.predict(batch());
+  trainer.save(dir.path("saved"));
+}
+
+TEST_F(RunsTrainer, IsDestroyedBeforeTheRun) {
+  et::Run run(runtime(), job());
+  { const et::Trainer destroyed = run.trainer(); }
+  while (run.next_event()) continue;
+}
+
+// One of several devices cannot go on without the others.
+TEST_F(RunsTrainer, EndsWithARunOfSeveralDevices) {
+  const et::Runtime device = runtime();
+  const std::string name = "\"" + std::string(device.device().name) + "\"";
+  const std::string two = "parallel={\"devices\": [" + name + ", " + name + "]}";
+  auto run = std::make_unique<et::Run>(device, job({two, "train.steps=1000000"}));
+  et::Trainer trainer = run->trainer();
+  run->next_event(1e-6);
+  trainer.predict(batch());
+  run.reset();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(state_error([&] { trainer.predict(batch()); }).find("destroyed before it was over"),
+              std::string::npos);
+    state_error([&] { trainer.set_hyperparameter("weight_decay", 0); });
+  }
+  auto over = std::make_unique<et::Run>(device, job({two}));
+  while (over->next_event()) continue;
+  trainer = over->trainer();
+  over.reset();
+  trainer.predict(batch());
+  EXPECT_EQ(bias(trainer).size(), 2u);
+}
+
+// A run and its trainers count as one handle.
+TEST_F(RunsTrainer, IsRefusedWhileTheRunIsInUse) {
+  et::Run run(runtime(), job());
+  et::Trainer trainer = run.trainer();
+  int told = 0;
+  run.on_evaluation([&](int64_t, int64_t) {
+    if (told++) return true;
+    EXPECT_NE(state_error([&] { trainer.predict(batch()); }).find("the run is in use by the call"),
+              std::string::npos);
+    std::thread([&] {
+      EXPECT_NE(state_error([&] { trainer.weights(); }).find("the run is in use by another thread"),
+                std::string::npos);
+      EXPECT_EQ(etr_run_stop(run.get()), ETR_OK);
+    }).join();
+    return true;
+  });
+  EXPECT_THROW(run.evaluate(), et::Error) << "stopped";
+  EXPECT_EQ(told, 1);
+  trainer.predict(batch());
+}
+
+// The run ends when the trainer's call returns.
+TEST_F(RunsTrainer, MayBeInUseWhileTheRunIsDestroyed) {
+  const etr::test::TempDir dir;
+  const std::string to = "output.dir=" + dir.path("run");
+  const et::Runtime device = runtime();
+  auto run = std::make_unique<et::Run>(device, job({to, "train.steps=1000000"}));
+  run->next_event(1e-6);
+  et::Trainer trainer = run->trainer();
+  et::Pipeline input = et::Pipeline::from_json(images_.spec());
+  bool told = false;
+  trainer.on_evaluation([&](int64_t, int64_t) {
+    std::thread([&] { run.reset(); }).join();
+    EXPECT_NE(state_error([&] {
+                et::Run(device, job({to}), et::Start::overwrite);
+              }).find("another run writes into"),
+              std::string::npos);
+    EXPECT_FALSE(std::exchange(told, true));
+    return false;
+  });
+  EXPECT_THROW(trainer.evaluate(input), et::Error) << "stopped";
+  EXPECT_TRUE(told);
+  et::Run next(device, job({to}), et::Start::overwrite);
+  trainer.predict(batch());
+}
+
+// Both may be destroyed by a function that they call.
+TEST_F(RunsTrainer, AndTheRunAreDestroyedWithinAnEvaluation) {
+  etr_run* run = nullptr;
+  ASSERT_OK(etr_run_start(runtime().get(), job().get(), ETR_START_NEW, &run));
+  etr_trainer* trainer = nullptr;
+  ASSERT_OK(etr_run_trainer(run, &trainer));
+  struct Both {
+    etr_run* run;
+    etr_trainer* trainer;
+    int destroyed = 0;
+  } both{run, trainer};
+  const auto progress = [](void* given, int64_t done, int64_t) -> int32_t {
+    auto& mine = *static_cast<Both*>(given);
+    if (done > 1) return 1;
+    etr_run_destroy(mine.run);
+    etr_trainer_destroy(mine.trainer);
+    EXPECT_EQ(mine.destroyed, 0);
+    return 1;
+  };
+  ASSERT_OK(etr_run_on_evaluation(run, progress, &both,
+                                  [](void* given) { ++static_cast<Both*>(given)->destroyed; }));
+  etr_eval_result result{};
+  result.struct_size = sizeof result;
+  EXPECT_EQ(etr_run_evaluate(run, &result), ETR_OK) << etr_last_error();
+  EXPECT_EQ(result.samples, 64);
+  EXPECT_EQ(both.destroyed, 1);
+}
+
+TEST_F(RunsTrainer, OnesOwnFunctionIsNotTheRuns) {
+  auto run = std::make_unique<et::Run>(runtime(), job());
+  et::Trainer trainer = run->trainer();
+  const auto of_run = std::make_shared<int>(0), own = std::make_shared<int>(0);
+  run->on_evaluation([of_run](int64_t, int64_t) { return ++*of_run > 0; });
+  trainer.on_evaluation([own](int64_t, int64_t) { return ++*own > 0; });
+  run->evaluate();
+  EXPECT_EQ(*of_run, 4);
+  EXPECT_EQ(*own, 0);
+  run.reset();
+  EXPECT_EQ(of_run.use_count(), 1) << "the run's function is released with it";
+  EXPECT_EQ(own.use_count(), 2);
+}
+
+TEST_F(RunsTrainer, ARunToEvaluateHasNoEvents) {
+  const etr::test::TempDir dir;
+  const std::string to = "output.dir=" + dir.path("run");
+  const et::Runtime device = runtime();
+  et::Run trains(device, job({to}));
+  while (trains.next_event()) continue;
+  et::Run run(device, job({to}), et::Start::evaluate);
+  state_error([&] { run.next_event(); });
+  EXPECT_EQ(run.evaluate().samples, 64);
+  run.trainer().export_onnx(dir.path("model.onnx"));
+  EXPECT_TRUE(fs::exists(dir.path("model.onnx")));
+  et::Run trial(device, job({to}), et::Start::trial);
+  EXPECT_EQ(etr_run_profile(trial.get(), 1, "texts", nullptr), ETR_INVALID_ARGUMENT);
+  try {
+    EXPECT_NE(trial.profile(1, "json").find("\"ops\""), std::string::npos);
+  } catch (const et::Error& error) {
+    EXPECT_EQ(error.status(), ETR_UNSUPPORTED) << "without timestamps: " << error.what();
+  }
+}
+
+}  // namespace
