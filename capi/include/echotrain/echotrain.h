@@ -1017,8 +1017,7 @@ ETR_API int32_t etr_run_pipeline_stats(etr_run* run, char** json);
  * save and export. What is set takes effect in the run's next step. A run makes its own steps, so
  * the section "training loops of your own" is not for this trainer.
  *
- * The caller destroys the trainer, before or after the run, which is over in either order once the
- * run is destroyed. */
+ * The caller destroys the trainer, before or after the run; see etr_run_destroy. */
 ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
 
 /* Ends and destroys the run. If it had not reached ETR_EVENT_END, progress since the newest
