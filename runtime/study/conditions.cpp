@@ -235,9 +235,8 @@ std::string with_labels(std::string text, const Json& labels) {
   return text;
 }
 
-std::vector<Condition> conditions_of(const Json& given, const Common& common,
+std::vector<Condition> conditions_of(const Json& list, const Common& common,
                                      const std::string& owner, Json& resolved) {
-  const Json list = given.is_null() ? Json::array({Json::object()}) : given;
   if (!list.is_array() || list.empty())
     fail(Code::invalid_argument, owner, ": 'conditions' is ", brief_json(list),
          "; it takes a list of conditions");
@@ -247,6 +246,8 @@ std::vector<Condition> conditions_of(const Json& given, const Common& common,
   const auto all = product(common.labels_for);
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = cat(owner, ": condition ", i + 1);
+    if (!list[i].is_object())
+      fail(Code::invalid_argument, where, " is ", brief_json(list[i]), "; it takes an object");
     check_keys(list[i], kConditionKeys, where);
     const Json& own = object_in(list[i], "labels", where);
     std::vector<std::string> names;

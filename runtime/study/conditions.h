@@ -16,9 +16,9 @@ struct Common {
   uint64_t trials = 1, searches = 1;
 };
 
-// `given` is the list of conditions, or null for a single one without labels. `owner` names them in
-// errors. `resolved` receives the list with one entry for each combination of the values of 'for'.
-std::vector<Condition> conditions_of(const Json& given, const Common& common,
+// `list` is the study's 'conditions'; `owner` names them in errors. `resolved` receives the list with
+// one entry for each combination of the values of 'for'.
+std::vector<Condition> conditions_of(const Json& list, const Common& common,
                                      const std::string& owner, Json& resolved);
 
 // Replaces "${label}" by the label's value. Other names are left to the job.

@@ -63,6 +63,12 @@ struct JobSource {
   std::string name, origin;
 };
 
+// Options accept null as an empty object. In a file, a section without content is a mistake.
+void check_sections(const Json& given, const std::string& owner) {
+  for (const char* key : {"goal", "budget", "evaluate", "search", "for", "baseline"})
+    object_in(given, key, owner);
+}
+
 JobSource job_of(const Json& given, const std::string& folder, const std::string& owner) {
   if (!given.contains("job"))
     fail(Code::invalid_argument, owner, ": 'job' is missing: the path of a job, or the job itself");
@@ -166,8 +172,8 @@ Workload workload_of(const Json& given, const std::string& name, const std::stri
   resolved["name"] = out.name;
   resolved["job"] = out.job;
   resolved["set"] = common.set;
-  out.conditions =
-      conditions_of(given.value("conditions", Json()), common, owner, resolved["conditions"]);
+  out.conditions = conditions_of(given.value("conditions", Json::array({Json::object()})), common,
+                                 owner, resolved["conditions"]);
   return out;
 }
 
@@ -455,6 +461,7 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
   if (!given.is_object())
     fail(Code::invalid_argument, origin, " holds no study: a study is a JSON object");
   check_keys(given, file_keys(), origin);
+  check_sections(given, origin);
   const Options options = study_options(given, origin);
   Study out;
   out.origin_ = origin;
@@ -464,6 +471,8 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
   out.json_ = options.json();
   for (const char* shown : {"figures", "baseline"})  // read by reports
     if (given.contains(shown)) out.json_[shown] = given[shown];
+  if (const auto figures = given.find("figures"); figures != given.end() && figures->is_null())
+    fail(Code::invalid_argument, origin, ": 'figures' is null, not a list");
   Json entries = given.value("workloads", Json::array({Json::object()}));
   if (!entries.is_array() || entries.empty())
     fail(Code::invalid_argument, origin, ": 'workloads' is ", brief_json(entries),
@@ -477,6 +486,7 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
     std::vector<std::string> keys = kSharedKeys;
     keys.emplace_back("name");
     check_keys(entries[i], keys, owner);
+    check_sections(entries[i], owner);
     Json name = entries[i].value("name", Json(""));
     if (!name.is_string())
       fail(Code::invalid_argument, owner, ": 'name' is ", brief_json(name), "; it takes a text");

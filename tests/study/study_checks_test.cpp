@@ -77,6 +77,28 @@ TEST_F(StudyChecks, AWorkloadIsAnObject) {
   expect_problem(json_, "the study: workload 1 is null; it takes an object");
 }
 
+TEST_F(StudyChecks, NoSectionIsNull) {
+  for (const char* key : {"goal", "budget", "evaluate", "search", "for", "baseline"}) {
+    Json other = json_;
+    other[key] = nullptr;
+    expect_problem(other, cat("the study: '", key, "' is null; it takes an object"));
+  }
+  for (const char* key : {"goal", "budget", "evaluate", "search", "for"}) {
+    Json other = json_;
+    other["workloads"] = {{{key, nullptr}}};
+    expect_problem(other, cat("the study: workload 1: '", key, "' is null; it takes an object"));
+    std::swap(other["workloads"][0][key], other[key]);  // a workload's section does not hide it
+    expect_problem(other, cat("the study: '", key, "' is null; it takes an object"));
+  }
+  Json other = json_;
+  other["conditions"] = nullptr;
+  expect_problem(other, "the study: 'conditions' is null; it takes a list");
+  other["conditions"] = {nullptr};
+  expect_problem(other, "the study: condition 1 is null; it takes an object");
+  json_["figures"] = nullptr;
+  expect_problem(json_, "the study: 'figures' is null, not a list");
+}
+
 TEST_F(StudyChecks, ATargetCanBeReached) {
   json_["goal"]["target"] = -3;
   expect_problem(json_, "goal: 'target' is -3; no loss is below 0");
