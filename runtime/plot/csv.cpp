@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/exact_number.h"
 #include "plot/panel.h"
 #include "plot/svg.h"
 #include "plot/text.h"

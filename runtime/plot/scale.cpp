@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/exact_number.h"
 #include "core/number_text.h"
 #include "plot/text.h"
 

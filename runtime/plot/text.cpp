@@ -1,7 +1,5 @@
 #include "plot/text.h"
 
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 
@@ -69,14 +67,6 @@ std::string coordinate(double value) {
   std::string out = text;
   if (out.ends_with(".0")) out.resize(out.size() - 2);
   return out == "-0" ? "0" : out;
-}
-
-std::string exact_number(double value) {
-  if (std::isnan(value)) return "";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char text[64];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  return std::string(text, end);
 }
 
 std::string csv_field(std::string_view text) {

@@ -23,9 +23,6 @@ std::string markup_of(const std::string& text);
 // Formats a coordinate with at most one decimal.
 std::string coordinate(double value);
 
-// Formats a number so that it reads back exactly: "0.1", "1e-05"; "" for NaN, "inf".
-std::string exact_number(double value);
-
 // Returns a field of a CSV file (RFC 4180), quoted if necessary.
 std::string csv_field(std::string_view text);
 

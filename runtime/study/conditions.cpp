@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json_members.h"
+#include "core/label_text.h"
 #include "core/options.h"
 #include "study/labels.h"
 #include "study/schema.h"
@@ -225,15 +226,6 @@ void check_different(const std::vector<Condition>& all, const std::string& owner
 }
 
 }  // namespace
-
-std::string with_labels(std::string text, const Json& labels) {
-  for (const auto& [label, value] : labels.items()) {
-    const std::string name = cat("${", label, "}"), filled = label_text(value);
-    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += filled.size())
-      text.replace(at, name.size(), filled);
-  }
-  return text;
-}
 
 std::vector<Condition> conditions_of(const Json& list, const Common& common,
                                      const std::string& owner, Json& resolved) {

@@ -21,7 +21,4 @@ struct Common {
 std::vector<Condition> conditions_of(const Json& list, const Common& common,
                                      const std::string& owner, Json& resolved);
 
-// Replaces "${label}" by the label's value. Other names are left to the job.
-std::string with_labels(std::string text, const Json& labels);
-
 }  // namespace etr::study

@@ -24,6 +24,7 @@ struct Scene {
   const FigureSpec& spec;
 
   const Objective& objective() const { return summary.objectives[spec.workload]; }
+  const std::string& batch_label() const { return summary.workloads[spec.workload].batch_label; }
   size_t clock() const { return spec.clock.value_or(objective().clock); }
   const ConditionResult& at(size_t condition) const { return summary.conditions[condition]; }
 };

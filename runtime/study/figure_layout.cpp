@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/label_text.h"
 #include "core/number_text.h"
 #include "plot/text.h"
 #include "study/figure_kinds.h"

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_members.h"
+#include "core/label_text.h"
 #include "core/options.h"
 #include "study/figure_kinds.h"
 #include "study/labels.h"
@@ -30,6 +31,10 @@ const Kind kKinds[] = {
     {"trials", trials_figure, {}},
 };
 
+bool has_key(const Kind& kind, const std::string& key) {
+  return std::find(kind.keys.begin(), kind.keys.end(), key) != kind.keys.end();
+}
+
 const Kind& kind_of(const FigureSpec& spec) {
   std::vector<std::string> names;
   for (const Kind& kind : kKinds) {
@@ -49,38 +54,27 @@ size_t different_values(const Summary& summary, size_t workload, const std::stri
   return values.size();
 }
 
-// Returns the workload's label for batch sizes: the summary's, or else the first with numbers and
-// "batch" in its name; "": none.
-std::string batch_label_of(const Summary& summary, size_t workload) {
-  if (is_numeric(summary, workload, summary.batch_label)) return summary.batch_label;
-  for (const size_t condition : conditions_of_workload(summary, workload))
-    for (const auto& [name, value] : summary.conditions[condition].labels.items())
-      if (name.find("batch") != std::string::npos && is_numeric(summary, workload, name))
-        return name;
-  return "";
-}
-
 // Returns the default label for x: the batch size, or else an echo factor or another number.
 std::string usual_x(const Summary& summary, size_t workload, const std::string& kind) {
-  if (kind == "scaling") return batch_label_of(summary, workload);
+  const std::string& batch = summary.workloads[workload].batch_label;
+  if (kind == "scaling") return is_numeric(summary, workload, batch) ? batch : "";
   std::vector<std::string> numeric;
   for (const std::string& name : varying_labels(summary, workload))
     if (is_numeric(summary, workload, name)) numeric.push_back(name);
   const auto has = [&](const std::string& name) {
     return std::find(numeric.begin(), numeric.end(), name) != numeric.end();
   };
-  const bool wants_batch =
-      kind == "rate" && different_values(summary, workload, summary.batch_label) > 2;
-  if (wants_batch && has(summary.batch_label)) return summary.batch_label;
+  const bool wants_batch = kind == "rate" && different_values(summary, workload, batch) > 2;
+  if (wants_batch && has(batch)) return batch;
   if (has("factor")) return "factor";
   for (const std::string& name : numeric)
-    if (name != summary.batch_label) return name;
+    if (name != batch) return name;
   return numeric.empty() ? "" : numeric.front();
 }
 
 // The batch size gets one panel per value, unless it is x or has many values.
 std::string usual_panel(const Summary& summary, size_t workload, const std::string& x) {
-  const std::string& batch = summary.batch_label;
+  const std::string& batch = summary.workloads[workload].batch_label;
   const std::vector<std::string> varying = varying_labels(summary, workload);
   if (x.empty() || x == batch || std::find(varying.begin(), varying.end(), batch) == varying.end())
     return "";
@@ -91,7 +85,7 @@ FigureSpec usual_spec(const Summary& summary, size_t workload, const std::string
   FigureSpec out;
   out.kind = kind;
   out.workload = workload;
-  if (kind == "spread" || kind == "curves" || kind == "trials") return out;
+  if (!has_key(kind_of(out), "x")) return out;
   out.x = usual_x(summary, workload, kind);
   out.panel = usual_panel(summary, workload, out.x);
   return out;
@@ -301,8 +295,9 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
       condition.labels = labels;
       summary.conditions.push_back(std::move(condition));
     }
+    const size_t index = summary.objectives.size();
     summary.objectives.push_back({workload.workload});
-    summary.workloads.emplace_back();
+    summary.workloads.emplace_back().batch_label = batch_label_of(summary.conditions, index);
   }
   check_baseline(summary, study.baseline, "");
   each_given(study.figures, summary, [&](const FigureSpec& spec, const std::string& owner) {

@@ -293,7 +293,7 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
   if (!scene.objective().target || !is_numeric(scene.summary, scene.spec.workload, scene.spec.x))
     return {};
   const LaidOut layout = laid_out(scene);
-  const bool over_batch = scene.spec.x == scene.summary.batch_label;
+  const bool over_batch = scene.spec.x == scene.batch_label();
   StudyFigure out;
   out.name = "scaling";
   out.caption = cat("Steps to reach ", target_text(scene.objective()), ". ", kWhiskers);
@@ -387,7 +387,7 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
   if (!is_numeric(scene.summary, scene.spec.workload, scene.spec.x)) return {};
   const LaidOut layout = laid_out(scene);
   const bool momentum = has_momenta(scene);
-  const bool over_batch = scene.spec.x == scene.summary.batch_label;  // as scaling rules are
+  const bool over_batch = scene.spec.x == scene.batch_label();  // as scaling rules are
   StudyFigure out;
   out.name = "rate";
   out.caption =

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/label_text.h"
 #include "core/number_text.h"
 #include "study/figure_kinds.h"
-#include "study/labels.h"
 
 namespace etr::study {
 namespace {

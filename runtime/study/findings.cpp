@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/label_text.h"
 #include "core/number_text.h"
 #include "study/labels.h"
 
@@ -197,15 +198,17 @@ void warn_of_devices(const Objective& objective, const std::vector<Record>& reco
 }  // namespace
 
 void find_scaling(Summary& summary, const std::vector<Record>& records) {
-  if (summary.batch_label.empty()) return;
   std::map<std::string, size_t> known;
+  const auto label_of = [&](const ConditionResult& condition) {
+    return summary.workloads[condition.workload].batch_label;
+  };
   for (size_t i = 0; i < summary.conditions.size(); ++i) {
     const ConditionResult& condition = summary.conditions[i];
-    const auto batch = condition.labels.find(summary.batch_label);
+    const auto batch = condition.labels.find(label_of(condition));
     if (batch == condition.labels.end() || !batch->is_number() || batch->get<double>() <= 0)
       continue;
     Json others = condition.labels;
-    others.erase(summary.batch_label);
+    others.erase(label_of(condition));
     const auto [entry, is_new] =
         known.try_emplace(cat(condition.workload, "\n", label_key(others)), summary.scaling.size());
     if (is_new) summary.scaling.push_back({condition.workload, others, {}, {}, {}, {}, {}, {}});
@@ -213,7 +216,8 @@ void find_scaling(Summary& summary, const std::vector<Record>& records) {
   }
   std::erase_if(summary.scaling, [](const ScalingResult& s) { return s.at.size() < 3; });
   const auto batch_of = [&](size_t i) {
-    return summary.conditions[i].labels[summary.batch_label].get<double>();
+    const ConditionResult& condition = summary.conditions[i];
+    return condition.labels[label_of(condition)].get<double>();
   };
   for (ScalingResult& scaling : summary.scaling) {
     std::sort(scaling.at.begin(), scaling.at.end(),

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
 #include "core/json.h"
-#include "plot/text.h"
+#include "core/label_text.h"
 
 namespace etr::study {
 
@@ -29,18 +28,6 @@ bool has_labels(const Json& labels, const Json& wanted) {
     const auto found = labels.find(entry.key());
     return found != labels.end() && *found == entry.value();
   });
-}
-
-std::string label_text(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_number_float() ? plot::exact_number(value.get<double>()) : value.dump();
-}
-
-std::string labels_text(const Json& labels) {
-  std::string out;
-  for (const auto& [name, value] : labels.items())
-    out += cat(out.empty() ? "" : ", ", name, "=", label_text(value));
-  return out;
 }
 
 }  // namespace etr::study

@@ -1,4 +1,4 @@
-// The labels of conditions: names, each with a text or a number.
+// The labels of conditions: names, each with a text or a number. core/label_text.h shows them.
 #pragma once
 
 #include <string>
@@ -15,11 +15,5 @@ std::string shown_key(const Json& labels);
 
 // Returns whether a condition has all of these labels with these values.
 bool has_labels(const Json& labels, const Json& wanted);
-
-// Returns a value as names of conditions, reports and "${label}" show it: "none", "0.1", "100000".
-std::string label_text(const Json& value);
-
-// "variant=none, factor=1"
-std::string labels_text(const Json& labels);
 
 }  // namespace etr::study

@@ -6,11 +6,11 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/label_text.h"
 #include "core/markup.h"
 #include "core/number_text.h"
 #include "core/text.h"
 #include "study/figure_kinds.h"
-#include "study/labels.h"
 
 namespace etr::study {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/label_text.h"
 #include "study/findings.h"
 #include "study/labels.h"
 
@@ -146,14 +147,16 @@ Json baseline_labels(const Outline& study, const std::vector<ConditionResult>& c
   return nullptr;
 }
 
-std::string batch_label_of(const std::vector<ConditionResult>& conditions) {
+}  // namespace
+
+std::string batch_label_of(const std::vector<ConditionResult>& conditions, size_t workload) {
   for (const ConditionResult& condition : conditions)
     for (const auto& [name, value] : condition.labels.items())
-      if (value.is_number() && name.find("batch") != std::string::npos) return name;
+      if (condition.workload == workload && value.is_number() &&
+          name.find("batch") != std::string::npos)
+        return name;
   return "";
 }
-
-}  // namespace
 
 Spread spread_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
@@ -207,7 +210,7 @@ Summary summarize(const Outline& study, const std::vector<Record>& records) {
   Summary out;
   out.objectives = objectives_of(study, records);
   for (const Objective& objective : out.objectives)
-    out.workloads.push_back({ends_at_target(objective.workload, records), {}});
+    out.workloads.push_back({ends_at_target(objective.workload, records), "", {}});
   out.conditions = grouped(out.objectives, records);
   for (ConditionResult& condition : out.conditions)
     take_results(out.objectives[condition.workload], records, condition);
@@ -218,7 +221,8 @@ Summary summarize(const Outline& study, const std::vector<Record>& records) {
     out.conditions[i].baseline = baseline;
     take_gain(out.conditions[*baseline], out.conditions[i]);
   }
-  out.batch_label = batch_label_of(out.conditions);
+  for (size_t i = 0; i < out.workloads.size(); ++i)
+    out.workloads[i].batch_label = batch_label_of(out.conditions, i);
   find_scaling(out, records);
   find_warnings(out, records);
   return out;

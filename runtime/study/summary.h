@@ -61,6 +61,7 @@ struct ConditionResult {
 struct WorkloadResult {
   // Trials stopped at the target, so best metrics are hardly better than it.
   bool ends_at_target = false;
+  std::string batch_label;  // see batch_label_of()
   std::vector<std::string> warnings;
 };
 
@@ -97,8 +98,11 @@ struct Summary {
   // Labels: the study's 'baseline', that of a figure, or else the value "none" or factor 1; null:
   // none.
   Json baseline;
-  std::string batch_label;  // the label taken as batch size; "": none
 };
+
+// Returns the label that is taken as batch size: the first one with a number and "batch" in its name
+// among the workload's conditions; "": none.
+std::string batch_label_of(const std::vector<ConditionResult>& conditions, size_t workload);
 
 // Records may cover a part of the study, or nothing. Error(invalid_argument) for a record of an
 // unknown workload.

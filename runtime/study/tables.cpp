@@ -5,16 +5,16 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/exact_number.h"
 #include "core/json.h"
+#include "core/label_text.h"
 #include "plot/text.h"
-#include "study/labels.h"
 #include "study/summary.h"
 
 namespace etr::study {
 namespace {
 
 using plot::csv_field;
-using plot::exact_number;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 

@@ -88,7 +88,7 @@ class Studies(unittest.TestCase):
         self.assertEqual(resolved["workloads"][0]["name"], "quickstart")
 
     def test_a_plan_says_what_would_run_and_runs_nothing(self):
-        path = self.study("plan", **{"for": {"factor": [2, 4]}, "set": ["optimizer.momentum=0.5", "pipeline.stages.5.factor=${factor}"],
+        path = self.study("plan", **{"for": {"factor": [2, 4.0]}, "set": ["optimizer.momentum=0.5", "pipeline.stages.5.factor=${factor}"],
                                      "conditions": [{"labels": {"echo": "none"}}, {"labels": {"echo": "twice"}, "trials": 3}]})
         study = json.loads(path.read_text())
         del study["search"]["space"]["optimizer.momentum"]

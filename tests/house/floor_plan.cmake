@@ -67,15 +67,15 @@ foreach(file ${files})
   endforeach()
 endforeach()
 
-# Tools, samples and bindings stand outside: they see the C API's header and nothing of the runtime. The command line has two
-# headers more, which use the standard library only: it suggests names, and knows launchers, as the library does.
+# Tools, samples and bindings stand outside: they see the C API's header and nothing of the runtime. The command line has three
+# headers more, which use nothing else of the runtime: it suggests names, knows launchers, and shows labels as the library does.
 file(GLOB_RECURSE outside ${ROOT}/tools/*.cpp ${ROOT}/tools/*.h ${ROOT}/samples/*.cpp ${ROOT}/samples/*.c
      ${ROOT}/bindings/swig/*.h)
 foreach(file ${outside})
   file(STRINGS ${file} includes REGEX "^#include \"")
   foreach(line ${includes})
     foreach(room ${rooms})
-      if(line MATCHES "\"${room}/" AND NOT (file MATCHES "/tools/" AND line MATCHES "\"core/(nearest|launcher_variables)\\.h\""))
+      if(line MATCHES "\"${room}/" AND NOT (file MATCHES "/tools/" AND line MATCHES "\"core/(nearest|launcher_variables|label_text)\\.h\""))
         string(APPEND problems "\n  ${file}: ${line}: use the C API")
       endif()
     endforeach()

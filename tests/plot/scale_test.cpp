@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/exact_number.h"
 #include "plot/text.h"
 #include "plot/wrap.h"
 
@@ -120,10 +121,10 @@ TEST(Text, OfAMillionCharactersIsCut) {
 }
 
 TEST(PlotText, NumbersAndFields) {
-  EXPECT_EQ(plot::exact_number(0.1), "0.1");
-  EXPECT_EQ(plot::exact_number(NAN), "");
-  EXPECT_EQ(plot::exact_number(INFINITY), "inf");
-  EXPECT_EQ(std::stod(plot::exact_number(1.0 / 3)), 1.0 / 3);
+  EXPECT_EQ(exact_number(0.1), "0.1");
+  EXPECT_EQ(exact_number(NAN), "");
+  EXPECT_EQ(exact_number(INFINITY), "inf");
+  EXPECT_EQ(std::stod(exact_number(1.0 / 3)), 1.0 / 3);
   EXPECT_EQ(plot::csv_field("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
   EXPECT_EQ(plot::coordinate(-0.01), "0");
   EXPECT_EQ(plot::shortened("short", 100), "short");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/label_text.h"
 #include "study/small_study.h"
 #include "study/summary.h"
 #include "study/synthetic.h"
@@ -9,16 +10,13 @@
 namespace etr::test {
 namespace {
 
-using study::label_text;
-
 TEST(Labels, AreWrittenAsTheFileHasThem) {
   for (const char* text :
        {"1", "100000", "1000000000000", "-3", "0.1", "1e-05", "0.30000000000000004"})
     EXPECT_EQ(label_text(Json::parse(text)), text);
   EXPECT_EQ(label_text("before augmentation"), "before augmentation");
   EXPECT_EQ(label_text(Json()), "null");
-  EXPECT_EQ(study::labels_text({{"variant", "none"}, {"batch", 100000}}),
-            "variant=none, batch=100000");
+  EXPECT_EQ(labels_text({{"variant", "none"}, {"batch", 100000}}), "variant=none, batch=100000");
 }
 
 TEST(Labels, NameAConditionTheSameInStudyAndReport) {

@@ -315,6 +315,25 @@ TEST(Summary, FindsWhereScalingEnds) {
   EXPECT_FALSE(study::summarize(goal(), records).scaling[0].critical_batch);
 }
 
+TEST(Summary, EachWorkloadHasItsOwnLabelForBatchSizes) {
+  std::vector<Record> records;
+  for (const auto& [workload, label] : {std::pair("w", "batch"), {"v", "batch_size"}})
+    for (const double size : {16, 32, 64}) {
+      records.push_back(simple_record({{label, size}, {"batch_order", "any"}}, 0, 0, 16000, 1.2));
+      records.back().workload = workload;
+      records.back().to_target->steps = 16000 / size;
+    }
+  study::Outline study = goal();
+  study.objectives.push_back(study.objectives[0]);
+  study.objectives.back().workload = "v";
+  const auto summary = study::summarize(study, records);
+  EXPECT_EQ(summary.workloads[0].batch_label, "batch");
+  EXPECT_EQ(summary.workloads[1].batch_label, "batch_size");
+  ASSERT_EQ(summary.scaling.size(), 2u);
+  for (const study::ScalingResult& scaling : summary.scaling)
+    EXPECT_EQ(scaling.batches, (std::vector<double>{16, 32, 64}));
+}
+
 // From points of the model itself; and where scaling is perfect, or there is none.
 TEST(Summary, FindsTheCriticalBatch) {
   const auto found = [](const auto& steps_of) {

@@ -4,16 +4,13 @@
 #include <vector>
 
 #include "cli.h"
+#include "core/label_text.h"
 #include "table.h"
 
 namespace cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string value_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
 
 std::string joined(const std::vector<std::string>& parts, const char* between = ", ") {
   std::string out;
@@ -36,30 +33,16 @@ Json labels_of(const Json& condition) {
 }
 
 std::string name_of(const Json& condition) {
-  std::vector<std::string> parts;
-  const Json labels = labels_of(condition);
-  for (const auto& [label, value] : labels.items())
-    parts.push_back(label + "=" + value_text(value));
-  return parts.empty() ? "(one condition)" : joined(parts);
-}
-
-// Replaces "${label}" in a text by the label's value.
-std::string filled(std::string text, const Json& labels) {
-  for (const auto& [label, value] : labels.items()) {
-    const std::string name = "${" + label + "}";
-    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;) {
-      text.replace(at, name.size(), value_text(value));
-      at += value_text(value).size();
-    }
-  }
-  return text;
+  const std::string labels = etr::labels_text(labels_of(condition));
+  return labels.empty() ? "(one condition)" : labels;
 }
 
 std::string range_text(const Json& range) {
   if (range.is_null()) return "not searched";
   if (range.contains("values")) return "one of " + range["values"].dump();
   const std::string scale = range.value("scale", "linear");
-  return value_text(range.at("from")) + " to " + value_text(range.at("to")) + " (" + scale + ")";
+  return etr::label_text(range.at("from")) + " to " + etr::label_text(range.at("to")) + " (" +
+         scale + ")";
 }
 
 std::vector<std::string> overrides_of(const Json& owner) {
@@ -72,8 +55,9 @@ std::string changes_of(const Json& workload, const Json& condition) {
   std::vector<std::string> parts;
   const Json labels = labels_of(condition);
   for (const std::string& text : overrides_of(workload))
-    if (depends_on_labels(text)) parts.push_back(filled(text, labels));
-  for (const std::string& text : overrides_of(condition)) parts.push_back(filled(text, labels));
+    if (depends_on_labels(text)) parts.push_back(etr::with_labels(text, labels));
+  for (const std::string& text : overrides_of(condition))
+    parts.push_back(etr::with_labels(text, labels));
   for (const auto& [key, range] : object_in(condition, "space").items())
     parts.push_back(key + ": " + range_text(range));
   for (const auto& [key, scale] : object_in(condition, "scale").items())
