@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <map>
 #include <span>
 
@@ -38,13 +38,20 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+// Returns an empty text if there is no such file, or /dev/null, which turns a file off.
+std::string settings_in(const std::string& path) {
+  std::error_code unknown;
+  const bool regular = std::filesystem::is_regular_file(path, unknown);
+  return !regular && platform::is_file_or_free(path) ? "" : platform::read_document(path);
+}
+
 // The keys of one section of an INI file, none if the file does not exist.
 std::map<std::string, std::string> ini_section(const std::string& path,
                                                const std::vector<std::string>& names) {
   std::map<std::string, std::string> out;
-  std::ifstream in(path);
+  const std::string whole = settings_in(path);
   bool inside = false;
-  for (std::string line; std::getline(in, line);) {
+  for (const std::string_view line : split(whole, '\n')) {
     const std::string_view text = trim(line);
     if (text.starts_with('[')) {
       const std::string name(trim(text.substr(1, text.find(']') - 1)));
@@ -100,8 +107,6 @@ S3Settings S3Settings::find() {
   };
   const std::string home = variable("HOME") + "/.aws/",
                     profile = first({variable("AWS_PROFILE"), "default"});
-  auto credentials = ini_section(
-      first({variable("AWS_SHARED_CREDENTIALS_FILE"), home + "credentials"}), {profile});
   auto config = ini_section(first({variable("AWS_CONFIG_FILE"), home + "config"}),
                             {"profile " + profile, profile});
   S3Settings out;
@@ -110,6 +115,8 @@ S3Settings S3Settings::find() {
     out.secret_key = variable("AWS_SECRET_ACCESS_KEY");
     out.session_token = variable("AWS_SESSION_TOKEN");
   } else {
+    auto credentials = ini_section(
+        first({variable("AWS_SHARED_CREDENTIALS_FILE"), home + "credentials"}), {profile});
     auto& from = credentials.contains("aws_access_key_id") ? credentials : config;
     out.access_key = from["aws_access_key_id"];
     out.secret_key = from["aws_secret_access_key"];

@@ -1,0 +1,81 @@
+// Where access keys and settings of object stores come from.
+#include "io/s3.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "support/error_text.h"
+#include "support/temp_dir.h"
+
+namespace etr::test {
+namespace {
+
+// Sets the variables that settings come from, and takes them back.
+class S3SettingsTest : public testing::Test {
+ protected:
+  S3SettingsTest() {
+    for (const char* name : kNames) {
+      const char* value = std::getenv(name);
+      before_.emplace_back(value ? value : "", value != nullptr);
+      ::unsetenv(name);
+    }
+    set("AWS_SHARED_CREDENTIALS_FILE", dir_.path("credentials"));
+    set("AWS_CONFIG_FILE", dir_.path("config"));
+  }
+  ~S3SettingsTest() override {
+    for (size_t i = 0; i < before_.size(); ++i)
+      before_[i].second ? ::setenv(kNames[i], before_[i].first.c_str(), 1) : ::unsetenv(kNames[i]);
+  }
+
+  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  void write(const char* name, const std::string& text) { std::ofstream(dir_.path(name)) << text; }
+
+  TempDir dir_;
+
+ private:
+  static constexpr const char* kNames[] = {
+      "AWS_ACCESS_KEY_ID",           "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION",
+      "AWS_DEFAULT_REGION",          "AWS_ENDPOINT_URL_S3",   "AWS_ENDPOINT_URL",  "AWS_PROFILE",
+      "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"};
+  std::vector<std::pair<std::string, bool>> before_;
+};
+
+TEST_F(S3SettingsTest, ComeFromTheProfile) {
+  write("credentials",
+        "[default]\naws_access_key_id = one\n\n[ other ]\r\n# aws_access_key_id = no\r\n"
+        "aws_access_key_id=two\r\naws_secret_access_key = a=b\r\n");
+  write("config", "[profile other]\nregion = eu-west-1\nendpoint_url = http://store:9000/");
+  EXPECT_EQ(io::S3Settings::find().access_key, "one");
+  EXPECT_EQ(io::S3Settings::find().region, "us-east-1");
+  set("AWS_PROFILE", "other");
+  const auto found = io::S3Settings::find();
+  EXPECT_EQ(found.access_key, "two");
+  EXPECT_EQ(found.secret_key, "a=b");
+  EXPECT_EQ(found.region, "eu-west-1");
+  EXPECT_EQ(found.endpoint, "http://store:9000");
+}
+
+TEST_F(S3SettingsTest, NeedNoFile) {
+  EXPECT_EQ(io::S3Settings::find().access_key, "");
+  set("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
+  set("AWS_CONFIG_FILE", "/dev/null");
+  EXPECT_EQ(io::S3Settings::find().access_key, "");
+}
+
+TEST_F(S3SettingsTest, AFileThatCannotBeReadIsNamed) {
+  const std::string folder = dir_.path("folder"), endless = "/dev/zero";
+  std::filesystem::create_directory(folder);
+  for (const std::string& path : {folder, endless}) {
+    set("AWS_SHARED_CREDENTIALS_FILE", path);
+    const std::string text = error_text([] { io::S3Settings::find(); });
+    EXPECT_NE(text.find(path), std::string::npos) << text;
+  }
+  set("AWS_ACCESS_KEY_ID", "key");  // the file is not needed
+  EXPECT_EQ(error_text([] { io::S3Settings::find(); }), "");
+}
+
+}  // namespace
+}  // namespace etr::test
