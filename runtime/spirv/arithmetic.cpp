@@ -77,33 +77,9 @@ bool of_one_float(const Instruction& i, uint32_t* r, const F& f) {
   return each(i, r, [&](uint32_t k) { return bits(f(real(r[i.a + k]))); });
 }
 
-bool evaluate_extended(const Instruction& i, uint32_t* r) {
-  const auto three_floats = [&](auto f) {
-    return each(i, r, [&](uint32_t k) {
-      return bits(f(real(r[i.a + k]), real(r[i.b + k]), real(r[i.c + k])));
-    });
-  };
-  const auto of_signed = [&](auto f) {
-    return of_words(
-        i, r, [&](uint32_t a, uint32_t b) { return static_cast<uint32_t>(f(whole(a), whole(b))); });
-  };
+// Extended instructions (GLSL.std.450) that are elementary functions.
+bool evaluate_function(const Instruction& i, uint32_t* r) {
   switch (static_cast<GLSLstd450>(i.extra)) {
-    case GLSLstd450Round:
-    case GLSLstd450RoundEven: return of_one_float(i, r, [](float a) { return std::nearbyint(a); });
-    case GLSLstd450Trunc: return of_one_float(i, r, [](float a) { return std::trunc(a); });
-    case GLSLstd450FAbs: return of_one_float(i, r, [](float a) { return std::abs(a); });
-    case GLSLstd450SAbs:
-      return each(i, r,
-                  [&](uint32_t k) { return whole(r[i.a + k]) < 0 ? 0 - r[i.a + k] : r[i.a + k]; });
-    case GLSLstd450FSign:
-      return of_one_float(i, r, [](float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; });
-    case GLSLstd450SSign:
-      return each(i, r, [&](uint32_t k) {
-        return static_cast<uint32_t>((whole(r[i.a + k]) > 0) - (whole(r[i.a + k]) < 0));
-      });
-    case GLSLstd450Floor: return of_one_float(i, r, [](float a) { return std::floor(a); });
-    case GLSLstd450Ceil: return of_one_float(i, r, [](float a) { return std::ceil(a); });
-    case GLSLstd450Fract: return of_one_float(i, r, [](float a) { return a - std::floor(a); });
     case GLSLstd450Sin: return of_one_float(i, r, [](float a) { return std::sin(a); });
     case GLSLstd450Cos: return of_one_float(i, r, [](float a) { return std::cos(a); });
     case GLSLstd450Tan: return of_one_float(i, r, [](float a) { return std::tan(a); });
@@ -122,28 +98,35 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
     case GLSLstd450Sqrt: return of_one_float(i, r, [](float a) { return std::sqrt(a); });
     case GLSLstd450InverseSqrt:
       return of_one_float(i, r, [](float a) { return 1.0f / std::sqrt(a); });
+    default: return false;
+  }
+}
+
+// Extended instructions that round, choose or combine floats.
+bool evaluate_extended_float(const Instruction& i, uint32_t* r) {
+  const auto three_floats = [&](auto f) {
+    return each(i, r, [&](uint32_t k) {
+      return bits(f(real(r[i.a + k]), real(r[i.b + k]), real(r[i.c + k])));
+    });
+  };
+  switch (static_cast<GLSLstd450>(i.extra)) {
+    case GLSLstd450Round:
+    case GLSLstd450RoundEven: return of_one_float(i, r, [](float a) { return std::nearbyint(a); });
+    case GLSLstd450Trunc: return of_one_float(i, r, [](float a) { return std::trunc(a); });
+    case GLSLstd450FAbs: return of_one_float(i, r, [](float a) { return std::abs(a); });
+    case GLSLstd450FSign:
+      return of_one_float(i, r, [](float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; });
+    case GLSLstd450Floor: return of_one_float(i, r, [](float a) { return std::floor(a); });
+    case GLSLstd450Ceil: return of_one_float(i, r, [](float a) { return std::ceil(a); });
+    case GLSLstd450Fract: return of_one_float(i, r, [](float a) { return a - std::floor(a); });
     case GLSLstd450FMin:
     case GLSLstd450NMin: return of_floats(i, r, [](float a, float b) { return std::fmin(a, b); });
     case GLSLstd450FMax:
     case GLSLstd450NMax: return of_floats(i, r, [](float a, float b) { return std::fmax(a, b); });
-    case GLSLstd450UMin:
-      return of_words(i, r, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
-    case GLSLstd450UMax:
-      return of_words(i, r, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
-    case GLSLstd450SMin: return of_signed([](int32_t a, int32_t b) { return a < b ? a : b; });
-    case GLSLstd450SMax: return of_signed([](int32_t a, int32_t b) { return a > b ? a : b; });
     case GLSLstd450FClamp:
     case GLSLstd450NClamp:
       return three_floats(
           [](float x, float low, float high) { return std::fmin(std::fmax(x, low), high); });
-    case GLSLstd450UClamp:
-      return each(
-          i, r, [&](uint32_t k) { return std::min(std::max(r[i.a + k], r[i.b + k]), r[i.c + k]); });
-    case GLSLstd450SClamp:
-      return each(i, r, [&](uint32_t k) {
-        const int32_t low = std::max(whole(r[i.a + k]), whole(r[i.b + k]));
-        return static_cast<uint32_t>(std::min(low, whole(r[i.c + k])));
-      });
     case GLSLstd450FMix:
       return three_floats([](float x, float y, float a) { return x * (1.0f - a) + y * a; });
     case GLSLstd450Step:
@@ -155,6 +138,43 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
       });
     case GLSLstd450Fma:
       return three_floats([](float a, float b, float c) { return std::fma(a, b, c); });
+    default: return false;
+  }
+}
+
+bool evaluate_extended_integer(const Instruction& i, uint32_t* r) {
+  const auto of_signed = [&](auto f) {
+    return of_words(
+        i, r, [&](uint32_t a, uint32_t b) { return static_cast<uint32_t>(f(whole(a), whole(b))); });
+  };
+  switch (static_cast<GLSLstd450>(i.extra)) {
+    case GLSLstd450SAbs:
+      return each(i, r,
+                  [&](uint32_t k) { return whole(r[i.a + k]) < 0 ? 0 - r[i.a + k] : r[i.a + k]; });
+    case GLSLstd450SSign:
+      return each(i, r, [&](uint32_t k) {
+        return static_cast<uint32_t>((whole(r[i.a + k]) > 0) - (whole(r[i.a + k]) < 0));
+      });
+    case GLSLstd450UMin:
+      return of_words(i, r, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
+    case GLSLstd450UMax:
+      return of_words(i, r, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+    case GLSLstd450SMin: return of_signed([](int32_t a, int32_t b) { return a < b ? a : b; });
+    case GLSLstd450SMax: return of_signed([](int32_t a, int32_t b) { return a > b ? a : b; });
+    case GLSLstd450UClamp:
+      return each(
+          i, r, [&](uint32_t k) { return std::min(std::max(r[i.a + k], r[i.b + k]), r[i.c + k]); });
+    case GLSLstd450SClamp:
+      return each(i, r, [&](uint32_t k) {
+        const int32_t low = std::max(whole(r[i.a + k]), whole(r[i.b + k]));
+        return static_cast<uint32_t>(std::min(low, whole(r[i.c + k])));
+      });
+    default: return false;
+  }
+}
+
+bool evaluate_packing(const Instruction& i, uint32_t* r) {
+  switch (static_cast<GLSLstd450>(i.extra)) {
     case GLSLstd450PackHalf2x16:
       r[i.to] = float_to_half(real(r[i.a])) | float_to_half(real(r[i.a + 1])) << 16;
       return true;
@@ -166,6 +186,11 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
     }
     default: return false;
   }
+}
+
+bool evaluate_extended(const Instruction& i, uint32_t* r) {
+  return evaluate_function(i, r) || evaluate_extended_float(i, r) ||
+         evaluate_extended_integer(i, r) || evaluate_packing(i, r);
 }
 
 bool evaluate_integer(const Instruction& i, uint32_t* r) {

@@ -201,6 +201,12 @@ bool Reader::decode_flow(Op op, std::span<const uint32_t> w) {
       emit({.op = op, .n = static_cast<uint16_t>(id(w[0]).type->words), .a = reg(w[0])});
       return true;
     case Op::OpFunctionCall: call(w); return true;
+    default: return false;
+  }
+}
+
+bool Reader::decode_group(Op op, std::span<const uint32_t> w) {
+  switch (op) {
     case Op::OpControlBarrier: emit({.op = op, .a = constant(w[2])}); return true;
     case Op::OpMemoryBarrier: emit({.op = op, .a = constant(w[1])}); return true;
     case Op::OpGroupNonUniformBroadcast:
@@ -269,7 +275,7 @@ bool Reader::decode_memory(Op op, std::span<const uint32_t> w) {
 
 void Reader::decode(Op op, std::span<const uint32_t> w) {
   if (!in_function_ && op != Op::OpFunction) return;
-  if (decode_flow(op, w) || decode_memory(op, w)) return;
+  if (decode_flow(op, w) || decode_group(op, w) || decode_memory(op, w)) return;
   bool has_result = false, has_type = false;
   spv::HasResultAndType(op, &has_result, &has_type);
   if (!has_result || !has_type) unknown(op);

@@ -92,6 +92,7 @@ class Reader {
   // Third pass.
   void decode(Op op, std::span<const uint32_t> w);
   bool decode_flow(Op op, std::span<const uint32_t> w);
+  bool decode_group(Op op, std::span<const uint32_t> w);  // barriers, and what subgroups share
   bool decode_memory(Op op, std::span<const uint32_t> w);
   Instruction value(Op op, uint32_t type, uint32_t to, std::span<const uint32_t> operands);
   void chain(std::span<const uint32_t> w, size_t first_index, bool by_element);
