@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -120,19 +121,38 @@ class Check {
     }
   }
 
-  // Messages with different tags, in a group and in a duplicate of it.
+  // Messages with the same tags, in a group and in a duplicate of it at the same time. A send may
+  // wait for its receive, so each has a thread. They are received in both orders: a group that took
+  // messages of the other one would do so in one of them.
   void tags() {
     if (size == 1) return;
-    std::vector<int32_t> first{1}, second{2};
-    if (rank == 0) {
-      Group other = g.duplicate();
-      other.receive(bytes(second), 1, 5);
-      g.receive(bytes(first), 1, 6);
-      if (first[0] != 60 || second[0] != 50) wrong("messages with tags", 1, 0);
-    } else {
-      Group other = g.duplicate();
-      first = {60}, second = {50};
-      if (rank == 1) other.send(bytes(second), 0, 5), g.send(bytes(first), 0, 6);
+    Group other = g.duplicate();
+    const auto number = [](bool duplicate, int32_t round, uint32_t tag) {
+      return 1000 * (round + 1) + (duplicate ? 100 : 0) + static_cast<int32_t>(tag);
+    };
+    constexpr uint32_t kTags[] = {5, 0, 6, 5};
+    const auto send = [&](bool duplicate, int32_t round) {
+      for (const uint32_t tag : kTags) {
+        std::vector<int32_t> message{number(duplicate, round, tag)};
+        (duplicate ? other : g).send(bytes(message), 0, tag);
+      }
+    };
+    const auto receive = [&](bool duplicate, int32_t round) {
+      for (const uint32_t tag : kTags) {
+        std::vector<int32_t> message{0};
+        (duplicate ? other : g).receive(bytes(message), 1, tag);
+        if (message[0] != number(duplicate, round, tag)) wrong("messages with tags", 1, 0);
+      }
+    };
+    for (int32_t round = 0; round < 6; ++round) {
+      if (rank == 1) {
+        auto beside = std::async(std::launch::async, [&] { send(true, round); });
+        send(false, round);
+        beside.get();
+      } else if (rank == 0) {
+        receive(round % 2 == 0, round);
+        receive(round % 2 == 1, round);
+      }
     }
     g.barrier();
   }

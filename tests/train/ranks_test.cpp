@@ -210,17 +210,26 @@ TEST(RanksOfAJob, SayWhatTheyCannotShare) {
 
 TEST(RanksOfAJob, EndAnEpochTogether) {
   TempDir dir;
-  const auto ranks = together(2, [&](int) {
-    Json job = job_of(dir, 8, "",
-                      8 * 13);  // 13 batches: six for each rank, and a rest
-    job["train"] = {{"epochs", 3}};
-    return job;
-  });
-  for (const Outcome& rank : ranks) {
-    ASSERT_FALSE(rank.error) << rank.error->what();
-    EXPECT_EQ(rank.end.epoch, 3u);
-    EXPECT_EQ(rank.end.step, ranks[0].end.step);
-    EXPECT_EQ(rank.end.examples, rank.end.step * 16);
+  // 105 samples: 53 for one rank and 52 for the other, six batches and a rest for each. With 111,
+  // one rank has seven batches, and the other six.
+  for (const int samples : {105, 111}) {
+    const auto ranks = together(2, [&](int) {
+      Json job = job_of(dir, 8, "", samples);
+      job["train"] = {{"epochs", 3}};
+      return job;
+    });
+    for (const Outcome& rank : ranks) {
+      ASSERT_FALSE(rank.error) << rank.error->what();
+      EXPECT_EQ(rank.end.epoch, 3u);
+      EXPECT_EQ(rank.end.step, 3u * 6);
+      EXPECT_EQ(rank.end.examples, 3u * 6 * 16);
+      ASSERT_EQ(rank.evaluations.size(), 3u) << "one for each epoch";
+      for (uint64_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(rank.evaluations[i].epoch, i + 1);
+        EXPECT_EQ(rank.evaluations[i].step, 6 * (i + 1)) << samples;
+      }
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
+    }
   }
 }
 

@@ -47,6 +47,11 @@ class Servers {
   }
 
   server::Server& first() { return *shards_[0]; }
+  uint64_t rows() const {  // of sparse tables, on all servers
+    uint64_t all = 0;
+    for (const auto& shard : shards_) all += shard->status().rows;
+    return all;
+  }
   void kill() { shards_.clear(); }
 
  private:

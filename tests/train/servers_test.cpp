@@ -105,39 +105,63 @@ TEST(Workers, GoOnFromACheckpointWithTheServersState) {
   EXPECT_NE(std::string(other.error->what()).find("servers.safetensors"), std::string::npos);
 }
 
-// Workers with 40 and 25 steps train together, and a third one begins late. Elastic averaging makes
-// no exchange while one is in progress, however many steps that takes. With a bound, even one that
-// is never reached, each exchange is over before the next step.
+// Workers with 40 and 25 steps train together, and a third one begins late. The second one pauses
+// while the first one makes all its steps. Elastic averaging makes no exchange while one is in
+// progress, however many steps that takes. With a bound, even one that is never reached, each
+// exchange is over before the next step.
 TEST(Workers, TrainTogetherEachAtItsOwnPace) {
   for (const char* algorithm : {"downpour", "easgd"}) {
     TempDir dir;
+    const bool elastic = algorithm == std::string("easgd");
     const auto job = [&](const std::string& out, int steps) {
       Json parallel{{"algorithm", algorithm}, {"servers", 2}, {"n_push", 2}};
-      if (algorithm == std::string("easgd"))
-        parallel.update({{"consistency", "bounded"}, {"delay", 1000}});
+      if (elastic)
+        parallel.update({{"consistency", "bounded"}, {"delay", 1000}, {"elastic_rate", 0.5}});
       Json made = job_of(dir, out, parallel);
-      made["schedule"]["learning_rate"] = 0.01;
-      made["train"]["steps"] = steps;
+      made["schedule"]["learning_rate"] = elastic ? 0.03 : 0.01;
+      made["train"] = {{"steps", steps}, {"progress_every", 0.01}};
       return made;
     };
     const Json first = job(dir.path("out"), 40), second = job("", 25);
     Servers servers(first);
     auto a = servers.join(0, 2), b = servers.join(1, 2), c = servers.join(2, 2);
-    auto other = std::async(std::launch::async, [&] { return run(second, std::move(b)); });
+    std::promise<void> leader_ended;
+    std::vector<Event> paused;
+    auto other = std::async(std::launch::async, [&, ended = leader_ended.get_future()] {
+      return run(second, std::move(b), Start::fresh, [&](Trainer&, const Event& event) {
+        if (!paused.empty()) return;
+        paused.push_back(event);
+        EXPECT_EQ(ended.wait_for(std::chrono::seconds(30)), std::future_status::ready)
+            << algorithm << ": the first worker waits for the second";
+      });
+    });
     const Outcome leader = run(first, std::move(a));
+    leader_ended.set_value();
     const Outcome worker = other.get();
     ASSERT_FALSE(leader.error) << leader.error->what();
     ASSERT_FALSE(worker.error) << worker.error->what();
     EXPECT_EQ(leader.end.step, 40u);
     EXPECT_EQ(worker.end.step, 25u);
     const auto losses = losses_of(dir.path("out"));
+    // On weights that the first worker has trained, it has come further than that one had.
+    EXPECT_EQ(losses.size(), 40u);
     EXPECT_LT(losses.back(), losses.front());
+    if (paused.front().kind != EventKind::end) {  // else it was too fast to pause
+      EXPECT_LT(worker.end.loss, losses[24]) << algorithm;
+    }
+    const uint64_t pushes = servers.first().status().roster.pushes;
+    if (elastic) {
+      EXPECT_EQ(pushes, 40u / 2 + 25 / 2 + 1) << "one more after the last of 25 steps";
+    } else {
+      EXPECT_LE(pushes, 40u + 25u);
+    }
     // A worker that begins late starts with the trained weights.
     EXPECT_FALSE(servers.first().wait(0)) << "the third worker has yet to finish";
     const auto late = run(job("", 1), std::move(c));
     ASSERT_FALSE(late.error) << late.error->what();
-    EXPECT_LT(late.end.loss, losses.front());
+    EXPECT_LT(late.end.loss, (losses.front() + losses.back()) / 2) << algorithm;
     EXPECT_TRUE(servers.first().wait(kTimeout));
+    EXPECT_EQ(servers.first().status().roster.finished, 3u) << "none was lost";
   }
 }
 

@@ -275,19 +275,33 @@ TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
   EXPECT_EQ(learner.in_flight(), 0);
 }
 
-// With more shapes than plans are kept, the memory in use does not grow beyond that of a few plans.
+// The plans of as many shapes as are kept are not made again, and a further one takes the place of
+// the one that was used least recently.
 TEST(Shapes, PlansOfAFewShapesAreKept) {
   Learner learner = make_learner(kPooled, kSgd, 0.1);
-  uint64_t most = 0;
-  for (int round = 0; round < 2; ++round)
-    for (int64_t size = 4; size < 4 + 2 * static_cast<int64_t>(train::Plans::kMost); ++size) {
-      learner.step(images(4, static_cast<int>(size), size));
-      if (round == 0) most = std::max(most, learner.device_bytes());
-      EXPECT_LE(learner.device_bytes(), most);
-    }
-  const auto metrics = learner.take_metrics(true);
-  EXPECT_EQ(metrics.size(), 4 * train::Plans::kMost);
-  for (size_t i = 0; i < metrics.size(); ++i) EXPECT_EQ(metrics[i].step, i + 1);
+  const auto bytes_after = [&](size_t shape) {
+    learner.step(images(4, static_cast<int>(shape), 4 + 24 * static_cast<int64_t>(shape)));
+    EXPECT_EQ(learner.take_metrics(true).size(), 1u);
+    return learner.device_bytes();
+  };
+  uint64_t kept = 0;
+  std::vector<uint64_t> own;  // of each shape's plan
+  for (size_t shape = 0; shape < train::Plans::kMost; ++shape) {
+    const uint64_t bytes = bytes_after(shape);
+    EXPECT_GT(bytes, kept) << "one more plan";
+    own.push_back(bytes - kept);
+    kept = bytes;
+  }
+  ASSERT_GT(own[2], own[1]) << "sizes tell plans apart";
+  ASSERT_GT(own[3], own[2]);
+  for (size_t shape = 0; shape < own.size(); ++shape)
+    EXPECT_EQ(bytes_after(shape), kept) << shape << ": its plan is still there";
+  bytes_after(0);  // the plan of the second shape is now the next to go
+  const uint64_t with_another = bytes_after(own.size());
+  EXPECT_EQ(bytes_after(0), with_another) << "the first one is still there";
+  EXPECT_EQ(bytes_after(1), with_another + own[1] - own[2]) << "made again, instead of the third";
+  EXPECT_EQ(bytes_after(2), with_another + own[1] - own[3]) << "and so on";
+  EXPECT_EQ(learner.steps(), 2 * own.size() + 5);
 }
 
 TEST(Shapes, SequencesOfManyLengths) {

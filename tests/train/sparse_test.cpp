@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <future>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -38,17 +39,18 @@ void write_npy(const std::string& path, const char* type, int rows, int columns,
             static_cast<std::streamsize>(values.size() * sizeof(T)));
 }
 
-// Writes samples of random ids, and labels that depend on all ids of a sample. `spoilt` replaces
-// ids at some places. Returns the option 'arrays' of the stage `npy`.
+// Writes samples of random ids from `first` on, and labels that depend on all ids of a sample.
+// `spoilt` replaces ids at some places. Returns the option 'arrays' of the stage `npy`.
 std::string make_ids(const TempDir& dir, const std::string& name, int samples, unsigned seed,
-                     const std::set<std::pair<size_t, int32_t>>& spoilt = {}) {
+                     const std::set<std::pair<size_t, int32_t>>& spoilt = {}, uint32_t first = 0,
+                     uint32_t count = kEntries) {
   std::mt19937 random(seed);
   std::vector<int32_t> ids;
   std::vector<float> labels;
   for (int i = 0; i < samples; ++i) {
     int sum = 0;
     for (int k = 0; k < kFields; ++k) {
-      ids.push_back(static_cast<int32_t>(random() % kEntries));
+      ids.push_back(static_cast<int32_t>(first + random() % count));
       sum += ids.back() * (k + 1);
     }
     labels.push_back(sum % 3 == 0 ? 1.0f : 0.0f);
@@ -248,13 +250,19 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
       << problem_of(job, Start::resume);
 }
 
-// Two workers, with 60 and 45 steps. Unless consistency is eventual, each step is one push.
+// Two workers, with 60 and 45 steps, each with half of the ids, so that each trains rows of its
+// own. Unless consistency is eventual, each step is one push.
 TEST(Sparse, WorkersTrainTogether) {
   for (const char* consistency : {"eventual", "bounded", "sequential"}) {
     TempDir dir;
     const Json parallel = with(kSequential, {{"consistency", consistency}, {"servers", 2}});
-    const Json first = job_of(dir, dir.path("out"), {.parallel = parallel, .steps = 60});
-    const Json second = job_of(dir, "", {.parallel = parallel, .steps = 45});
+    Json first = job_of(dir, dir.path("out"), {.parallel = parallel, .steps = 60});
+    Json second = job_of(dir, "", {.parallel = parallel, .steps = 45});
+    const auto half = [&](const char* name, uint32_t from) {
+      return make_ids(dir, name, 200, 3, {}, from, kEntries / 2);
+    };
+    first["pipeline"]["stages"][0]["arrays"] = half("lower", 0);
+    second["pipeline"]["stages"][0]["arrays"] = half("upper", kEntries / 2);
     Servers servers(first);
     auto a = servers.join(0, 2), b = servers.join(1, 2);
     auto other = std::async(std::launch::async, [&] { return run(second, std::move(b)); });
@@ -262,11 +270,16 @@ TEST(Sparse, WorkersTrainTogether) {
     ASSERT_FALSE(leader.error) << leader.error->what();
     ASSERT_FALSE(worker.error) << worker.error->what();
     EXPECT_TRUE(servers.first().wait(kTimeout));
+    EXPECT_EQ(leader.end.step, 60u);
+    EXPECT_EQ(worker.end.step, 45u);
     const auto losses = losses_of(dir.path("out"));
-    EXPECT_LT(losses.back(), losses.front()) << consistency;
-    if (consistency != std::string("eventual")) {
-      EXPECT_EQ(servers.first().status().roster.pushes, 105u) << consistency;
-    }
+    const double last = std::accumulate(losses.end() - 10, losses.end(), 0.0) / 10;
+    EXPECT_LT(last, 0.9 * losses.front()) << consistency;
+    EXPECT_EQ(servers.rows(), 2u * kEntries) << consistency << ": both have trained their rows";
+    const auto roster = servers.first().status().roster;
+    EXPECT_EQ(roster.finished, 2u) << consistency;
+    EXPECT_LE(roster.pushes, 105u) << consistency;
+    EXPECT_GE(roster.pushes, consistency == std::string("eventual") ? 2u : 105u) << consistency;
   }
 }
 

@@ -73,6 +73,39 @@ inline void expect_same_losses(const std::string& out, const std::string& one, d
   }
 }
 
+// Returns a job in float16 whose gradients overflow at first, in the layers in front of "last" and
+// nowhere else.
+inline Json overflowing(Json job) {
+  job["model"]["layers"] = {
+      {{"layer", "flatten"}},
+      {{"layer", "dense"}, {"units", 24}, {"activation", "relu"}},
+      {{"layer", "dense"}, {"units", 16}, {"activation", "relu"}},
+      {{"layer", "glsl"},
+       {"source",
+        "float forward(uint i) { return x0[i]; } float gradient0(uint i) { return 512 * dy[i]; "
+        "}"}},
+      {{"layer", "dense"}, {"name", "last"}, {"units", 12}, {"activation", "relu"}},
+      {{"layer", "dense"}, {"units", 4}}};
+  job["model"]["precision"] = "fp16";
+  job["optimizer"] = {{"optimizer", "adam"}};  // which divides by the size of gradients
+  job["schedule"]["learning_rate"] = 0.002;
+  job["train"]["steps"] = 16;
+  return job;
+}
+
+// Expects that both runs have skipped the same steps: some at the beginning, and not most.
+inline void expect_same_skips(const std::string& out, const std::string& one) {
+  const auto rows = steps_of(out), expected = steps_of(one);
+  ASSERT_EQ(rows.size(), expected.size());
+  size_t skipped = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].contains("skipped"), expected[i].contains("skipped")) << i;
+    skipped += expected[i].contains("skipped");
+  }
+  EXPECT_TRUE(expected[0].contains("skipped") && expected[1].contains("skipped"));
+  EXPECT_LT(skipped, rows.size() / 2);
+}
+
 inline void expect_no_errors(const std::vector<Outcome>& ranks) {
   for (const Outcome& rank : ranks) ASSERT_FALSE(rank.error) << rank.error->what();
 }
