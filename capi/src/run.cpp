@@ -118,8 +118,8 @@ int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t start, e
   return guarded([&] { hand_out_run(run, started(runtime, job, start)); });
 }
 
-int32_t etr_run_start_over(etr_runtime* runtime, const etr_job* job, int32_t start,
-                           const etr_engine* engine, etr_run** run) {
+int32_t etr_run_start_with_engine(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                  const etr_engine* engine, etr_run** run) {
   return guarded([&] { hand_out_run(run, started_over(runtime, job, start, engine)); });
 }
 

@@ -80,7 +80,7 @@ class Reentry : public testing::Test {
         "train": {"steps": 1000000000}, "output": {"dir": ""}})";
     ASSERT_OK(etr_job_parse(text.c_str(), nullptr, 0, &job_));
     const etr_engine engine = transport_.table();
-    ASSERT_OK(etr_run_start_over(runtime_, job_, ETR_START_NEW, &engine, &run_));
+    ASSERT_OK(etr_run_start_with_engine(runtime_, job_, ETR_START_NEW, &engine, &run_));
     ASSERT_OK(etr_run_trainer(run_, &trainer_));
     transport_.run = run_;
   }

@@ -210,7 +210,7 @@ TEST(Transport, RanksTrainOverItAsOneWithAllTheirRows) {
   etr::test::TempDir out;
   const et::Runtime device = runtime();
   et::Run alone(device, et::Job::parse(job_text(images, 16, out.path("one"))),
-                    et::Start::overwrite);
+                et::Start::overwrite);
   while (alone.next_event()) {
   }
   Threads::ended = 0;
@@ -232,10 +232,10 @@ TEST(Transport, RanksTrainOverItAsDevicesOfOneProcess) {
   const std::string name = runtime().device().name;
   const et::Runtime device = runtime();
   et::Run run(device,
-                      et::Job::parse(job_text(
-                          images, 8, out.path("devices"),
-                          R"(, "parallel": {"devices": [")" + name + R"(", ")" + name + R"("]})")),
-                      et::Start::fresh);
+              et::Job::parse(
+                  job_text(images, 8, out.path("devices"),
+                           R"(, "parallel": {"devices": [")" + name + R"(", ")" + name + R"("]})")),
+              et::Start::fresh);
   uint64_t examples = 0;
   while (const auto event = run.next_event()) examples = event->examples;
   EXPECT_EQ(examples, 96u);
@@ -273,7 +273,7 @@ TEST(Transport, OthersLearnThatATrainerWasClosed) {
   {
     const et::Runtime device = runtime();
     et::Run run(device, et::Job::parse(job_text(images, 8, "")), et::Start::fresh,
-                        std::make_unique<Threads>(place, 1, 2));
+                std::make_unique<Threads>(place, 1, 2));
     run.next_event(1e-6);
   }
   try {
@@ -314,7 +314,7 @@ TEST(Transport, IsTheRunsAlsoWhereTheCallFails) {
   const auto status = [&](etr_runtime* r, etr_job* j, int32_t start, const etr_engine* e,
                           etr_run** out) {
     destroyed = 0;
-    return etr_run_start_over(r, j, start, e, out);
+    return etr_run_start_with_engine(r, j, start, e, out);
   };
   EXPECT_EQ(status(nullptr, job, ETR_START_NEW, &engine, &run), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(destroyed, 1);

@@ -971,7 +971,7 @@ ETR_API int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t 
  * trainers and on threads of the library. While in them, the program may stop the run
  * (etr_run_stop) or destroy it, which takes effect when they have returned. Other calls on runs and
  * trainers give ETR_STATE, because the run is waiting for the function. */
-ETR_API int32_t etr_run_start_over(etr_runtime* runtime, const etr_job* job, int32_t start,
+ETR_API int32_t etr_run_start_with_engine(etr_runtime* runtime, const etr_job* job, int32_t start,
                                    const etr_engine* engine, etr_run** run);
 
 /* Trains until there is an event to report. After ETR_EVENT_END it returns ETR_END. If the run
@@ -1196,8 +1196,8 @@ ETR_DEPRECATED("etr_run_start")
 ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
                                             int32_t resume, etr_trainer** trainer);
 
-/* Use etr_run_start_over. */
-ETR_DEPRECATED("etr_run_start_over")
+/* Use etr_run_start_with_engine. */
+ETR_DEPRECATED("etr_run_start_with_engine")
 ETR_API int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
                                            const etr_engine* engine, etr_trainer** trainer);
 

@@ -1097,13 +1097,13 @@ class Run {
       : handle_(detail::made_by<Owned>([&](etr_run** out) {
           return etr_run_start(runtime.get(), job.get(), static_cast<int32_t>(start), out);
         })) {}
-  // As one of several ranks, over a transport of the program; see etr_run_start_over.
+  // As one of several ranks, over a transport of the program; see etr_run_start_with_engine.
   Run(const Runtime& runtime, const Job& job, Start start, std::unique_ptr<Transport> transport) {
     if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
     const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
     etr_run* raw = nullptr;
-    failure_->check(
-        etr_run_start_over(runtime.get(), job.get(), static_cast<int32_t>(start), &engine, &raw));
+    failure_->check(etr_run_start_with_engine(runtime.get(), job.get(), static_cast<int32_t>(start),
+                                              &engine, &raw));
     handle_.reset(raw);
   }
 
