@@ -47,7 +47,7 @@ namespace EchoTrain
         /// <paramref name="alpha"/> / rank. <paramref name="train"/>: patterns of parameters that
         /// are trained as they are, such as "head.*". Call it before the trainer is
         /// created.</summary>
-        public Model Lora(string[] layers, int rank = 8, double alpha = 16, double dropout = 0, string[]? train = null)
+        public Model Lora(string[] layers, int rank = 8, double alpha = 16, double dropout = 0, string[] train = null)
         {
             Handle.lora(Spec.Write(new Dictionary<string, object>
             {

@@ -972,7 +972,7 @@ ETR_API int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t 
  * (etr_run_stop) or destroy it, which takes effect when they have returned. Other calls on runs and
  * trainers give ETR_STATE, because the run is waiting for the function. */
 ETR_API int32_t etr_run_start_with_engine(etr_runtime* runtime, const etr_job* job, int32_t start,
-                                   const etr_engine* engine, etr_run** run);
+                                          const etr_engine* engine, etr_run** run);
 
 /* Trains until there is an event to report. After ETR_EVENT_END it returns ETR_END. If the run
  * fails, it returns the error; what was written stays valid. */
