@@ -80,6 +80,7 @@ class Pipeline final : private SegmentHost {
   //  "bad_records": N, ...}
   Json stats() const;
   std::string why_empty() const;  // for errors about an epoch without output
+  int64_t bad_record_count() const { return bad_records_->count(); }  // as in stats()
   Json bad_record_list() const { return bad_records_->list(); }
   Json trace_json() const { return trace_->json(); }
 

@@ -339,7 +339,7 @@ Event Trainer::make_event(EventKind kind) {
   event.step = learner_->steps();
   event.total_steps = planned_end();
   progress_.fill(event);
-  event.bad_records = supply_->pipeline().stats()["bad_records"].get<int64_t>();
+  event.bad_records = supply_->pipeline().bad_record_count();
   event.target_reached = target_reached_;
   return event;
 }
