@@ -248,8 +248,8 @@ std::vector<VkQueueFamilyProperties> families_of(const VulkanApi& api, VkPhysica
 }
 
 std::optional<uint32_t> family_for_uploads(const std::vector<VkQueueFamilyProperties>& families) {
-  constexpr VkQueueFlags kElse = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT |
-                                 0x160;  // video decode, video encode, optical flow
+  // 0x160: video decode, video encode, optical flow.
+  constexpr VkQueueFlags kElse = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT | 0x160;
   for (uint32_t i = 0; i < families.size(); ++i)
     if ((families[i].queueFlags & VK_QUEUE_TRANSFER_BIT) && !(families[i].queueFlags & kElse))
       return i;

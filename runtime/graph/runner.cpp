@@ -115,8 +115,8 @@ void Runner::harvest(Slot& slot) {
   const gpu::Recording& done = *slot.recording;
   if (done.begin_seconds() < busy_from_) busy_until_ = 0;  // the device's clock has wrapped
   busy_from_ = done.begin_seconds();
-  const double waited =
-      done.end_seconds() - done.begin_seconds() - done.busy_seconds();  // for host turns
+  // For host turns.
+  const double waited = done.end_seconds() - done.begin_seconds() - done.busy_seconds();
   const double busy = done.end_seconds() - std::max(busy_from_, busy_until_) - waited;
   busy_until_ = std::max(busy_until_, done.end_seconds());
   StepResult result{slot.tag, {}, after.not_finite, std::max(busy, 0.0)};
@@ -162,8 +162,8 @@ gpu::CommandList Runner::bringing(const Slot& slot) const {
 
 // Submits these copies separately before the slot's recording, which stays as it is.
 void Runner::bring_in(Slot& slot) {
-  if (slot.bringing)
-    slot.bringing->wait();  // still in flight only if the following step could not be submitted
+  // Still in flight only if the following step could not be submitted.
+  if (slot.bringing) slot.bringing->wait();
   if (!slot.bringing || slot.recorded != slot.sources) {
     const gpu::CommandList commands = bringing(slot);
     if (commands.empty()) return;

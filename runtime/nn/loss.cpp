@@ -91,8 +91,8 @@ Loss::Values Loss::build_multibox(graph::Graph& graph, graph::ValueId output) co
   const auto boxes = field(graph, target_, {shape[0], most_boxes_, 5}, DType::f32);
   const auto match = graph.add("box_match", {{"overlap", overlap_}}, {output, boxes}, "loss");
   const auto one = graph.add_constant("loss.one", {1}, constant(1));
-  const auto finds =
-      graph.add("binary", {{"function", "minimum"}}, {match, one}, "loss");  // 0 or 1
+  // 0 or 1.
+  const auto finds = graph.add("binary", {{"function", "minimum"}}, {match, one}, "loss");
   const auto rows =
       graph.add("multibox_loss", {{"negatives", negatives_}}, {output, boxes, match}, "loss");
   return {boxes, graph.add("mean_rows", Json::object(), {rows, finds}, "loss"), -1};

@@ -60,8 +60,8 @@ void PytorchOrder::note_parameters(const graph::Graph& graph, const graph::Node&
   const bool by_feature = any_of(op, {"batch_norm", "layer_norm", "bias", "binary"});
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const graph::ValueId id = node.inputs[i];
-    if (!is_trained(graph.value(id)) || (dense && i == 2))
-      continue;  // a bias has the outputs' order
+    // A bias has the outputs' order.
+    if (!is_trained(graph.value(id)) || (dense && i == 2)) continue;
     const bool told = from.kind == Axes::flat &&
                       (dense || (by_feature && graph.shape(id).size() == 1)) &&
                       static_cast<size_t>(graph.shape(id)[0]) == from.order->size();

@@ -492,8 +492,8 @@ uint64_t Pipeline::view_samples() const {
     if (!behind) continue;
     const double held = stage.holds_bytes(1);
     samples += held;
-    if (stage.makes_batches())
-      in_item = held / 2;  // Batching counts both what it takes and what it makes
+    // Batching counts both what it takes and what it makes.
+    if (stage.makes_batches()) in_item = held / 2;
     samples += in_item * static_cast<double>(segment->limits().items);
   }
   return static_cast<uint64_t>(samples);

@@ -65,8 +65,8 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
-  if (weights.saves_together())
-    plans_->results(/*wait_all=*/true);  // their exchanges use the ranks' group
+  // Their exchanges use the ranks' group.
+  if (weights.saves_together()) plans_->results(/*wait_all=*/true);
   const auto saved = weights.saved();
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);
