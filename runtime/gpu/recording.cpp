@@ -8,7 +8,6 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "gpu/comparison.h"
 #include "gpu/vulkan_recording.h"
 #include "gpu/vulkan_upload.h"
 
@@ -192,13 +191,6 @@ void run_uncompared(const DevicePtr& device, const CommandList& commands) {
   Recording recording(device, commands);
   recording.submit();
   recording.wait();
-}
-
-void run_once(const DevicePtr& device, const CommandList& commands) {
-  if (wants_comparison(*device, commands))
-    run_compared(device, commands);
-  else
-    run_uncompared(device, commands);
 }
 
 }  // namespace etr::gpu

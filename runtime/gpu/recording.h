@@ -85,9 +85,7 @@ class Recording {
 // bytes. See DeviceOptions::longest_submit_seconds.
 int parts_for(const Device& device, const CommandList& commands, double seconds);
 
-// Records, submits and waits, for set-up work and tests. Compares kernels if the device asks for
-// it.
-void run_once(const DevicePtr& device, const CommandList& commands);
-void run_uncompared(const DevicePtr& device, const CommandList& commands);  // without comparison
+// Records, submits and waits, without comparing kernels with the host; see gpu/run_once.h.
+void run_uncompared(const DevicePtr& device, const CommandList& commands);
 
 }  // namespace etr::gpu

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 
 namespace etr::graph {
 namespace {

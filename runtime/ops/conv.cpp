@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "ops/measure.h"
 #include "ops/permute.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "ops/gemm_kernels.h"
 
 namespace etr::ops {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "ops/measure.h"
 
 namespace etr::ops {

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "core/options.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "ops/op.h"
 
 namespace etr::optim {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "gpu/run_once.h"
 #include "optim/parts.h"
 
 namespace etr::optim {

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "core/error.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 
 namespace etr::parallel {
 

@@ -1,7 +1,7 @@
 #include "train/finite.h"
 
 #include "core/error.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 
 namespace etr::train {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "gpu/run_once.h"
 #include "train/batch_fields.h"
 #include "train/program_buffer.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "gpu/run_once.h"
 #include "train/batch_fields.h"
 
 namespace etr::train {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "gpu/run_once.h"
 #include "train/batch_fields.h"
 #include "train/finite.h"
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "support/data.h"
 #include "support/device.h"
 

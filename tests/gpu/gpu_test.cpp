@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "gpu/shader_table.h"
 #include "gpu/wide_vectors.h"
 #include "support/data.h"

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "support/device.h"
 
 namespace etr::test {

@@ -7,7 +7,7 @@
 
 #include "core/json.h"
 #include "core/rng.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/plan.h"
 #include "support/device.h"
 #include "support/sanitized.h"

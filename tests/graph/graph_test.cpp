@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "gpu/run_once.h"
 #include "graph/runner.h"
 #include "nn/init.h"
 #include "support/device.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/json.h"
+#include "gpu/run_once.h"
 #include "graph/plan.h"
 #include "graph/runner.h"
 #include "support/device.h"

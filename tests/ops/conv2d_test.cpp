@@ -1,5 +1,5 @@
 #include "core/rng.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "ops/conv.h"
 #include "support/op_check.h"

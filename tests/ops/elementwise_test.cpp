@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "support/op_check.h"
 

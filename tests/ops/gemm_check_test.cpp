@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/platform.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "ops/conv.h"
 #include "ops/gemm_kernels.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/rng.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "ops/conv.h"
 #include "ops/gemm_kernels.h"

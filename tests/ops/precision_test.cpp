@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "support/op_check.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "nn/init.h"
 #include "optim/hyperparameters.h"
 #include "optim/schedule.h"

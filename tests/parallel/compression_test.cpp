@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "exchange/numbers.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "nn/init.h"
 #include "support/device.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/json.h"
 #include "core/rng.h"
-#include "gpu/recording.h"
+#include "gpu/run_once.h"
 #include "graph/parameters.h"
 
 namespace etr::test {
