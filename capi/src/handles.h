@@ -58,6 +58,8 @@ struct etr_batch {
 
 struct etr_model {
   etr::Json spec{{"layers", etr::Json::array()}};
+  // Of a model from a file, whose layers are in the spec.
+  std::shared_ptr<const etr::checkpoint::NamedTensors> weights;
   mutable etr::capi::Occupancy occupancy;
 };
 

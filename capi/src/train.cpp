@@ -68,6 +68,15 @@ const std::vector<pipeline::Field>& host_fields(const etr_batch* batch, const ch
   return item.fields;
 }
 
+// Validates a model's spec. One that names an ONNX file becomes the layers of that file, so that it
+// is read once and may go away.
+void take_file(etr_model& model) {
+  const nn::Model made(model.spec);
+  if (!made.weights()) return;
+  model.spec = made.json();
+  model.weights = made.weights();
+}
+
 }  // namespace
 
 int32_t etr_model_create(etr_model** model) {
@@ -78,7 +87,16 @@ int32_t etr_model_create_from_json(const char* spec, etr_model** model) {
   return guarded([&] {
     auto made = std::make_unique<etr_model>();
     made->spec = parse_json(&required(spec, "spec"), "the model");
-    nn::Model check(made->spec);
+    take_file(*made);
+    hand_out(model, std::move(made), "model");
+  });
+}
+
+int32_t etr_model_create_from_onnx(const char* path, etr_model** model) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_model>();
+    made->spec = {{"onnx", path_of(path, "path")}};
+    take_file(*made);
     hand_out(model, std::move(made), "model");
   });
 }
@@ -160,8 +178,12 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                            etr_trainer** trainer) {
   return guarded([&] {
     const train::LearnerSpec spec{required(model, "model").spec,
-                                  required(optimizer, "optimizer").optimizer, optimizer->schedule,
-                                  seed, total_steps};
+                                  required(optimizer, "optimizer").optimizer,
+                                  optimizer->schedule,
+                                  seed,
+                                  total_steps,
+                                  0,
+                                  model->weights};
     auto made = std::make_unique<etr_trainer>();
     made->own = std::make_unique<train::Learner>(shared(runtime, "runtime").kernels, spec);
     hand_out(trainer, std::move(made), "trainer");

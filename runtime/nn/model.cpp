@@ -4,8 +4,10 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "core/text.h"
 #include "nn/models.h"
+#include "nn/onnx_import.h"
 
 namespace etr::nn {
 
@@ -200,10 +202,59 @@ Json expanded(const Json& spec) {
   return out;
 }
 
+// Layers that are appended get names that the file's layers leave free.
+void name_appended(Json& layers, const Json& appended) {
+  std::vector<std::string> taken;
+  for (const Json& list : {layers, appended})
+    for (const Json& layer : list)
+      if (layer.is_object() && layer.contains("name") && layer["name"].is_string())
+        taken.push_back(layer["name"].get<std::string>());
+  for (Json layer : appended) {
+    if (layer.is_object() && layer.contains("layer") && layer["layer"].is_string() &&
+        !layer.contains("name")) {
+      std::string name;
+      size_t position = layers.size();
+      do name = cat(layer["layer"].get<std::string>(), "_", ++position);
+      while (std::find(taken.begin(), taken.end(), name) != taken.end());
+      taken.push_back(name);
+      layer["name"] = name;
+    }
+    layers.push_back(std::move(layer));
+  }
+}
+
+// Replaces "onnx" and "until" by the layers of the file.
+Json imported(const Json& spec, std::shared_ptr<const checkpoint::NamedTensors>& weights) {
+  if (!spec.is_object() || !spec.contains("onnx")) return spec;
+  std::vector<std::string> keys = beside_layers();
+  keys.insert(keys.end(), {"onnx", "until", "layers"});
+  check_keys(spec, keys, "model");
+  for (const char* key : {"onnx", "until"})
+    if (spec.contains(key) && !spec[key].is_string())
+      fail(Code::invalid_argument, "model: '", key, "' must be text, not ", spec[key].dump());
+  for (const char* key : {"onnx", "until"})
+    if (spec.contains(key)) check_no_nul(spec[key], cat("model: '", key, "'"));
+  const Json appended = spec.value("layers", Json::array());
+  if (!appended.is_array())
+    fail(Code::invalid_argument, "model: 'layers' must be a list, not ", appended.dump());
+  std::vector<std::string> fields;
+  if (spec.contains("inputs")) fields = options_of(spec).strings("inputs");
+  ImportedModel model = import_onnx(read_onnx(spec["onnx"].get<std::string>()),
+                                    spec.value("until", std::string()), fields);
+  Json out = spec;
+  out.erase("onnx");
+  out.erase("until");
+  out["layers"] = std::move(model.layers);
+  out["inputs"] = model.inputs;
+  name_appended(out["layers"], appended);
+  weights = std::make_shared<const checkpoint::NamedTensors>(std::move(model.weights));
+  return out;
+}
+
 }  // namespace
 
 Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
-  const Json spec = expanded(given);
+  const Json spec = imported(expanded(given), weights_);
   std::vector<std::string> keys = beside_layers();
   keys.push_back("layers");
   check_keys(spec, keys, "model");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/safetensors.h"
 #include "nn/layer.h"
 #include "nn/lora.h"
 #include "nn/loss.h"
@@ -46,7 +47,10 @@ class Model {
   //               {"layer": "add", "input": ["relu_2", "a"]}, ...],
   //    "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"},
   //    "recompute": false, "precision": "bf16"}
-  // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h).
+  // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h), or
+  // {"onnx": "net.onnx", "until": "flatten", "layers": [...], "loss": ...}: a file of another
+  // framework (nn/onnx_import.h), optionally cut behind a value, with layers behind it. Without
+  // "inputs" the fields have the names of the file's inputs.
   // A layer reads the one before it, or what "input" names: layers by their "name" (KIND_POSITION
   // by default) or fields of the batch. Layers nest at most kMaxLayerDepth deep. With `serves` the
   // tables of sparse embeddings are stored elsewhere (ServedTable). Throws Error(invalid_argument),
@@ -60,8 +64,12 @@ class Model {
   // Returns the graph of the same shapes without the adapters of `lora`.
   ModelGraph without_adapters(const ModelGraph& of) const;
 
-  // The whole spec: layers (also of a ready-made model), inputs and loss.
+  // The whole spec: layers (also of a ready-made model or a file), inputs and loss.
   const Json& json() const { return *spec_; }
+
+  // Weights to begin with, by name: those of an ONNX file. Null: all have their usual initial
+  // values.
+  const std::shared_ptr<const checkpoint::NamedTensors>& weights() const { return weights_; }
 
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::string& target() const { return loss_.target(); }
@@ -77,6 +85,7 @@ class Model {
   bool recompute_ = false, serves_ = false;
   ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;
+  std::shared_ptr<const checkpoint::NamedTensors> weights_;
   std::shared_ptr<const std::vector<LayerText>> layers_;
   Loss loss_;
 };

@@ -33,6 +33,7 @@ class Exporter : private OnnxFile {
   }
   std::vector<float> floats(ValueId id);
   Name weight(ValueId id);  // unchanged
+  Name name_of(const Node& node, size_t i) { return graph_.value(node.inputs[i]).name; }
   std::vector<int64_t> free_batch(const Shape& shape);
 
   // One for each op.
@@ -161,7 +162,7 @@ OnnxFile::Name Exporter::conv2d(const Node& node, bool transposed) {
   for (size_t t = 0; t < taps; ++t)
     for (size_t i = 0; i < c; ++i)
       for (size_t k = 0; k < f; ++k) to[(k * c + i) * taps + t] = from[(t * c + i) * f + k];
-  std::vector<Name> inputs{"", constant({w[3], w[2], w[0], w[1]}, to)};
+  std::vector<Name> inputs{"", parameter(name_of(node, 1), {w[3], w[2], w[0], w[1]}, to)};
   if (node.inputs.size() > 2) inputs.push_back(in(node, 2));
   const Name y = on_image(in(node, 0), [&](const Name& image) {
     inputs[0] = image;
@@ -182,8 +183,8 @@ OnnxFile::Name Exporter::batch_norm(const Node& node) {
     shift[i] = static_cast<float>(static_cast<double>(beta[i]) - s * static_cast<double>(mean[i]));
   }
   const std::vector<int64_t> dims{static_cast<int64_t>(gamma.size())};
-  const Name y =
-      emit("Add", {emit("Mul", {in(node, 0), constant(dims, scale)}), constant(dims, shift)});
+  const Name y = emit("Add", {emit("Mul", {in(node, 0), parameter(name_of(node, 1), dims, scale)}),
+                              parameter(name_of(node, 2), dims, shift)});
   return relu_where(node, y);
 }
 
@@ -274,11 +275,12 @@ OnnxFile::Name Exporter::recurrent(const Node& node) {
   OnnxAttributes attributes;
   attributes.integer("hidden_size", width).text("direction", reverse ? "reverse" : "forward");
   if (!lstm) attributes.integer("linear_before_reset", 1);
-  const Name y = emit(
-      lstm ? "LSTM" : "GRU",
-      {transpose(in(node, 0), {1, 0, 2}), constant({1, gates, features}, arranged(1, features)),
-       constant({1, gates, width}, arranged(3, width)), constant({1, 2 * gates}, biases)},
-      attributes);
+  const Name y = emit(lstm ? "LSTM" : "GRU",
+                      {transpose(in(node, 0), {1, 0, 2}),
+                       parameter(name_of(node, 1), {1, gates, features}, arranged(1, features)),
+                       parameter(name_of(node, 3), {1, gates, width}, arranged(3, width)),
+                       constant({1, 2 * gates}, biases)},
+                      attributes);
   return transpose(emit("Squeeze", {y, integers({1})}), {1, 0, 2});
 }
 

@@ -86,6 +86,12 @@ void OnnxFile::parameter(const Name& name, const Tensor& value) {
                                   static_cast<size_t>(value.count())));
 }
 
+OnnxFile::Name OnnxFile::parameter(const Name& name, const std::vector<int64_t>& dims,
+                                   const std::vector<float>& values) {
+  body_.message(5, tensor_message(name, dims, kOnnxFloat, values.data(), values.size()));
+  return name;
+}
+
 void OnnxFile::input(const Name& name, DType dtype, const Shape& shape) {
   body_.message(11, value_info(name, dtype, shape));
 }

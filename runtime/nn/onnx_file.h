@@ -38,6 +38,9 @@ class OnnxFile {
   Name number(double value) { return constant({}, {static_cast<float>(value)}); }
   Name integers(const std::vector<int64_t>& values);
   void parameter(const Name& name, const Tensor& value);  // f32
+  // A parameter in another layout, which keeps its name.
+  Name parameter(const Name& name, const std::vector<int64_t>& dims,
+                 const std::vector<float>& values);
   Name reshape(const Name& x, const std::vector<int64_t>& shape) {
     return emit("Reshape", {x, integers(shape)});
   }

@@ -6,6 +6,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/protobuf_reader.h"
 #include "core/utf8.h"
 #include "io/byte_stream.h"
 #include "sources/reading.h"
@@ -26,55 +27,10 @@ constexpr OptionSpec kOptions[] = {
      "bytes"},
 };
 
-// Iterates over the fields of a Protocol Buffers message.
-class Message {
+class Message : public MessageReader {
  public:
-  explicit Message(std::span<const std::byte> bytes) : rest_(bytes) {}
-
-  enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-  // Advances to the next field. Returns false at the end.
-  bool next() {
-    if (rest_.empty()) return false;
-    const uint64_t tag = varint();
-    number_ = tag >> 3;
-    wire_ = static_cast<Wire>(tag & 7);
-    if (wire_ == Wire::varint)
-      value_ = varint();
-    else if (wire_ == Wire::bytes)
-      bytes_ = take(varint());
-    else if (wire_ == Wire::fixed64 || wire_ == Wire::fixed32)
-      bytes_ = take(wire_ == Wire::fixed64 ? 8 : 4);
-    else
-      fail(Code::corrupt_data, "the tf.train.Example is damaged: wire type ", tag & 7);
-    return true;
-  }
-  bool is(uint64_t number, Wire wire) const { return number_ == number && wire_ == wire; }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  uint64_t value() const { return value_; }
-
-  bool empty() const { return rest_.empty(); }
-  uint64_t varint() {
-    uint64_t out = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const auto byte = std::to_integer<uint64_t>(take(1)[0]);
-      out |= (byte & 0x7F) << shift;
-      if (byte < 0x80) return out;
-    }
-    fail(Code::corrupt_data, "the tf.train.Example is damaged: a number of more than 64 bits");
-  }
-
- private:
-  std::span<const std::byte> take(uint64_t size) {
-    if (size > rest_.size()) fail(Code::corrupt_data, "the tf.train.Example ends early");
-    const auto out = rest_.first(static_cast<size_t>(size));
-    rest_ = rest_.subspan(static_cast<size_t>(size));
-    return out;
-  }
-
-  std::span<const std::byte> rest_, bytes_;
-  uint64_t number_ = 0, value_ = 0;
-  Wire wire_ = Wire::varint;
+  explicit Message(std::span<const std::byte> bytes)
+      : MessageReader(bytes, "the tf.train.Example") {}
 };
 
 using Wire = Message::Wire;

@@ -38,6 +38,7 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
       ranks_(std::move(ranks)),
       stage_(std::move(stage)),
       model_(spec.model, /*serves=*/ranks_ && ranks_->rows()),
+      initial_(spec.weights ? spec.weights : model_.weights()),
       update_(spec.optimizer),
       seed_(spec.seed),
       steps_(schedule_of(spec, update_.accumulate()), update_, smoothing_of(model_.loss()), seed_) {
@@ -109,6 +110,7 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
              cat(tensor->size(),
                  " ranks share the model's tensors:", nn::to_text(weights->split.layers)),
              LogSubject::partition);
+  if (initial_) weights->start_from(*initial_);
   if (imported_) weights->import(*imported_);
   imported_.reset();
   weights->make_update(update_);

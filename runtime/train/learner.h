@@ -26,6 +26,8 @@ struct LearnerSpec {
   // Planned steps and fresh examples; decaying schedules end at the one that their clock counts.
   int64_t total_steps = 0;
   int64_t total_fresh = 0;
+  // Weights to begin with, by name; null: as the model says.
+  std::shared_ptr<const checkpoint::NamedTensors> weights = nullptr;
 };
 
 // train/steps starts steps and reports their results, on the plans that train/plans keeps for
@@ -227,6 +229,7 @@ class Learner {
   std::unique_ptr<parallel::Sharing> ranks_;     // null: trains on its own
   std::unique_ptr<parallel::ModelStage> stage_;  // null: has the whole model
   nn::Model model_;
+  std::shared_ptr<const checkpoint::NamedTensors> initial_;  // null: the usual initial values
   optim::UpdateSpec update_;
   const uint64_t seed_;
   uint64_t view_samples_ = 0;

@@ -167,6 +167,22 @@ void Weights::import(const Imported& given) {
   store.upload(tensors);
 }
 
+void Weights::start_from(const checkpoint::NamedTensors& given) {
+  auto tensors = store.download();
+  std::map<std::string, Shape> shapes;
+  for (const graph::Value& value : whole.graph.values()) shapes[value.name] = value.shape;
+  for (const auto& [name, tensor] : given) {
+    const auto shape = shapes.find(name);
+    if (shape != shapes.end() && shape->second != tensor.shape())
+      fail(Code::invalid_argument, "the model begins with a weight '", name, "' of shape ",
+           shape_text(tensor.shape()), ", and with samples as in this batch it is ",
+           shape_text(shape->second), ": give it fields of the shapes that the model's file names");
+    if (tensors.contains(name))  // others belong to another stage, or to layers that were taken out
+      tensors[name] = shared ? shared->own(name, tensor) : tensor;
+  }
+  store.upload(tensors);
+}
+
 void Weights::load(const Loaded& all) {
   const Loaded loaded = stage ? of_stage(all) : all;
   checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;

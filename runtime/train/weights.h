@@ -67,6 +67,10 @@ struct Weights {
 
   void import(const Imported& given);
 
+  // Replaces the initial values of these weights. Error(invalid_argument) names one whose shape
+  // does not fit.
+  void start_from(const checkpoint::NamedTensors& given);
+
   // Checks shapes first: Error(invalid_argument) names what does not fit, and nothing is changed.
   void load(const Loaded& loaded);
 

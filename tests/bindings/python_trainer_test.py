@@ -313,6 +313,13 @@ class TrainerTest(Case):
         with tempfile.TemporaryDirectory() as folder:
             t.export_onnx(pathlib.Path(folder) / "model.onnx")
             self.assertIn(b"embedding.weight", (pathlib.Path(folder) / "model.onnx").read_bytes())
+            same = et.Model.from_onnx(pathlib.Path(folder) / "model.onnx")
+            tuned = et.Model.from_onnx(pathlib.Path(folder) / "model.onnx", [et.layers.dense(2, name="classes")], until="embedding",
+                                       frozen="embedding.*", loss="mse")
+            self.assertEqual([layer["name"] for layer in tuned.json["layers"]], ["embedding", "classes"])
+            for copy_of in (same, pickle.loads(pickle.dumps(same))):
+                again = et.Trainer(copy_of, et.optimizers.adam(), 0.01, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+                np.testing.assert_allclose(again.predict(et.Batch({"input": text})), t.predict(et.Batch({"input": text})), atol=1e-5)
         with self.assertRaisesRegex(TypeError, "did you mean 'depth'"):
             et.models.resnet(deep=18)
 

@@ -499,6 +499,14 @@ TEST(Trainer, ProfilesAndExports) {
   std::ifstream in(path, std::ios::binary);
   const std::string file((std::istreambuf_iterator<char>(in)), {});
   EXPECT_NE(file.find("first.weight"), std::string::npos);
+  echotrain::Model again = echotrain::Model::from_onnx(path.string());
+  again.add("dense", {{"units", 2}, {"name", "head"}}).freeze("first.*");
+  EXPECT_NE(again.json().find("head"), std::string::npos) << again.json();
+  echotrain::Trainer tuned(runtime, again, adam, 3);
+  fs::remove(path);  // it has been read
+  tuned.predict(batch);
+  EXPECT_NE(message_of([&] { echotrain::Model::from_onnx(path.string()); }).find("model.onnx"),
+            std::string::npos);
   EXPECT_NE(
       message_of([&] { trainer.export_onnx("/no/such/folder/x.onnx"); }).find("/no/such/folder"),
       std::string::npos);

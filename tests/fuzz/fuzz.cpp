@@ -21,6 +21,7 @@
 #include "pipeline/stage.h"
 #ifdef ETR_FUZZ_TRAINING  // the targets that link both wings
 #include "nn/model.h"
+#include "nn/onnx_import.h"
 #include "train/job.h"
 #endif
 
@@ -286,6 +287,8 @@ void model(Bytes bytes) {
   const std::string text = "{\"layers\":[" + pieced(bytes, kPieces) + "{\"layer\":\"relu\"}]}";
   nn::Model(parse_json(text, "fuzz")).build(2, {{"image", {DType::f32, {4}}}});
 }
+
+void onnx(Bytes bytes) { nn::import_onnx(nn::parse_onnx(bytes, "fuzz"), ""); }
 
 void job(Bytes bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -102,6 +102,7 @@ def layer_cases():
         "reduce, max": layer_case([L("dense", units=5), L("reduce", axes=[-1], function="max", keep_axes=True)], sequence),
         "flatten": layer_case([L("conv2d", filters=3), L("flatten")], image),
         "reshape": layer_case([L("dense", units=12), L("reshape", shape=[-1, 3])], sequence),
+        "parameter": layer_case([L("parameter", shape=[8], value=0.5, name="p"), L("multiply", input=["image", "p"])], sequence),
         "permute": layer_case([L("dense", units=5), L("permute", axes=[0, 2, 1])], sequence),
         "concat": layer_case(two + [L("concat", input=["image", "a"])], row),
         "slice": layer_case(two + [L("slice", begin=-5, length=3)], row),

@@ -313,6 +313,9 @@ class TorchModel:
     def _reshape(self, name, o, inputs, values):
         return inputs[0].reshape(inputs[0].shape[0], *o["shape"])
 
+    def _parameter(self, name, o, inputs, values):
+        return self.parameters[name + ".weight"]
+
     def _permute(self, name, o, inputs, values):
         return inputs[0].permute(*o["axes"])
 

@@ -22,6 +22,26 @@ namespace EchoTrain
             Handle = new ModelHandle(Json(inputs, layers));
         }
 
+        private Model(ModelHandle handle)
+        {
+            Handle = handle;
+        }
+
+        /// <summary>Creates a model from an ONNX file, for fine-tuning: a trainer begins with the
+        /// file's weights. <paramref name="until"/> cuts the network behind a value, a node or a
+        /// layer of that name ("": the file's output), and <paramref name="layers"/> follow there.
+        /// Fields have the names of the file's inputs; images are [N, C, H, W] in the file and
+        /// [N, H, W, C] here.</summary>
+        public static Model FromOnnx(string path, string until = "", params Spec[] layers)
+        {
+            Natives.Load();
+            foreach (Spec layer in layers)
+                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
+            var spec = new Dictionary<string, object> { ["onnx"] = path, ["layers"] = layers };
+            if (until.Length > 0) spec["until"] = until;
+            return new Model(new ModelHandle(Spec.Write(spec)));
+        }
+
         private static string Json(string[] inputs, Spec[] layers)
         {
             if (layers.Length == 1 && layers[0].Kind == "models") return layers[0].BranchJson();

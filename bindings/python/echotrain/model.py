@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Union
 from collections.abc import Mapping
 
@@ -106,6 +107,31 @@ class Model:
         model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
         return model
 
+    @classmethod
+    def from_onnx(cls, path: Union[str, os.PathLike], layers: Iterable[Spec] = (), until: str = "",
+                  inputs: Iterable[str] = (), loss: Optional[str] = None,
+                  frozen: Union[str, Iterable[str]] = (), **loss_options) -> "Model":
+        """Creates a model from an ONNX file, for fine-tuning: a trainer begins with the file's
+        weights. ``until`` cuts the network behind a value, a node or a layer of that name, and
+        ``layers`` follow there: ``Model.from_onnx("resnet.onnx", [layers.dense(10, name="head")],
+        until="flatten")``. Fields have the names of the file's inputs unless ``inputs`` renames
+        them; images are [N, C, H, W] in the file and [N, H, W, C] here. Copies and pickles of the
+        model read the file again."""
+        spec: Dict[str, Any] = {"onnx": os.fspath(path), "layers": _schema.plain(list(layers))}
+        if until:
+            spec["until"] = until
+        if inputs:
+            spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
+        if frozen:
+            spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
+        if loss is not None:
+            spec["loss"] = {"loss": loss, **json.loads(_schema.to_json(loss_options))}
+        elif loss_options:
+            spec["loss"] = json.loads(_schema.to_json(loss_options))
+        model = cls.from_json(spec)
+        model._file = json.dumps(spec)
+        return model
+
     @property
     def json(self) -> Dict[str, Any]:
         """The model in the form that jobs use; a ready-made model is written with all its
@@ -120,7 +146,8 @@ class Model:
         return Summary(self._handle.summary(fields, "text"), json.loads(self._handle.summary(fields, "json")))
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**{key: value for key, value in vars(self).items() if key != "_handle"}, "_json": self._handle.json()}
+        kept = {key: value for key, value in vars(self).items() if key != "_handle"}
+        return {**kept, "_json": getattr(self, "_file", None) or self._handle.json()}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         state = dict(state)

@@ -583,6 +583,17 @@ ETR_API int32_t etr_model_create(etr_model** model);
  * the batch; by default "image") and "loss". */
 ETR_API int32_t etr_model_create_from_json(const char* spec, etr_model** model);
 
+/* Creates a model from an ONNX file, for fine-tuning: a trainer made from it begins with the file's
+ * weights. The file is read once. Layers are named after the file's weights, so that
+ * etr_model_freeze can name them: "layer1.0.conv1.weight". The model's fields have the names of the
+ * file's inputs; an image is [N, C, H, W] in the file and a field [N, H, W, C] here. Layers can be
+ * added behind the file's output; to cut the file before that, or to rename its inputs, give
+ * etr_model_create_from_json {"onnx": PATH, "until": VALUE, "inputs": [...], "layers": [...]}.
+ * ETR_UNSUPPORTED names the node and the operator that this library lacks, ETR_CORRUPT_DATA what is
+ * wrong with the file. etr_model_json returns the layers without the weights: a trainer made from
+ * that loads checkpoints without the file. */
+ETR_API int32_t etr_model_create_from_onnx(const char* path, etr_model** model);
+
 /* Destroys the model. Any thread. */
 ETR_API void etr_model_destroy(etr_model* model);
 

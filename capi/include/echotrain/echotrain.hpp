@@ -484,6 +484,12 @@ class Model {
       : handle_(detail::made_by<Owned>([&](etr_model** out) {
           return etr_model_create_from_json(detail::c_string(json, "json"), out);
         })) {}
+  // Creates a model from an ONNX file, with its weights; see etr_model_create_from_onnx.
+  static Model from_onnx(const std::string& path) {
+    return Model(detail::made_by<Owned>([&](etr_model** out) {
+      return etr_model_create_from_onnx(detail::c_string(path, "path"), out);
+    }));
+  }
   // Appends a layer.
   Model& add(const std::string& layer, const Options& options = {}) {
     check(etr_model_add(get(), detail::c_string(layer, "layer"), options.get()));
@@ -520,6 +526,7 @@ class Model {
 
  private:
   using Owned = detail::Handle<etr_model, etr_model_destroy>;
+  explicit Model(Owned handle) : handle_(std::move(handle)) {}
   Owned handle_;
 };
 

@@ -450,6 +450,9 @@ public static partial class Behaviour
                 string path = System.IO.Path.GetTempFileName();
                 trainer.ExportOnnx(path);
                 Expect(new System.IO.FileInfo(path).Length > 500, path);
+                Model tuned = Model.FromOnnx(path, "a", Layers.Dense(3, name: "head")).Freeze("a.*");
+                Expect(tuned.ToString().Contains("head") && !tuned.ToString().Contains("residual"), tuned);
+                FailsWith(ErrorCode.NotFound, "'until' is 'b'", () => Model.FromOnnx(path, "b"));
                 System.IO.File.Delete(path);
                 device.Tune(path);
                 Expect(System.IO.File.ReadAllText(path).Contains("nn 2x2x4 fp32"), path);

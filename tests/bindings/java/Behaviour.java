@@ -471,6 +471,9 @@ public final class Behaviour {
         java.nio.file.Path path = java.nio.file.Files.createTempFile("echotrain", ".onnx");
         trainer.exportOnnx(path.toString());
         expect(java.nio.file.Files.size(path) > 500, java.nio.file.Files.size(path));
+        Model tuned = Model.fromOnnx(path.toString(), "a", Layers.dense(3).name("head")).freeze("a.*");
+        expect(tuned.toString().contains("head") && !tuned.toString().contains("residual"), tuned);
+        failsWith(Code.NOT_FOUND, "'until' is 'b'", () -> Model.fromOnnx(path.toString(), "b"));
         java.nio.file.Files.delete(path);
         device.tune(path.toString());
         expect(java.nio.file.Files.readString(path).contains("nn 2x2x4 fp32"), path);

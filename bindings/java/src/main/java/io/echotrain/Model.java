@@ -22,6 +22,29 @@ public final class Model {
     Natives.free(this, handle::delete);
   }
 
+  private Model(ModelHandle handle) {
+    this.handle = handle;
+    Natives.free(this, handle::delete);
+  }
+
+  /**
+   * Creates a model from an ONNX file, for fine-tuning: a trainer begins with the file's weights.
+   * {@code until} cuts the network behind a value, a node or a layer of that name ("": the file's
+   * output), and {@code layers} follow there. Fields have the names of the file's inputs; images
+   * are [N, C, H, W] in the file and [N, H, W, C] here.
+   */
+  public static Model fromOnnx(String path, String until, Spec... layers) {
+    Natives.load();
+    for (Spec layer : layers) {
+      if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");
+    }
+    Map<String, Object> spec = new LinkedHashMap<>();
+    spec.put("onnx", path);
+    if (!until.isEmpty()) spec.put("until", until);
+    spec.put("layers", layers);
+    return new Model(new ModelHandle(Json.write(spec)));
+  }
+
   private static String json(String[] inputs, Spec[] layers) {
     if (layers.length == 1 && layers[0].kind().equals("models")) return layers[0].branchJson();
     for (Spec layer : layers) {

@@ -1,0 +1,566 @@
+// What the importer makes of operators that work on axes, elements and constants.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "nn/onnx_importer.h"
+#include "nn/onnx_patterns.h"
+
+namespace etr::nn {
+namespace {
+
+// Longer axes overflow products of several.
+constexpr int64_t kMostLength = int64_t{1} << 40;
+constexpr size_t kMostJoined = 16;  // inputs of a layer
+
+std::vector<size_t> permutation(const OnnxNode& node, size_t rank) {
+  std::vector<size_t> out;
+  for (const int64_t axis : node.integers("perm")) out.push_back(onnx_axes(node, {axis}, rank)[0]);
+  if (!node.has("perm"))
+    for (size_t i = rank; i-- > 0;) out.push_back(i);
+  onnx_axes(node, {out.begin(), out.end()}, rank);  // refuses those that are named twice
+  return out;
+}
+
+}  // namespace
+
+void OnnxImporter::convert(const OnnxNode& node) {
+  if (!node.domain.empty())
+    lacks(node, cat("it is not one of ONNX's own operators, but of '", node.domain, "'"));
+  if (node.outputs.empty() || node.outputs[0].empty()) lacks(node, "it has no first output");
+  if (convert_known(node) || convert_scores(node) || convert_axes(node) || convert_elements(node) ||
+      convert_image(node) || convert_rows(node))
+    return;
+  lacks(node, "this operator is not supported");
+}
+
+// Constants, and what is computed from constants and shapes.
+bool OnnxImporter::convert_known(const OnnxNode& node) {
+  if (node.op == "Constant") {
+    auto made = std::make_shared<OnnxTensor>();
+    if (node.has("value") && node.attributes.at("value").tensor) {
+      set(node, OnnxValue{.constant = node.attributes.at("value").tensor});
+      return true;
+    }
+    const auto attribute = [&](const char* name) -> const OnnxAttribute* {
+      return node.has(name) ? &node.attributes.at(name) : nullptr;
+    };
+    if (const auto* a = attribute("value_float")) {
+      made->is_real = true;
+      made->reals = {static_cast<float>(a->real)};
+    } else if (const auto* b = attribute("value_int")) {
+      made->integers = {b->integer};
+    } else if (const auto* c = attribute("value_floats")) {
+      made->is_real = true;
+      made->reals.assign(c->reals.begin(), c->reals.end());
+      made->dims = {static_cast<int64_t>(c->reals.size())};
+    } else if (const auto* d = attribute("value_ints")) {
+      made->integers = d->integers;
+      made->dims = {static_cast<int64_t>(d->integers.size())};
+    } else {
+      lacks(node, "it has no value that is read: a tensor, or numbers");
+    }
+    set(node, OnnxValue{.constant = made});
+    return true;
+  }
+  std::vector<OnnxConstant> inputs;
+  bool all = true, any = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    inputs.push_back(node.has_input(i) ? value(node, i).constant : nullptr);
+    all = all && (!node.has_input(i) || inputs.back());
+    any = any || inputs.back();
+  }
+  if ((node.op == "Shape" || node.op == "Size") && node.has_input(0)) {
+    const OnnxValue& of = value(node, 0);
+    if (!of.constant && !of.view) lacks(node, "it reads the shape of a step of attention");
+    auto dims = of.constant ? of.constant->dims : of.view->dims();
+    const auto rank = static_cast<int64_t>(dims.size());
+    const auto bound = [&](const char* name, int64_t otherwise) {
+      const int64_t at = node.integer(name, otherwise);
+      return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+    };
+    const int64_t begin = bound("start", 0), end = std::max(begin, bound("end", rank));
+    auto made = std::make_shared<OnnxTensor>();
+    made->integers.assign(dims.begin() + begin, dims.begin() + end);
+    made->dims = {end - begin};
+    if (node.op == "Size") {
+      int64_t count = 1;
+      for (const int64_t dim : dims)
+        if (__builtin_mul_overflow(count, dim, &count)) lacks(node, "a size that is too large");
+      made->integers = {count};
+      made->dims.clear();
+    }
+    set(node, OnnxValue{.constant = made});
+    return true;
+  }
+  if (!all || !any) return false;
+  const auto made = fold(node, inputs, free_batch_ ? batch_ : 1, budget_);
+  if (!made) return false;
+  OnnxValue out{.constant = (*made)[0]};
+  // It is still the file's weight if only its shape has changed.
+  const OnnxValue& from = value(node, 0);
+  const bool transposes = node.op == "Transpose" && from.constant->dims.size() == 2;
+  if (transposes || node.op == "Identity" || node.op == "Cast" || node.op == "Reshape" ||
+      node.op == "Unsqueeze" || node.op == "Squeeze" || node.op == "Expand") {
+    out.source = from.source;
+    out.origin = from.origin;
+    out.flipped = from.flipped != transposes;
+    // Exporters write equal weights once, and name them again here.
+    if (node.op == "Identity" && node.outputs[0].find("::") == std::string::npos)
+      out.source = node.outputs[0];
+  }
+  set(node, std::move(out));
+  return true;
+}
+
+// Axes ----------------------------------------------------------------------------------------
+
+bool OnnxImporter::convert_axes(const OnnxNode& node) {
+  const std::string& op = node.op;
+  if (op == "Identity" || op == "Cast") {
+    set(node, value(node, 0));
+    return true;
+  }
+  if (op == "Gather") return gather(node), true;
+  if (op == "GatherND") return gather_rows(node), true;
+  if (op == "Slice") return slice(node), true;
+  if (op == "Split") return split(node), true;
+  if (op == "Concat") return concat(node), true;
+  if (op != "Reshape" && op != "Flatten" && op != "Transpose" && op != "Squeeze" &&
+      op != "Unsqueeze" && op != "Expand")
+    return false;
+  const OnnxValue& x = value(node, 0);
+  if (!x.view) settled(node, x);  // throws
+  const OnnxView& view = *x.view;
+  const size_t rank = view.axes.size();
+  const auto numbers = [&](size_t input, const char* attribute) -> std::vector<int64_t> {
+    return node.has_input(input) ? constant(node, input, attribute).integers
+                                 : node.integers(attribute);
+  };
+  if (op == "Reshape") reshape(node, onnx_reshape(node, view.dims(), numbers(1, "shape")));
+  if (op == "Flatten") {
+    int64_t at = node.integer("axis", 1);
+    if (at < 0) at += static_cast<int64_t>(rank);
+    if (at < 0 || at > static_cast<int64_t>(rank)) damaged(node, "there is no such axis");
+    std::vector<int64_t> dims{1, -1};
+    for (size_t i = 0; i < static_cast<size_t>(at); ++i) dims[0] *= view.size(view.axes[i]);
+    reshape(node, onnx_reshape(node, view.dims(), dims));
+  }
+  if (op == "Transpose") {
+    const auto order = permutation(node, rank);
+    if (order.size() != rank) damaged(node, "'perm' does not name each axis once");
+    set(node, view.transposed(order), x.factor);
+  }
+  if (op == "Squeeze") {
+    std::vector<size_t> axes = onnx_axes(node, numbers(1, "axes"), rank);
+    if (axes.empty())
+      for (size_t i = 0; i < rank; ++i)
+        if (view.axes[i].empty()) axes.push_back(i);
+    for (const size_t axis : axes)
+      if (!view.axes[axis].empty())
+        lacks(node, view.axes[axis] == Axis{0}
+                        ? "it removes the batch axis: export the model with a free batch axis"
+                        : "it removes an axis that is longer than 1");
+    set(node, view.squeezed(axes), x.factor);
+  }
+  if (op == "Unsqueeze") {
+    const auto given = numbers(1, "axes");
+    set(node, view.unsqueezed(onnx_axes(node, given, rank + given.size())), x.factor);
+  }
+  if (op == "Expand") {
+    const auto wanted = numbers(1, "shape");
+    const auto dims = view.dims();
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (wanted.size() > rank || (wanted[i] != 1 && wanted[i] != dims[rank - wanted.size() + i]))
+        lacks(node, "it repeats values along an axis");
+    set(node, x);
+  }
+  return true;
+}
+
+void OnnxImporter::reshape(const OnnxNode& node, std::vector<int64_t> wanted) {
+  const OnnxValue& x = value(node, 0);
+  if (wanted.size() > Shape::kMaxRank) lacks(node, "its result has too many axes");
+  if (auto out = x.view->reshaped(wanted)) return set(node, std::move(*out), x.factor);
+  // The new axes run across the old ones: the elements must lie as they do in the file.
+  const OnnxView view = plain(node, settled(node, x));
+  std::vector<Axis> ours = view.axes;
+  if (ours.empty() || ours[0] != Axis{0} || wanted.empty() || wanted[0] != batch_)
+    lacks(node, "it joins samples of the batch with each other");
+  const OnnxView rows = arranged(node, view, ours);
+  Json shape = Json::array();
+  std::vector<std::vector<Atom>> made{{rows.atoms[0]}};
+  std::vector<size_t> order{0};
+  for (size_t i = 1; i < ours.size(); ++i)
+    if (!rows.fixed(rows.ours[i])) lacks(node, "the file leaves the length of an axis free");
+  for (size_t i = 1; i < wanted.size(); ++i) {
+    shape.push_back(wanted[i]);
+    made.push_back({{wanted[i], true}});
+    order.push_back(i);
+  }
+  set(node, OnnxView::of(add(node, "reshape", {rows.layer}, {{"shape", shape}}), made, order));
+}
+
+// Returns elements of the file's axis.
+OnnxView OnnxImporter::range(const OnnxNode& node, const OnnxView& x, size_t axis, int64_t begin,
+                             int64_t length) {
+  const int64_t size = x.size(x.axes[axis]);
+  if (length < 1) lacks(node, "it takes nothing");
+  if (begin < 0 || begin + length > size) damaged(node, "it takes what lies outside an axis");
+  if (length == size) return x;
+  const auto [view, at] = with_axis(node, x, axis);
+  const Axis wanted = view.axes[axis];
+  if (wanted[0] == 0) lacks(node, "it takes a part of the batch");
+  const Axis rest(view.ours[at].begin() + static_cast<ptrdiff_t>(wanted.size()),
+                  view.ours[at].end());
+  if (!view.fixed(view.ours[at]) && begin + length < size)
+    lacks(node, "the file leaves the length of the axis free");
+  const int64_t inner = view.size(rest);
+  OnnxView out = same(view, add(node, "slice", {view.layer},
+                                {{"axis", at},
+                                 {"begin", begin * inner},
+                                 {"length", begin + length == size ? 0 : length * inner}}));
+  // One atom, or none, takes the place of the axis's.
+  const size_t first = wanted[0], kept = length > 1 ? 1 : 0;
+  if (kept) out.atoms[first] = {length, view.fixed(wanted)};
+  out.atoms.erase(out.atoms.begin() + static_cast<ptrdiff_t>(first + kept),
+                  out.atoms.begin() + static_cast<ptrdiff_t>(first + wanted.size()));
+  for (auto* list : {&out.ours, &out.axes})
+    for (Axis& each : *list) {
+      std::erase_if(
+          each, [&](size_t atom) { return atom >= first + kept && atom < first + wanted.size(); });
+      for (size_t& atom : each)
+        if (atom > first) atom -= wanted.size() - kept;
+    }
+  return out;
+}
+
+void OnnxImporter::gather(const OnnxNode& node) {
+  const int64_t given = node.integer("axis", 0);
+  if (is_constant(node, 0)) {  // rows of a table
+    const OnnxValue& table = value(node, 0);
+    const OnnxView ids = view(node, 1);
+    if (table.constant->dims.size() != 2 || !table.constant->is_real || given != 0)
+      lacks(node, "it looks up in a constant that is not a table of rows");
+    const int64_t width = table.constant->dims[1];
+    const int made = add(node, "embedding", {ids.layer},
+                         {{"entries", table.constant->dims[0]}, {"width", width}});
+    Tensor rows(DType::f32, {table.constant->dims[0], width});
+    std::copy(table.constant->reals.begin(), table.constant->reals.end(),
+              rows.mutable_view<float>().begin());
+    give(made, "weight", std::move(rows), table);
+    layer(made).table = table.origin;
+    OnnxView out = same(ids, made);
+    out.ours.emplace_back();
+    out.axes.emplace_back();
+    if (width > 1) {
+      out.ours.back() = out.axes.back() = {out.atoms.size()};
+      out.atoms.push_back({width, true});
+    }
+    return set(node, std::move(out));
+  }
+  const OnnxView x = view(node, 0);
+  const OnnxTensor& ids = constant(node, 1, "indices");
+  const size_t axis = onnx_axes(node, {given}, x.axes.size())[0];
+  const int64_t size = x.size(x.axes[axis]);
+  if (ids.is_real || ids.dims.size() > 1 || ids.count() == 0)
+    lacks(node, "its indices are not a row of numbers");
+  std::vector<int64_t> rows = ids.integers;
+  for (int64_t& row : rows) row += row < 0 ? size : 0;
+  for (size_t i = 1; i < rows.size(); ++i)
+    if (rows[i] != rows[i - 1] + 1) lacks(node, "its indices are not consecutive");
+  const OnnxView out = range(node, x, axis, rows[0], static_cast<int64_t>(rows.size()));
+  set(node, ids.dims.empty() ? out.squeezed({axis}) : out);
+}
+
+// The layer `gather`: rows of each sample by the numbers of another value.
+void OnnxImporter::gather_rows(const OnnxNode& node) {
+  const OnnxView x = plain(node, view(node, 0)), ids = view(node, 1);
+  if (node.integer("batch_dims", 0) != 1 || ids.axes.size() != 3 || !ids.axes[2].empty() ||
+      ids.axes[0] != Axis{0} || x.axes.size() < 2 || x.axes[0] != Axis{0} || x.axes.size() == 4)
+    lacks(node, "it is supported for rows of each sample (batch_dims 1, one number for each row)");
+  const OnnxView picks = arranged(node, ids, {ids.axes[0], ids.axes[1]});
+  std::vector<std::vector<Atom>> made{{x.atoms[0]}, {{picks.size(picks.axes[1]), true}}};
+  std::vector<size_t> order{0, 1};
+  for (size_t i = 2; i < x.ours.size(); ++i) {
+    made.push_back({{x.size(x.ours[i]), x.fixed(x.ours[i])}});
+    order.push_back(i);
+  }
+  set(node, OnnxView::of(add(node, "gather", {x.layer, picks.layer}), made, order));
+}
+
+void OnnxImporter::slice(const OnnxNode& node) {
+  OnnxView x = view(node, 0);
+  std::vector<OnnxConstant> inputs(1);
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.has_input(i)) constant(node, i, "range");
+    inputs.push_back(node.has_input(i) ? value(node, i).constant : nullptr);
+  }
+  for (const OnnxRange& part : onnx_ranges(node, x.dims(), inputs)) {
+    if (part.step != 1 && part.length > 1) lacks(node, cat("a step of ", part.step));
+    x = range(node, x, part.axis, part.begin, part.length);
+  }
+  set(node, std::move(x));
+}
+
+void OnnxImporter::split(const OnnxNode& node) {
+  const OnnxView x = view(node, 0);
+  const size_t axis = onnx_axes(node, {node.integer("axis", 0)}, x.axes.size())[0];
+  const int64_t size = x.size(x.axes[axis]);
+  std::vector<int64_t> lengths =
+      node.has_input(1) ? constant(node, 1, "lengths").integers : node.integers("split");
+  const auto parts = static_cast<int64_t>(node.outputs.size());
+  if (lengths.empty() && parts > 0)
+    for (int64_t left = size, each = (size + parts - 1) / parts; left > 0; left -= each)
+      lengths.push_back(std::min(each, left));
+  if (lengths.size() != node.outputs.size())
+    damaged(node, "its lengths and outputs differ in number");
+  int64_t begin = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 0 || lengths[i] > size) damaged(node, "it takes what lies outside an axis");
+    set(node, range(node, x, axis, begin, lengths[i]), 1, i);
+    begin += lengths[i];
+  }
+}
+
+void OnnxImporter::concat(const OnnxNode& node) {
+  if (node.inputs.size() > kMostJoined)
+    lacks(node,
+          cat("it joins ", node.inputs.size(), " values; at most ", kMostJoined, " are supported"));
+  std::vector<OnnxView> views;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (!is_constant(node, i)) views.push_back(view(node, i));
+  for (const OnnxView& x : views)
+    if (x.axes.size() != views[0].axes.size()) damaged(node, "its inputs differ in rank");
+  std::vector<size_t> order;
+  views = aligned(node, std::move(views), order);
+  const size_t axis = onnx_axes(node, {node.integer("axis", 0)}, order.size())[0];
+  const auto at = static_cast<size_t>(std::find(order.begin(), order.end(), axis) - order.begin());
+  if (at == 0) lacks(node, "it joins batches");
+  std::vector<std::vector<Atom>> made;
+  for (const Axis& each : views[0].ours)
+    made.push_back({{views[0].size(each), views[0].fixed(each)}});
+  made[at][0] = {0, true};
+  std::vector<int> inputs;
+  size_t next = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    int64_t length = 0;
+    if (!is_constant(node, i)) {
+      const OnnxView& x = views[next++];
+      length = x.size(x.ours[at]);
+      made[at][0].fixed = made[at][0].fixed && x.fixed(x.ours[at]);
+      inputs.push_back(x.layer);
+    } else {
+      // It is the same for all samples.
+      const OnnxValue& from = value(node, i);
+      const OnnxTensor& of = *from.constant;
+      if (of.dims.size() != order.size() || of.count() == 0)
+        damaged(node, "its inputs differ in rank");
+      length = of.dims[axis];
+      OnnxNode move{
+          .name = node.name, .op = "Transpose", .inputs = {node.inputs[i]}, .outputs = {}};
+      for (const size_t each : order)
+        move.attributes["perm"].integers.push_back(static_cast<int64_t>(each));
+      const OnnxConstant moved = (*fold(move, {from.constant}, 1, budget_))[0];
+      Shape shape(moved->dims.begin(), moved->dims.end());
+      shape[0] = 1;
+      Tensor values(DType::f32, shape);
+      const auto each_sample = static_cast<size_t>(values.count());
+      for (size_t k = 0; k < moved->count(); ++k) {
+        if (moved->number(k) != moved->number(k % each_sample))
+          lacks(node, "it joins a constant that differs from sample to sample with a value");
+        if (k < each_sample) values.mutable_view<float>()[k] = static_cast<float>(moved->number(k));
+      }
+      inputs.push_back(parameter(node, values, from.source));
+    }
+    made[at][0].size += length;
+  }
+  if (made[at][0].size > kMostLength) lacks(node, "its result is too large");
+  std::vector<size_t> places(order.size());
+  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = i;
+  const int joined = inputs.size() == 1 ? inputs[0] : add(node, "concat", inputs, {{"axis", at}});
+  set(node, OnnxView::of(joined, made, places));
+}
+
+// Elements ------------------------------------------------------------------------------------
+
+bool OnnxImporter::convert_elements(const OnnxNode& node) {
+  const std::string& op = node.op;
+  static const std::map<std::string, const char*> kUnary{
+      {"Relu", "relu"},  {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"}, {"Softplus", "softplus"},
+      {"Exp", "exp"},    {"Log", "log"},         {"Sqrt", "sqrt"}, {"Abs", "abs"},
+      {"Neg", "negate"}, {kOnnxSilu, "silu"}};
+  static const std::map<std::string, const char*> kBinary{
+      {"Add", "add"},     {"Sub", "subtract"}, {"Mul", "multiply"}, {"Div", "divide"},
+      {"Max", "maximum"}, {"Min", "minimum"},  {"Pow", ""}};
+  if (const auto it = kUnary.find(op); it != kUnary.end()) return unary(node, it->second), true;
+  if (op == "LeakyRelu") return unary(node, "leaky_relu", node.real("alpha", 0.01)), true;
+  if (op == "Elu") return unary(node, "elu", node.real("alpha", 1)), true;
+  if (op == "Gelu")
+    return unary(node, node.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu"), true;
+  if (op == "Erf") {
+    const OnnxView x = view(node, 0);
+    return set(node, applied(node, x, "erf")), true;
+  }
+  if (op == "Dropout") {
+    const OnnxView x = view(node, 0);
+    double rate = node.real("ratio", 0.5);
+    if (node.has_input(1)) {
+      const OnnxTensor& given = constant(node, 1, "ratio");
+      if (given.count() != 1) damaged(node, "its ratio is not one number");
+      rate = given.number(0);
+    }
+    return set(node, rate > 0 ? applied(node, x, "dropout", {{"rate", rate}}) : x), true;
+  }
+  if (op == "Clip") return clip(node), true;
+  if (op == "Reciprocal") {
+    const OnnxView x = view(node, 0);
+    Tensor one(DType::f32, {1});
+    one.mutable_view<float>()[0] = 1;
+    set(node, same(x, add(node, "divide", {parameter(node, one, ""), x.layer})));
+    return true;
+  }
+  const auto layer = kBinary.find(op);
+  if (layer == kBinary.end()) return false;
+  if (node.inputs.size() != 2) lacks(node, "it is supported for two values");
+  for (const size_t i : {0, 1})
+    if (is_constant(node, i)) return with_constant(node, i), true;
+  if (op == "Pow") lacks(node, "its exponent must be known");
+  binary(node, layer->second);
+  return true;
+}
+
+void OnnxImporter::unary(const OnnxNode& node, const std::string& function, double alpha) {
+  const OnnxView x = view(node, 0);
+  if (function == "relu") return set(node, applied(node, x, "relu"));
+  Json options{{"function", function}};
+  if (alpha >= 0) options["alpha"] = alpha;
+  set(node, applied(node, x, "activation", options));
+}
+
+void OnnxImporter::clip(const OnnxNode& node) {
+  OnnxView x = view(node, 0);
+  const auto bound = [&](size_t input, const char* name, double otherwise) {
+    if (!node.has_input(input)) return node.real(name, otherwise);
+    const OnnxTensor& given = constant(node, input, "bound");
+    if (given.count() != 1) damaged(node, "its bounds are not single numbers");
+    return given.number(0);
+  };
+  constexpr double kFar = std::numeric_limits<float>::max();
+  const double low = bound(1, "min", -kFar), high = bound(2, "max", kFar);
+  const auto limit = [&](const char* kind, double at) {
+    Tensor number(DType::f32, {1});
+    number.mutable_view<float>()[0] = static_cast<float>(at);
+    x = same(x, add(node, kind, {x.layer, parameter(node, number, "")}));
+  };
+  if (low == 0) x = applied(node, x, "relu");
+  if (low != 0 && low > -kFar) limit("maximum", low);
+  if (high < kFar) limit("minimum", high);
+  set(node, std::move(x));
+}
+
+void OnnxImporter::binary(const OnnxNode& node, const std::string& kind) {
+  const OnnxView a = view(node, 0), b = view(node, 1);
+  if (a.axes == b.axes && a.ours == b.ours && a.dims() == b.dims() &&
+      std::equal(a.atoms.begin(), a.atoms.end(), b.atoms.begin(), b.atoms.end(),
+                 [](const Atom& x, const Atom& y) { return x.size == y.size; }))
+    return set(node, same(a, add(node, kind, {a.layer, b.layer})));
+  std::vector<size_t> order;
+  const std::vector<OnnxView> both = aligned(node, {a, b}, order);
+  std::vector<std::vector<Atom>> made;
+  for (size_t i = 0; i < both[0].ours.size(); ++i) {
+    const Axis &x = both[0].ours[i], &y = both[1].ours[i];
+    const int64_t p = both[0].size(x), q = both[1].size(y);
+    if (p != q && p != 1 && q != 1) damaged(node, "the shapes of its inputs do not broadcast");
+    made.push_back({p == 1 ? Atom{q, both[1].fixed(y)} : Atom{p, both[0].fixed(x)}});
+  }
+  std::vector<size_t> places(order.size());
+  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = i;
+  set(node, OnnxView::of(add(node, kind, {both[0].layer, both[1].layer}), made, places));
+}
+
+// A product with a number waits: attention has such scales, and then needs no layer for it.
+bool OnnxImporter::scaled(const OnnxNode& node, size_t known, double by) {
+  const OnnxValue& x = value(node, 1 - known);
+  const bool divides = node.op == "Div" && known == 1;
+  if ((node.op != "Mul" && !divides) || !x.view || !std::isfinite(by) || (divides && by == 0))
+    return false;
+  set(node, *x.view, divides ? x.factor / by : x.factor * by);
+  return true;
+}
+
+// One of the two inputs is a constant.
+void OnnxImporter::with_constant(const OnnxNode& node, size_t known) {
+  const OnnxValue& from = value(node, known);
+  const OnnxTensor& of = *from.constant;
+  const std::string& op = node.op;
+  if (of.count() == 1 && scaled(node, known, of.number(0))) return;
+  const OnnxView x = view(node, 1 - known);
+  if (of.count() == 1 && of.number(0) == 0 && from.source.empty() &&
+      (op == "Add" || (op == "Sub" && known == 1)))
+    return set(node, x);
+  if (op == "Pow") {
+    const double by = known == 1 && of.count() == 1 ? of.number(0) : 0;
+    const OnnxView square =
+        by == 2 || by == 3 ? applied(node, x, "activation", {{"function", "square"}}) : x;
+    if (by == 2) return set(node, square);
+    if (by == 3) return set(node, same(x, add(node, "multiply", {square.layer, x.layer})));
+    if (by == 0.5) return set(node, applied(node, x, "activation", {{"function", "sqrt"}}));
+    lacks(node, "powers of 2, 3 and 0.5 are supported");
+  }
+  Tensor values = in_our_order(node, of, x);
+  const bool vector = values.shape().size() == 1 && x.ours.size() > 1 &&
+                      values.count() == x.size(x.ours.back()) &&
+                      (values.count() > 1 || !from.source.empty());
+  const bool negative = op == "Sub" && known == 1, inverse = op == "Div" && known == 1;
+  if (negative || inverse)
+    for (float& each : values.mutable_view<float>()) each = negative ? -each : 1 / each;
+  const bool adds = op == "Add" || op == "Sub";
+  if (vector && adds) {
+    const OnnxView base =
+        op == "Sub" && known == 0 ? applied(node, x, "activation", {{"function", "negate"}}) : x;
+    const bool is_own = base.layer == x.layer && is_only_use(node, 1 - known);
+    return set(node, is_own ? add_vector(node, base, values, from)
+                            : add_vector(node, applied(node, base, "bias"), values, from));
+  }
+  if (op == "Mul" && vector && is_only_use(node, 1 - known)) {
+    const OnnxLayer& last = layer(x.layer);
+    const bool normalizes =
+        last.kind == "layer_norm" || last.kind == "rms_norm" || last.kind == "group_norm";
+    if (normalizes && !last.weights.contains("gamma") && !last.weights.contains("beta"))
+      return set(node, with_weight(x, "gamma", values, from));
+  }
+  if (op == "Add" && values.shape().size() == 2 && x.ours.size() == 3 && !from.source.empty() &&
+      values.shape()[0] == x.size(x.ours[1]) && values.shape()[1] == x.size(x.ours[2])) {
+    const OnnxView out = applied(node, x, "position_embedding");
+    give(out.layer, "weight", values, from);
+    return set(node, out);
+  }
+  const int held = parameter(node, values, from.source);
+  const char* kind = op == "Add" || negative  ? "add"
+                     : op == "Sub"            ? "subtract"
+                     : op == "Mul" || inverse ? "multiply"
+                     : op == "Div"            ? "divide"
+                     : op == "Max"            ? "maximum"
+                                              : "minimum";
+  const bool swapped = known == 0 && (op == "Sub" || op == "Div");
+  set(node,
+      same(x, add(node, kind, swapped ? std::vector{held, x.layer} : std::vector{x.layer, held})));
+}
+
+// Adds a vector along the last axis of x's layer: as its bias, if it can have one and has none.
+OnnxView OnnxImporter::add_vector(const OnnxNode& node, const OnnxView& x, Tensor vector,
+                                  const OnnxValue& from) {
+  static const std::map<std::string, const char*> kParts{
+      {"dense", "bias"},      {"conv1d", "bias"},           {"conv2d", "bias"},
+      {"bias", "bias"},       {"conv2d_transpose", "bias"}, {"attention", "output.bias"},
+      {"layer_norm", "beta"}, {"group_norm", "beta"}};
+  const auto part = kParts.find(layer(x.layer).kind);
+  if (part != kParts.end() && !layer(x.layer).weights.contains(part->second))
+    return with_weight(x, part->second, std::move(vector), from);
+  const OnnxView out = applied(node, x, "bias");
+  give(out.layer, "bias", std::move(vector), from);
+  return out;
+}
+
+}  // namespace etr::nn

@@ -1,0 +1,216 @@
+#include "nn/onnx_patterns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace etr::nn {
+namespace {
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-3 * std::abs(b); }
+
+class Patterns {
+ public:
+  explicit Patterns(OnnxGraph& graph) : graph_(graph) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n)
+      for (const std::string& output : graph.nodes[n].outputs) producers_.emplace(output, n);
+  }
+
+  void run() {
+    for (OnnxNode& node : graph_.nodes) {
+      if (!node.domain.empty() || node.outputs.size() != 1) continue;
+      if (node.op == "Mul") gated(node);
+      if (node.op == "Div" || node.op == "Mul") normalized(node);
+    }
+  }
+
+ private:
+  // A product of values and a number.
+  struct Product {
+    double scale = 1;
+    std::vector<std::string> factors;
+  };
+
+  const OnnxNode* producer(const std::string& value, const char* op = nullptr) const {
+    const auto it = producers_.find(value);
+    if (it == producers_.end()) return nullptr;
+    const OnnxNode& node = graph_.nodes[it->second];
+    return node.domain.empty() && (!op || node.op == op) ? &node : nullptr;
+  }
+  OnnxConstant constant(const std::string& value) const {
+    if (const auto it = graph_.initializers.find(value); it != graph_.initializers.end())
+      return it->second;
+    const OnnxNode* node = producer(value, "Constant");
+    if (!node || !node->has("value")) return nullptr;
+    return node->attributes.at("value").tensor;
+  }
+  std::optional<double> number(const std::string& value) const {
+    if (const OnnxNode* node = producer(value, "Constant"); node && node->has("value_float"))
+      return node->real("value_float", 0);
+    const OnnxConstant of = constant(value);
+    return of && of->count() == 1 ? std::optional(of->number(0)) : std::nullopt;
+  }
+
+  void multiply(const std::string& value, Product& into, int depth) const;
+  Product product(const std::string& value) const {
+    Product out;
+    multiply(value, out, 0);
+    return out;
+  }
+  // A node of two inputs, of which one is a number.
+  std::optional<std::pair<std::string, double>> with_number(const OnnxNode* node) const;
+
+  void gated(OnnxNode& node) const;
+  bool is_gelu_tanh(const std::string& inner, const std::string& x) const;
+  void normalized(OnnxNode& node) const;
+  std::optional<std::pair<std::string, double>> deviation(const std::string& value,
+                                                          std::vector<int64_t>& axes) const;
+  std::optional<std::vector<int64_t>> mean_axes(const OnnxNode* node) const;
+
+  OnnxGraph& graph_;
+  std::map<std::string, size_t> producers_;
+};
+
+constexpr int kMostDepth = 4;
+
+void Patterns::multiply(const std::string& value, Product& into, int depth) const {
+  if (const auto by = number(value)) {
+    into.scale *= *by;
+    return;
+  }
+  const OnnxNode* node = depth < kMostDepth ? producer(value) : nullptr;
+  if (node && node->op == "Mul" && node->inputs.size() == 2) {
+    for (const std::string& input : node->inputs) multiply(input, into, depth + 1);
+    return;
+  }
+  if (node && node->inputs.size() == 2 && (node->op == "Div" || node->op == "Pow"))
+    if (const auto by = number(node->inputs[1])) {
+      if (node->op == "Div") {
+        into.scale /= *by;
+        return multiply(node->inputs[0], into, depth + 1);
+      }
+      if (*by == 2 || *by == 3) {
+        into.factors.insert(into.factors.end(), static_cast<size_t>(*by), node->inputs[0]);
+        return;
+      }
+    }
+  into.factors.push_back(value);
+}
+
+std::optional<std::pair<std::string, double>> Patterns::with_number(const OnnxNode* node) const {
+  if (!node || node->inputs.size() != 2) return std::nullopt;
+  for (const size_t i : {0, 1})
+    if (const auto by = number(node->inputs[i])) return std::pair(node->inputs[1 - i], *by);
+  return std::nullopt;
+}
+
+// Whether `inner` is sqrt(2 / pi) (x + 0.044715 x^3).
+bool Patterns::is_gelu_tanh(const std::string& inner, const std::string& x) const {
+  const Product scaled = product(inner);
+  if (scaled.factors.size() != 1 || !near(scaled.scale, std::sqrt(2 / M_PI))) return false;
+  const OnnxNode* sum = producer(scaled.factors[0], "Add");
+  if (!sum || sum->inputs.size() != 2) return false;
+  for (const size_t i : {0, 1}) {
+    const Product cube = product(sum->inputs[i]);
+    if (sum->inputs[1 - i] == x && near(cube.scale, 0.044715) &&
+        cube.factors == std::vector<std::string>(3, x))
+      return true;
+  }
+  return false;
+}
+
+// x sigmoid(x), and x (1 + erf(x / sqrt(2))) / 2 or its approximation by tanh.
+void Patterns::gated(OnnxNode& node) const {
+  const Product of = product(node.outputs[0]);
+  if (of.factors.size() != 2) return;
+  for (const size_t i : {0, 1}) {
+    const std::string x = of.factors[i], gate = of.factors[1 - i];
+    const OnnxNode* sigmoid = producer(gate, "Sigmoid");
+    if (of.scale == 1 && sigmoid && sigmoid->inputs == std::vector{x}) {
+      node.op = kOnnxSilu;
+      node.inputs = {x};
+      return;
+    }
+    const auto sum = with_number(producer(gate, "Add"));
+    if (!sum || sum->second != 1 || !near(of.scale, 0.5)) continue;
+    const OnnxNode* inner = producer(sum->first);
+    if (!inner || inner->inputs.size() != 1) continue;
+    const Product argument = product(inner->inputs[0]);
+    const bool erf = inner->op == "Erf" && near(argument.scale, std::sqrt(0.5)) &&
+                     argument.factors == std::vector{x};
+    const bool tanh = !erf && inner->op == "Tanh" && is_gelu_tanh(inner->inputs[0], x);
+    if (!erf && !tanh) continue;
+    node.op = "Gelu";
+    node.inputs = {x};
+    node.attributes["approximate"].text = tanh ? "tanh" : "none";
+    return;
+  }
+}
+
+std::optional<std::vector<int64_t>> Patterns::mean_axes(const OnnxNode* node) const {
+  if (!node || node->inputs.empty() || node->integer("keepdims", 1) == 0) return std::nullopt;
+  std::vector<int64_t> axes = node->integers("axes");
+  if (node->has_input(1)) {
+    const OnnxConstant given = constant(node->inputs[1]);
+    if (!given) return std::nullopt;
+    axes = given->integers;
+  }
+  return axes.empty() ? std::nullopt : std::optional(axes);
+}
+
+// sqrt(mean(x^2) + epsilon), as x and epsilon.
+std::optional<std::pair<std::string, double>> Patterns::deviation(
+    const std::string& value, std::vector<int64_t>& axes) const {
+  const OnnxNode* root = producer(value, "Sqrt");
+  if (!root || root->inputs.size() != 1) return std::nullopt;
+  const auto sum = with_number(producer(root->inputs[0], "Add"));
+  if (!sum) return std::nullopt;
+  const OnnxNode* mean = producer(sum->first, "ReduceMean");
+  const auto over = mean_axes(mean);
+  if (!over) return std::nullopt;
+  const Product square = product(mean->inputs[0]);
+  if (square.scale != 1 || square.factors.size() != 2 || square.factors[0] != square.factors[1])
+    return std::nullopt;
+  axes = *over;
+  return std::pair(square.factors[0], sum->second);
+}
+
+void Patterns::normalized(OnnxNode& node) const {
+  if (node.inputs.size() != 2) return;
+  for (const size_t i : {1, 0}) {  // x / deviation, or x and 1 / deviation in either order
+    std::string by = node.inputs[i];
+    if (node.op == "Div" && i == 0) return;
+    if (node.op == "Mul") {
+      const OnnxNode* inverse = producer(by, "Reciprocal");
+      const OnnxNode* quotient = producer(by, "Div");
+      if (inverse && inverse->inputs.size() == 1)
+        by = inverse->inputs[0];
+      else if (quotient && quotient->inputs.size() == 2 && number(quotient->inputs[0]) == 1.0)
+        by = quotient->inputs[1];
+      else
+        continue;
+    }
+    std::vector<int64_t> axes;
+    const auto found = deviation(by, axes);
+    const std::string x = node.inputs[1 - i];
+    if (!found || found->first != x) continue;
+    const OnnxNode* centred = producer(x, "Sub");
+    const OnnxNode* mean = centred && centred->inputs.size() == 2
+                               ? producer(centred->inputs[1], "ReduceMean")
+                               : nullptr;
+    const bool is_centred =
+        mean && mean->inputs[0] == centred->inputs[0] && mean_axes(mean) == std::optional(axes);
+    node.inputs = {is_centred ? centred->inputs[0] : x};
+    node.op = kOnnxNormalize;
+    node.attributes["axes"].integers = axes;
+    node.attributes["epsilon"].real = found->second;
+    node.attributes["centred"].integer = is_centred;
+    return;
+  }
+}
+
+}  // namespace
+
+void combine_patterns(OnnxGraph& graph) { Patterns(graph).run(); }
+
+}  // namespace etr::nn
