@@ -219,13 +219,19 @@ inline void hand_out(char** out, const std::string& text, const char* name) {
   target = copy_string(text);
 }
 
-// Fills the caller's struct, up to the size that the caller's header gives it.
+// Checks the caller's struct. To be called before work whose result would be lost.
 template <typename T>
-void fill_struct(T* out, T value) {
+uint32_t checked_size(T* out) {
   const uint32_t size = required(out, "result struct").struct_size;
   if (size < sizeof(uint32_t) || size > 1u << 16)
     fail(Code::invalid_argument, "struct_size is ", size, "; set it to sizeof the struct");
-  value.struct_size = size;
+  return size;
+}
+
+// Fills the caller's struct, up to the size that the caller's header gives it.
+template <typename T>
+void fill_struct(T* out, T value) {
+  const uint32_t size = value.struct_size = checked_size(out);
   std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(size, sizeof value));
 }
 

@@ -76,6 +76,7 @@ RunningJob& run_of(etr_trainer* trainer) {
 int32_t next_event(RunningJob& run, double seconds, etr_event* event) {
   if (!(seconds >= 0 && seconds <= 1e6))
     fail(Code::invalid_argument, "seconds is ", seconds, "; expected 0 to 1e6");
+  checked_size(event);
   if (run.ended) return ETR_END;
   const train::Event e = run.team->next_event(seconds);
   fill_struct(event, c_event(e));
@@ -138,7 +139,10 @@ int32_t etr_run_stop(etr_run* run) {
 }
 
 int32_t etr_run_evaluate(etr_run* run, etr_eval_result* result) {
-  return guarded([&] { fill_result(result, required(run, "run").running->team->evaluate()); });
+  return guarded([&] {
+    checked_size(result);
+    fill_result(result, required(run, "run").running->team->evaluate());
+  });
 }
 
 int32_t etr_run_on_evaluation(etr_run* run,

@@ -33,6 +33,8 @@ class Lora {
   // Error(not_found) for a pattern that matches nothing.
   void freeze_base(graph::Graph& graph) const;
 
+  double scale() const { return alpha_ / static_cast<double>(rank_); }  // alpha / rank
+
   // Returns W + (alpha / rank) A B.
   Tensor merged(const Tensor& weight, const Tensor& a, const Tensor& b) const;
 
@@ -44,8 +46,6 @@ class Lora {
   }
 
  private:
-  double scale() const { return alpha_ / static_cast<double>(rank_); }
-
   std::vector<std::string> layers_, train_;
   int64_t rank_;
   double alpha_, dropout_;

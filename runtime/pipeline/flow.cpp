@@ -20,15 +20,23 @@ namespace {
 namespace tbb = oneapi::tbb;
 using Message = std::shared_ptr<Chunk>;  // the graph copies messages, so copies must be cheap
 
+// A serial stage's short task goes before the maps that wait for a thread: a task that the consumer's
+// thread has poked would otherwise wait until the threads' own queues are empty.
+constexpr tbb::flow::node_priority_t kBeforeMaps = 1;
+
 // At most one message is pending: pokes that arrive before the run starts are merged into it.
 class GraphTask final : public Task {
  public:
   GraphTask(tbb::flow::graph& graph, std::function<void()> run)
-      : run_(std::move(run)), node_(graph, tbb::flow::serial, [this](tbb::flow::continue_msg) {
-          pending_.store(false);
-          run_();
-          return tbb::flow::continue_msg();
-        }) {}
+      : run_(std::move(run)),
+        node_(
+            graph, tbb::flow::serial,
+            [this](tbb::flow::continue_msg) {
+              pending_.store(false);
+              run_();
+              return tbb::flow::continue_msg();
+            },
+            kBeforeMaps) {}
 
   void poke() override {
     if (!pending_.exchange(true)) node_.try_put(tbb::flow::continue_msg());

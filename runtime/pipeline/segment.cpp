@@ -13,7 +13,7 @@ namespace {
 // Limits of a block, a group of items that go through a segment's maps together, and of a message.
 // Bytes are those that leave the maps.
 constexpr size_t kBlockItems = 16;
-constexpr double kBlockBytes = 16384, kMessageBytes = 1 << 20;
+constexpr double kBlockBytes = 16384, kMessageBytes = 1 << 20, kMessageNs = 2e6;
 
 // At least 64 bytes, so that an item counts even if it only names what a map will read.
 int64_t bytes_of(const Item& item) {
@@ -68,10 +68,12 @@ double Segment::expected_bytes(const Item& item) const {
   return growth_.load() * static_cast<double>(bytes_of(item));
 }
 
-// Large items travel in small messages, so that threads share even a first batch. The first message
-// has one item, which shows how much items grow in the maps.
-bool Segment::fits(double bytes) const {
-  return bytes < (growth_known_.load() ? kMessageBytes : 1);
+// Large items travel in small messages, so that threads share even a first batch, and so do items
+// that take long in the maps: a thread in a message is not free for an echo node that the consumer
+// waits for. The first message has one item, which tells how much items grow.
+bool Segment::fits(size_t items, double bytes) const {
+  if (!growth_known_.load()) return bytes < 1;
+  return bytes < kMessageBytes && static_cast<double>(items) * item_ns_.load() < kMessageNs;
 }
 
 void Segment::connect(Segment* previous, Segment* next) {
@@ -228,6 +230,8 @@ void Segment::run_block(Chunk& chunk, size_t first, size_t last, std::vector<cha
 void Segment::run_maps(Chunk& chunk) noexcept {
   if (maps_.empty() || chunk.items.empty() || host_.stopped()) return;
   try {
+    const int64_t begin = now_ns();
+    const auto count = static_cast<double>(chunk.items.size());
     std::vector<char> keep(chunk.items.size(), 1);
     for (size_t first = 0; first < chunk.items.size();) {
       size_t last = first;
@@ -237,6 +241,8 @@ void Segment::run_maps(Chunk& chunk) noexcept {
       run_block(chunk, first, last, keep);
       first = last;
     }
+    // Threads may overwrite each other's value: it is an estimate.
+    item_ns_.store(0.8 * item_ns_.load() + 0.2 * static_cast<double>(now_ns() - begin) / count);
     size_t i = 0;
     std::erase_if(chunk.items, [&](const Item&) { return !keep[i++]; });
   } catch (...) {

@@ -117,7 +117,8 @@ class Segment {
     return full ? Idle::blocked : Idle::maps;
   }
   double expected_bytes(const Item& item) const;  // when it leaves the maps
-  bool fits(double bytes) const;  // whether a message of this size takes one more item
+  // Returns whether a message of `items` items, which have `bytes` bytes, takes one more.
+  bool fits(size_t items, double bytes) const;
   bool take_input(Chunk& chunk);
   void release_upstream(const Chunk& chunk) {
     if (previous_) previous_->release(chunk);
@@ -151,6 +152,7 @@ class Segment {
   std::atomic<int64_t> in_maps_{0};
   std::atomic<bool> growth_known_{false};  // the first message is sent alone
   std::atomic<double> growth_{1};          // largest growth of a message's bytes in the maps
+  std::atomic<double> item_ns_{0};         // time of an item in the maps, of late
   std::atomic<int64_t> out_items_{0}, out_bytes_{0};
   std::array<std::atomic<int64_t>, 4> idle_ns_{};  // by Idle
   std::atomic<Idle> idle_{Idle::no};

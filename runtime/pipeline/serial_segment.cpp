@@ -32,7 +32,7 @@ bool SerialSegment::flush(bool everything) {
     chunk.epoch = epoch_;
     const size_t end = sent_ + std::min(waiting(), limits_.chunk);
     chunk.items.reserve(end - sent_);
-    for (double bytes = 0; sent_ < end && fits(bytes); ++sent_) {
+    for (double bytes = 0; sent_ < end && fits(chunk.items.size(), bytes); ++sent_) {
       bytes += expected_bytes(pending_[sent_]);
       chunk.items.push_back(std::move(pending_[sent_]));
     }

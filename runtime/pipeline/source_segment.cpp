@@ -187,7 +187,7 @@ Segment::Idle SourceSegment::advance() {
       End end = End::none;
       Item item;
       double bytes = 0;
-      while (chunk.items.size() < limits_.chunk && fits(bytes) &&
+      while (chunk.items.size() < limits_.chunk && fits(chunk.items.size(), bytes) &&
              now_ns() - reading_since < kPatienceNs && next_item(item, end)) {
         bytes += expected_bytes(item);
         chunk.items.push_back(std::move(item));

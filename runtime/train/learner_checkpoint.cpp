@@ -28,7 +28,8 @@ struct State {
   std::map<std::string, int64_t> rows;
   std::string optimizer;  // "" in files of earlier versions
   std::vector<std::string> frozen;
-  std::string base;  // see Weights::base()
+  std::string base;  // see Loaded
+  double scale = 0;
   optim::Hyperparameters::Changes hyperparameters;
 };
 
@@ -47,6 +48,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
     state.optimizer = json.value("optimizer", "");
     state.frozen = json.value("frozen", state.frozen);
     state.base = json.value("base", state.base);
+    state.scale = json.value("lora_scale", state.scale);
     state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
@@ -79,7 +81,10 @@ void Learner::save(checkpoint::Files& files) {
              {"rows", plans_->trained_rows()},
              {"optimizer", update_.optimizer().name}};
   if (const auto frozen = weights.frozen(); !frozen.empty()) state["frozen"] = frozen;
-  if (const std::string base = weights.base(); !base.empty()) state["base"] = base;
+  if (weights.net.lora) {
+    state["base"] = weights.base();
+    state["lora_scale"] = weights.net.lora->scale();
+  }
   const auto& were_set = steps_.hyperparameters().were_set();
   if (!were_set.empty()) state["hyperparameters"] = were_set;
   checkpoint::put_text(files, kState, state.dump());
@@ -107,7 +112,8 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
                 std::move(state.rows),
                 std::move(state.frozen),
                 origin,
-                std::move(state.base)};
+                std::move(state.base),
+                state.scale};
   if (ranks_) ranks_->load(files, origin);
   if (plans_) {
     replace_weights([&] { weights_->load(loaded); });

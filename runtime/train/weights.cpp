@@ -87,20 +87,42 @@ int64_t Weights::trainable() const {
 }
 
 std::string Weights::base() const {
-  if (!net.lora) return "";
+  if (!net.lora || !base_.empty()) return base_;
   uint32_t sum = 0;
   for (const std::string& name : frozen()) {
     const Tensor value = graph::download(device, store.tensor(name));
     sum = crc32c(std::as_bytes(std::span(name)), sum);
     sum = crc32c(std::as_bytes(value.view<float>()), sum);
   }
-  return cat("crc32c:", sum);
+  return base_ = cat("crc32c:", sum);
+}
+
+// Completes adapters by the frozen parameters that they were trained on, which must be here.
+void Weights::add_base(checkpoint::NamedTensors& tensors, const Loaded& loaded) const {
+  const std::vector<std::string> kept = frozen();
+  if (loaded.frozen != kept)
+    fail(Code::invalid_argument, loaded.origin,
+         " holds adapters and trained parameters of another choice: give 'lora' the same 'layers' "
+         "and 'train' as then");
+  if (loaded.scale != net.lora->scale())
+    fail(Code::invalid_argument, loaded.origin, " holds adapters with alpha / rank ", loaded.scale,
+         ", and here it is ", net.lora->scale());
+  if (loaded.base != base())
+    fail(Code::invalid_argument, loaded.origin,
+         " holds adapters for a model whose other weights are not those of this one: load the "
+         "weights that the adapters were trained on first");
+  for (const std::string& name : kept) tensors[name] = graph::download(device, store.tensor(name));
 }
 
 checkpoint::NamedTensors Weights::save() const {
-  checkpoint::NamedTensors out = store.download();
-  if (net.lora)
+  checkpoint::NamedTensors out;
+  if (net.lora) {
+    for (const std::string& name : store.names()) out[name] = {};
     for (const std::string& name : frozen()) out.erase(name);
+    for (auto& [name, tensor] : out) tensor = graph::download(device, store.tensor(name));
+  } else {
+    out = store.download();
+  }
   if (shared)
     for (auto& [name, tensor] : out) tensor = shared->whole(name, tensor);
   return out;
@@ -165,6 +187,7 @@ void Weights::import(const Imported& given) {
     if (tensors.contains(name))  // others belong to another stage
       tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
   store.upload(tensors);
+  base_.clear();
 }
 
 void Weights::start_from(const checkpoint::NamedTensors& given) {
@@ -186,14 +209,7 @@ void Weights::start_from(const checkpoint::NamedTensors& given) {
 void Weights::load(const Loaded& all) {
   const Loaded loaded = stage ? of_stage(all) : all;
   checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;
-  if (net.lora && !loaded.base.empty()) {
-    if (loaded.base != base())
-      fail(Code::invalid_argument, loaded.origin,
-           " holds adapters for a model whose other weights are not those of this one: load the "
-           "weights that the adapters were trained on first");
-    for (const std::string& name : frozen())
-      tensors[name] = graph::download(device, store.tensor(name));
-  }
+  if (net.lora && !loaded.base.empty()) add_base(tensors, loaded);
   check_origin(loaded.origin, "model", [&] {
     if (shared)
       for (auto& [name, tensor] : tensors) tensor = shared->own(name, tensor);
@@ -218,6 +234,7 @@ void Weights::load(const Loaded& all) {
   store.upload(tensors);
   update->upload(state);
   ++age;
+  base_.clear();
 }
 
 Tensor Weights::own_state(const std::string& name, const Tensor& given) const {
@@ -273,6 +290,7 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
       graph::upload(device, field.tensor, store.elsewhere(field.name, averages));
   }
   ++age;
+  base_.clear();
 }
 
 const ops::DeviceTensor& Weights::gradient(const std::string& name) const {

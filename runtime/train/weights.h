@@ -35,7 +35,10 @@ struct Loaded {
   std::map<std::string, int64_t> rows;  // see Plans::trained_rows()
   std::vector<std::string> frozen;      // parameters, for which there is no optimizer state
   std::string origin;
-  std::string base;  // not "": the frozen parameters are not stored; see Weights::base()
+  // Not "": the frozen parameters are not stored; see Weights::base(). Then `scale` is alpha / rank
+  // of the adapters.
+  std::string base;
+  double scale = 0;
 };
 
 // The same as a checkpoint's files store them.
@@ -86,7 +89,8 @@ struct Weights {
   std::string onnx(const nn::Model& model) const;
 
   // Returns a checksum of the frozen parameters of a model with adapters, whose checkpoints hold
-  // what is trained alone; "" for other models.
+  // what is trained alone; "" for other models. The first call after a change of the weights from
+  // outside copies all frozen parameters from the device.
   std::string base() const;
 
   // Like Learner::gradients() and set_gradients(). The model is whole here.
@@ -111,11 +115,14 @@ struct Weights {
   uint64_t age = 0;                      // counts changes of the weights
 
  private:
+  void add_base(checkpoint::NamedTensors& tensors, const Loaded& loaded) const;
   const ops::DeviceTensor& tensor(const std::string& name) const;
   const ops::DeviceTensor& gradient(const std::string& name) const;
   Tensor own_state(const std::string& name, const Tensor& given) const;
   Loaded of_stage(const Loaded& all) const;
   std::vector<bool> whole_values_of(int of_stage) const;
+
+  mutable std::string base_;  // "": not computed since the last change
 };
 
 // Makes errors of `check` say that `origin` belongs to another model or optimizer.

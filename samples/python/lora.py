@@ -60,7 +60,7 @@ def train(trainer, text, steps, seed):
 
 
 def loss_of(trainer, text):
-    """Returns the mean loss, in nats per character, on batches that training does not use."""
+    """Returns the mean loss, in nats per character, on windows of the text that are always the same."""
     losses = []
     for batch in batches(text, 20, seed=99):
         logits = trainer.predict({"input": batch["input"]}).astype(np.float64)

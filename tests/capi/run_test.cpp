@@ -160,7 +160,8 @@ class RunsTrainer : public testing::Test {
       EXPECT_EQ(error.status(), ETR_STATE) << error.what();
       return error.what();
     }
-    return "no error";
+    ADD_FAILURE() << "no error";
+    return "";
   }
 
   Images images_;
@@ -337,6 +338,7 @@ TEST_F(RunsTrainer, ARunToEvaluateHasNoEvents) {
   while (trains.next_event()) continue;
   et::Run run(device, job({to}), et::Start::evaluate);
   state_error([&] { run.next_event(); });
+  EXPECT_EQ(etr_run_next_event(run.get(), nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(run.evaluate().samples, 64);
   run.trainer().export_onnx(dir.path("model.onnx"));
   EXPECT_TRUE(fs::exists(dir.path("model.onnx")));

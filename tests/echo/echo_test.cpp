@@ -377,6 +377,29 @@ TEST(AutoEcho, FollowsWhatTheRunNeeds) {
   EXPECT_GT(factors[1], 1.5 * factors[0]) << "the slower upstream is echoed more";
 }
 
+// The maps of upstream keep all threads of the pool busy, as decoding does. The node's own task must
+// not wait until they have nothing left to do.
+TEST(OnDemandEcho, GetsATurnWhileMapsKeepAllThreadsBusy) {
+  constexpr int kFresh = 600;
+  TempDir dir;
+  for (const char* mode : {"on_demand", "auto"}) {
+    Json spec =
+        spec_of(make_shards(dir, 1, kFresh),
+                cat(R"({"stage": "map", "function": "decode"}, {"stage": "echo", "mode": ")", mode,
+                    R"(", "factor": 8, "buffer": 20})"));
+    spec["threads"] = 2;
+    Pipeline p(spec, {{"decode", [](Item&, uint64_t) {
+                         std::this_thread::sleep_for(std::chrono::milliseconds(4));
+                       }}});
+    int given = 0;
+    for (Item item; p.next(item) == Pipeline::Next::item; ++given)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    // A sample takes 2 ms on two threads, and the consumer could take one each 0.3 ms or so. When
+    // echoes waited for whole messages of samples, it got 1.5 for each fresh one.
+    EXPECT_GT(given, 3 * kFresh) << mode;
+  }
+}
+
 // If the consumer always finds something ready, upstream is the faster side.
 TEST(AutoEcho, AFastUpstreamIsNotEchoed) {
   TempDir dir;

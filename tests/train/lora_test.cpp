@@ -89,6 +89,22 @@ TEST(Lora, CheckpointsHoldWhatIsTrained) {
               values_of(straight.weights("hidden.lora_a")[0].tensor));
   }
 
+  // Another factor, and another choice of what is trained.
+  const auto refusal = [&](const char* lora) {
+    return error_text([&] {
+      Learner differs = with_lora(lora);
+      differs.load(files);
+      differs.predict(sequences(4, 1));
+    });
+  };
+  EXPECT_NE(refusal(R"({"layers": ["a.query", "a.value", "hidden"], "rank": 2, "alpha": 8,
+                        "train": "head.*"})")
+                .find("holds adapters with alpha / rank 2, and here it is 4"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"layers": ["a.query", "a.value", "hidden"], "rank": 2, "alpha": 4})")
+                .find("the same 'layers' and 'train' as then"),
+            std::string::npos);
+
   // Another base.
   Learner other = with_lora(kLora);
   other.predict(sequences(4, 1));

@@ -735,7 +735,7 @@ ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipelin
  * known. While batches are skipped (see etr_trainer_evaluate), `done` is 0. Returning 0 stops the
  * evaluation, and etr_trainer_evaluate returns ETR_CANCELLED. NULL removes the callback.
  *
- * * `destroy` (may be NULL) is called exactly once with `user_data`: when the callback is replaced
+ * `destroy` (may be NULL) is called exactly once with `user_data`: when the callback is replaced
  * or removed, when the trainer is destroyed, or in this call if it fails or `progress` is NULL. */
 ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
                                           int32_t (*progress)(void* user_data, int64_t done,
@@ -834,7 +834,7 @@ ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch
  * before the weights change; ETR_STATE otherwise. ETR_NOT_FOUND if there is no field "output";
  * ETR_INVALID_ARGUMENT if it does not fit.
  *
- * * With `accumulate` 0 the gradients replace those that were computed since the last update;
+ * With `accumulate` 0 the gradients replace those that were computed since the last update;
  * otherwise they are added to them. `inputs` (may be NULL) receives a new batch with the gradient
  * of each f32 field that the model reads, under the field's name; ETR_STATE if etr_trainer_forward
  * was called without `input_gradients`. Waits for the device only in this case. */
