@@ -1,4 +1,4 @@
-// How onnx_import.cpp, onnx_import_ops.cpp and onnx_attention.cpp share the work.
+// What onnx_import*.cpp, onnx_axes.cpp and onnx_attention.cpp share.
 #pragma once
 
 #include <map>
@@ -42,6 +42,9 @@ struct OnnxValue {
   std::shared_ptr<const OnnxScores> scores;
   int lengths = -1;  // a mask of the positions before the end of each sample: the layer of lengths
 };
+
+// Returns the numbers, times `scale`, as a tensor of one axis.
+Tensor onnx_vector(const OnnxTensor& from, double scale = 1);
 
 class OnnxImporter {
  public:
@@ -123,6 +126,12 @@ class OnnxImporter {
   void binary(const OnnxNode& node, const std::string& layer);
   void with_constant(const OnnxNode& node, size_t known);
   bool scaled(const OnnxNode& node, size_t known, double by);
+  struct Window {
+    int64_t kernel, stride, dilation, pad, groups;  // the same in both directions
+    bool row;                                       // the image has one row
+  };
+  Window window_of(const OnnxNode& node, const OnnxView& x, const OnnxTensor& w,
+                   bool transposed) const;
   void convolution(const OnnxNode& node, bool transposed);
   void pool(const OnnxNode& node, bool max);
   std::vector<int64_t> pads(const OnnxNode& node, const std::vector<int64_t>& in,

@@ -199,7 +199,7 @@ void Patterns::normalized(OnnxNode& node) const {
                                ? producer(centred->inputs[1], "ReduceMean")
                                : nullptr;
     const bool is_centred =
-        mean && mean->inputs[0] == centred->inputs[0] && mean_axes(mean) == std::optional(axes);
+        mean && mean_axes(mean) == std::optional(axes) && mean->inputs[0] == centred->inputs[0];
     node.inputs = {is_centred ? centred->inputs[0] : x};
     node.op = kOnnxNormalize;
     node.attributes["axes"].integers = axes;
