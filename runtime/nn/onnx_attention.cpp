@@ -105,7 +105,7 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
     mask_scores(node, *out, constant(node, other, "mask"));
   } else if (op == "Softmax" && !out->softmax) {
     const auto rank = static_cast<int64_t>(out->dims.size());
-    const int64_t axis = node.integer("axis", -1);
+    const int64_t axis = node.integer("axis", graph_.opset < 13 ? 1 : -1);
     if (axis != -1 && axis != rank - 1)
       lacks(node, "attention is supported with softmax over keys");
     out->softmax = true;
@@ -114,7 +114,8 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
     if (dims.size() < 2 || !std::equal(dims.end() - 2, dims.end(), out->dims.end() - 2))
       lacks(node, "scores of attention are supported with queries and keys as their last axes");
     out->dims = dims;
-  } else if (op != "Identity" && op != "Cast" && op != "Dropout") {
+  } else if (op != "Identity" && op != "Dropout" &&
+             (op != "Cast" || !onnx_is_real(node.integer("to", 1)))) {
     lacks(node, "it changes scores of attention in a way that is not supported");
   }
   OnnxValue made;
@@ -124,8 +125,8 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
 }
 
 // A mask that is added: nothing, or causal.
-void OnnxImporter::mask_scores(const OnnxNode& node, OnnxScores& scores,
-                               const OnnxTensor& mask) const {
+void OnnxImporter::mask_scores(const OnnxNode& node, OnnxScores& scores, const OnnxTensor& mask) {
+  budget_.take(mask.count(), node);
   const int64_t rows = scores.dims[scores.dims.size() - 2], keys = scores.dims.back();
   bool none = true, causal = mask.dims.size() >= 2 && mask.dims.back() == keys &&
                              mask.dims[mask.dims.size() - 2] == rows;
@@ -222,6 +223,7 @@ int OnnxImporter::attention_core(const OnnxNode& node, const OnnxScores& scores,
   const bool differs = std::abs(by - 1) > 1e-5;
   for (const Projection& part : parts)
     made.sources.insert(made.sources.end(), part.sources.begin(), part.sources.end());
+  for (const Projection& part : parts) budget_.take(static_cast<size_t>(part.weight.count()), node);
   const OnnxLayer& dense = layer(parts[0].packed);
   const bool packed = parts[1].packed == parts[0].packed && parts[2].packed == parts[0].packed &&
                       dense.weights.at("weight").shape()[1] == 3 * width && parts[0].begin == 0 &&

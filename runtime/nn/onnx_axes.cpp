@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nn/model.h"
 #include "nn/onnx_importer.h"
 
 namespace etr::nn {
 namespace {
 
-constexpr size_t kMostPermuted = 5;  // axes that `permute` takes
+constexpr size_t kMostPermuted = 5;           // axes that `permute` takes
+constexpr size_t kMostMade = 4 * kMaxLayers;  // some are left out in the end
 
 bool is_run(const OnnxView::Axis& axis) {
   for (size_t i = 1; i < axis.size(); ++i)
@@ -55,6 +57,13 @@ void OnnxImporter::set(const OnnxNode& node, OnnxValue made, size_t output) {
 }
 
 void OnnxImporter::set(const OnnxNode& node, OnnxView made, double factor, size_t output) {
+  if (made.axes.size() > Shape::kMaxRank || made.ours.size() > Shape::kMaxRank)
+    lacks(node, cat("its result has ", std::max(made.axes.size(), made.ours.size()),
+                    " axes; at most ", Shape::kMaxRank, " are supported"));
+  int64_t all = 1;
+  for (const Atom& atom : made.atoms)
+    if (__builtin_mul_overflow(all, atom.size, &all) || all > kMostElements)
+      lacks(node, "its result is too large");
   set(node, OnnxValue{.view = std::move(made), .factor = factor}, output);
 }
 
@@ -75,6 +84,9 @@ OnnxView OnnxImporter::settled(const OnnxNode& node, const OnnxValue& of) {
 // Layers --------------------------------------------------------------------------------------
 
 int OnnxImporter::add(OnnxLayer layer) {
+  if (layers_.size() >= kMostMade)
+    fail(Code::unsupported, "ONNX file ", graph_.origin, ": it becomes more than ", kMaxLayers,
+         " layers");
   layers_.push_back(std::move(layer));
   return static_cast<int>(layers_.size()) - 1;
 }
@@ -90,6 +102,7 @@ int OnnxImporter::add(const OnnxNode& node, const std::string& kind, std::vector
 }
 
 void OnnxImporter::give(int to, const char* part, Tensor weight, const OnnxValue& from) {
+  budget_.take(static_cast<size_t>(weight.count()), *layer(to).node);
   layer(to).weights[part] = std::move(weight);
   if (!from.source.empty()) layer(to).sources.push_back(from.source);
 }
@@ -107,6 +120,7 @@ int OnnxImporter::parameter(const OnnxNode& node, const Tensor& values, const st
     of.options["value"] = static_cast<double>(values.view<float>()[0]);
     return made;
   }
+  budget_.take(static_cast<size_t>(values.count()), node);
   of.weights["weight"] = values;
   if (!source.empty()) of.sources.push_back(source);
   return made;
@@ -333,9 +347,10 @@ std::vector<OnnxView> OnnxImporter::aligned(const OnnxNode& node, std::vector<On
 // Returns constants that are broadcast to x, for the layer's axes without the batch and without
 // leading axes of length 1.
 Tensor OnnxImporter::in_our_order(const OnnxNode& node, const OnnxTensor& values,
-                                  const OnnxView& x) const {
+                                  const OnnxView& x) {
   const auto misfit = [&] {
-    lacks(node, "its constant has other axes than the value that it is combined with");
+    lacks(node,
+          cat("its constant has other axes than the value that it is combined with", advice_));
   };
   std::vector<int64_t> dims = values.dims;
   while (dims.size() > x.axes.size() && dims[0] == 1) dims.erase(dims.begin());
@@ -376,6 +391,7 @@ Tensor OnnxImporter::in_our_order(const OnnxNode& node, const OnnxTensor& values
     for (const size_t atom : axis) {
       const auto size = static_cast<size_t>(x.atoms[atom].size);
       if (offsets.size() > (size_t{1} << 28) / size) lacks(node, "its constant is too large");
+      budget_.take(offsets.size() * size, node);
       std::vector<size_t> longer;
       longer.reserve(offsets.size() * size);
       for (const size_t offset : offsets)

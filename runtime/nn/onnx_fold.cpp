@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "tensor/tensor.h"
 
 namespace etr::nn {
 namespace {
@@ -16,11 +17,26 @@ using Dims = std::vector<int64_t>;
 }
 
 size_t count_of(const OnnxNode& node, const Dims& dims) {
+  if (dims.size() > Shape::kMaxRank)
+    fail(Code::unsupported, "ONNX node '", node.name, "' (", node.op, "): its result has ",
+         dims.size(), " axes; at most ", Shape::kMaxRank, " are supported");
+  const auto count = onnx_count(dims);
+  if (!count) misfit(node, "a shape is negative or too large");
+  return *count;
+}
+
+// Of a value of the batch, or of a constant. Free axes have long stand-ins: the product of several is
+// beyond any constant's size.
+size_t size_of_value(const OnnxNode& node, const Dims& dims) {
   size_t count = 1;
-  for (const int64_t dim : dims)
-    if (dim < 0 || __builtin_mul_overflow(count, static_cast<size_t>(dim), &count))
+  bool empty = false;
+  for (const int64_t dim : dims) {
+    if (dim < 0 || (dim > 0 && __builtin_mul_overflow(count, static_cast<size_t>(dim), &count)) ||
+        count > (size_t{1} << 62))
       misfit(node, "a shape is negative or too large");
-  return count;
+    empty = empty || dim == 0;
+  }
+  return empty ? 0 : count;
 }
 
 std::vector<size_t> strides_of(const Dims& dims) {
@@ -135,9 +151,9 @@ std::vector<int64_t> Folder::spread(const Dims& dims, const Dims& over) const {
 }
 
 OnnxConstant Folder::reshaped(const Dims& dims) {
+  if (count_of(node_, dims) != in(0).count()) misfit(node_, "the new shape has another size");
+  budget_.take(in(0).count(), node_);
   auto out = std::make_shared<OnnxTensor>(in(0));
-  budget_.take(out->count(), node_);
-  if (count_of(node_, dims) != out->count()) misfit(node_, "the new shape has another size");
   out->dims = dims;
   return out;
 }
@@ -169,7 +185,8 @@ OnnxConstant Folder::concat() {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Dims other = in(i).dims;
     if (other.size() != dims.size()) misfit(node_, "its inputs differ in rank");
-    dims[at] += other[at];
+    if (__builtin_add_overflow(dims[at], other[at], &dims[at]))
+      misfit(node_, "its result is too large");
     other[at] = dims[at];
     if (other != dims) misfit(node_, "its inputs differ beside the axis");
   }
@@ -263,7 +280,10 @@ std::optional<int64_t> integer_result(const std::string& op, int64_t a, int64_t 
     return op == "Mod" ? 0 : wrapped(0 - x);
   }
   if (op == "Div") return a / b;
-  if (op == "Mod") return (a % b + b) % b;
+  if (op == "Mod") {
+    const int64_t rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
   if (op == "Min") return std::min(a, b);
   if (op == "Max") return std::max(a, b);
   if (op == "Pow") return whole(std::pow(static_cast<double>(a), static_cast<double>(b)));
@@ -348,7 +368,7 @@ std::optional<OnnxConstant> Folder::rearranged() {
   if (op == "Reshape") return reshaped(onnx_reshape(node_, x.dims, integers(1)));
   if (op == "Unsqueeze") {
     const Dims given = axes_given(1);
-    const auto axes = onnx_axes(node_, given, x.dims.size() + given.size());
+    const auto axes = onnx_unsqueezed(node_, given, x.dims.size());
     Dims dims = x.dims;
     for (const size_t at : axes) dims.insert(dims.begin() + static_cast<ptrdiff_t>(at), 1);
     return reshaped(dims);
@@ -391,7 +411,7 @@ std::optional<OnnxConstant> Folder::rearranged() {
     for (const OnnxRange& range : onnx_ranges(node_, x.dims, inputs_)) {
       offset += range.begin * strides[range.axis];
       dims[range.axis] = range.length;
-      strides[range.axis] *= range.step;
+      strides[range.axis] *= range.length > 1 ? range.step : 0;  // longer ones lie within the axis
     }
     return strided(x, dims, strides, offset);
   }
@@ -404,11 +424,14 @@ std::optional<OnnxConstant> Folder::one() {
   if (op == "Identity" || op == "Dropout") return inputs_[0];
   if (op == "Cast") {
     const int64_t to = node_.integer("to", 1);
-    const bool real = to == 1 || to == 10 || to == 11 || to == 16;
+    const bool real = onnx_is_real(to);
     if (real == in(0).is_real && to != 9) return inputs_[0];
     auto out = made(in(0).dims, real);
-    for (size_t i = 0; i < out->count(); ++i) copy(in(0), i, *out, i);
-    for (int64_t& value : out->integers) value = to == 9 ? value != 0 : value;
+    for (size_t i = 0; i < out->count(); ++i)
+      if (to == 9)
+        out->integers[i] = in(0).number(i) != 0;
+      else
+        copy(in(0), i, *out, i);
     return out;
   }
   if (op == "Gather") return gather();
@@ -431,10 +454,12 @@ std::optional<std::vector<OnnxConstant>> Folder::run() {
 
 }  // namespace
 
+bool onnx_is_real(int64_t type) { return type == 1 || type == 10 || type == 11 || type == 16; }
+
 void FoldBudget::take(size_t elements, const OnnxNode& node) {
   if (elements > left_)
     fail(Code::unsupported, "ONNX node '", node.name, "' (", node.op,
-         "): constants that the file computes would take too much memory");
+         "): what the file makes of its constants would take too much memory", advice_);
   left_ -= elements;
 }
 
@@ -457,10 +482,18 @@ std::vector<size_t> onnx_axes(const OnnxNode& node, std::vector<int64_t> axes, s
   return out;
 }
 
+std::vector<size_t> onnx_unsqueezed(const OnnxNode& node, const std::vector<int64_t>& axes,
+                                    size_t rank) {
+  if (rank + axes.size() > Shape::kMaxRank)
+    fail(Code::unsupported, "ONNX node '", node.name, "' (", node.op, "): its result has ",
+         rank + axes.size(), " axes; at most ", Shape::kMaxRank, " are supported");
+  return onnx_axes(node, axes, rank + axes.size());
+}
+
 std::vector<int64_t> onnx_reshape(const OnnxNode& node, const std::vector<int64_t>& dims,
                                   const std::vector<int64_t>& wanted) {
   Dims out = wanted;
-  const size_t count = count_of(node, dims);
+  const size_t count = size_of_value(node, dims);
   size_t known = 1, open = out.size();
   for (size_t i = 0; i < out.size(); ++i) {
     if (out[i] == 0 && node.integer("allowzero", 0) == 0) {
@@ -473,7 +506,7 @@ std::vector<int64_t> onnx_reshape(const OnnxNode& node, const std::vector<int64_
       misfit(node, "its new shape is no shape");
   }
   if (open < out.size()) out[open] = known ? static_cast<int64_t>(count / known) : 0;
-  if (count_of(node, out) != count) misfit(node, "the new shape has another size");
+  if (size_of_value(node, out) != count) misfit(node, "the new shape has another size");
   return out;
 }
 

@@ -8,14 +8,20 @@
 
 namespace etr::nn {
 
-// Bounds the elements that folding makes, so that a small file cannot ask for much memory.
+// Whether Cast's `to` (TensorProto.DataType) is a type of real numbers.
+bool onnx_is_real(int64_t type);
+
+// Bounds the elements that folding and layers make of the file's constants, so that a small file
+// cannot ask for much memory.
 class FoldBudget {
  public:
   explicit FoldBudget(size_t elements) : left_(elements) {}
   void take(size_t elements, const OnnxNode& node);  // Error(unsupported) if they are too many
+  void advise(const std::string& what) { advice_ = what; }  // the end of that error's message
 
  private:
   size_t left_;
+  std::string advice_;
 };
 
 // Returns the outputs of a node, or none if folding does not know its operator. Optional inputs that
@@ -28,6 +34,10 @@ std::optional<std::vector<OnnxConstant>> fold(const OnnxNode& node,
 
 // Returns the axes with negative ones counted from the end, sorted. Error(corrupt_data).
 std::vector<size_t> onnx_axes(const OnnxNode& node, std::vector<int64_t> axes, size_t rank);
+
+// The same for axes of length 1 that come to `rank` others. Error(unsupported) if they are too many.
+std::vector<size_t> onnx_unsqueezed(const OnnxNode& node, const std::vector<int64_t>& axes,
+                                    size_t rank);
 
 // Returns the shape that Reshape gives to `count` elements of shape `dims`.
 std::vector<int64_t> onnx_reshape(const OnnxNode& node, const std::vector<int64_t>& dims,

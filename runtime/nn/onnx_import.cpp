@@ -13,10 +13,19 @@ namespace etr::nn {
 namespace {
 
 // Free axes get lengths of their own: shape arithmetic is then that of numbers, and a length is
-// found again wherever it appears. Primes do not split.
-constexpr int64_t kFreeBatch = 1000003;
-constexpr int64_t kFree[] = {30011, 30013, 30029, 30047, 30059, 30071, 30089, 30091};
+// found again wherever it appears. Primes do not split. What a model must not depend on differs
+// between the two sets.
+struct Lengths {
+  int64_t batch, others[8];
+};
+constexpr Lengths kFree[] = {
+    {1000003, {30011, 30013, 30029, 30047, 30059, 30071, 30089, 30091}},
+    {1000033, {30097, 30103, 30109, 30113, 30119, 30133, 30137, 30139}},
+};
+constexpr const char* kFixedLengths =
+    "export the model with fixed lengths; only the batch may be free";
 constexpr int64_t kMostExtent = int64_t{1} << 31;
+constexpr size_t kMostInputs = 1000;
 
 // Elements that constants may have which the file computes, beside as many as the file holds.
 constexpr size_t kFoldedElements = size_t{1} << 24;
@@ -24,6 +33,9 @@ constexpr size_t kFoldedElements = size_t{1} << 24;
 size_t elements_of(const OnnxGraph& graph) {
   size_t out = 0;
   for (const auto& [name, tensor] : graph.initializers) out += tensor->count();
+  for (const OnnxNode& node : graph.nodes)
+    for (const auto& [name, attribute] : node.attributes)
+      if (attribute.tensor) out += attribute.tensor->count();
   return out;
 }
 
@@ -75,17 +87,22 @@ std::string common(const std::vector<std::string>& names) {
 
 }  // namespace
 
-OnnxImporter::OnnxImporter(OnnxGraph graph, const std::vector<std::string>& fields)
-    : graph_(std::move(graph)), budget_(kFoldedElements + 8 * elements_of(graph_)) {
+OnnxImporter::OnnxImporter(OnnxGraph graph, const std::vector<std::string>& fields, size_t lengths)
+    : graph_(std::move(graph)),
+      budget_(kFoldedElements + 8 * elements_of(graph_)),
+      lengths_(lengths) {
   combine_patterns(graph_);
   choose_batch();
   add_fields(fields);
+  if (free_lengths_) advice_ = cat(". The file leaves the length of an axis free: ", kFixedLengths);
+  budget_.advise(advice_);
   for (const auto& [name, tensor] : graph_.initializers)
     values_[name] = {.constant = tensor, .source = name, .origin = tensor.get()};
   for (const OnnxNode& node : graph_.nodes)
     for (const std::string& output : node.outputs)
-      if (!output.empty() && !producers_.emplace(output, &node).second)
-        damaged(node, cat("it writes '", output, "', which another node writes, too"));
+      if (!output.empty() &&
+          (values_.contains(output) || !producers_.emplace(output, &node).second))
+        damaged(node, cat("it writes '", output, "', which is the name of another value, too"));
 }
 
 void OnnxImporter::lacks(const OnnxNode& node, const std::string& what) const {
@@ -101,16 +118,22 @@ void OnnxImporter::damaged(const OnnxNode& node, const std::string& what) const 
 void OnnxImporter::choose_batch() {
   if (graph_.inputs.empty())
     fail(Code::unsupported, "ONNX file ", graph_.origin, ": its graph has no input");
+  if (graph_.inputs.size() > kMostInputs)
+    fail(Code::unsupported, "ONNX file ", graph_.origin, ": its graph has ", graph_.inputs.size(),
+         " inputs; at most ", kMostInputs, " are supported");
   std::optional<int64_t> size;
   for (const OnnxInput& input : graph_.inputs) {
     if (input.dims.empty() || input.dims.size() > 5)
       fail(Code::unsupported, "ONNX file ", graph_.origin, ": input '", input.name, "' has ",
            input.dims.size(), " axes; the first of one to five is the batch");
     int64_t all = 1;
-    for (const int64_t dim : input.dims)
-      if (dim > kMostExtent || __builtin_mul_overflow(all, std::max<int64_t>(dim, 30000), &all))
+    for (size_t d = 0; d < input.dims.size(); ++d) {
+      const int64_t dim = input.dims[d], least = d == 0 ? kFree[1].batch : kFree[1].others[7];
+      if (dim > kMostExtent || __builtin_mul_overflow(all, dim < 1 ? least : dim, &all) ||
+          all > kMostElements)
         fail(Code::unsupported, "ONNX file ", graph_.origin, ": input '", input.name,
-             "' is too large");
+             "' is too large, or has too many free axes");
+    }
     if (size && *size != input.dims[0])
       fail(Code::unsupported, "ONNX file ", graph_.origin, ": the first axis of input '",
            input.name, "' is ", input.dims[0], " long, and that of others ", *size,
@@ -118,7 +141,7 @@ void OnnxImporter::choose_batch() {
     size = input.dims[0];
   }
   free_batch_ = *size < 0;
-  batch_ = free_batch_ ? kFreeBatch : *size;
+  batch_ = free_batch_ ? kFree[lengths_].batch : *size;
 }
 
 // Exporters of frameworks with channels last transpose images before the first convolution.
@@ -151,10 +174,12 @@ void OnnxImporter::add_fields(const std::vector<std::string>& fields) {
       const std::string symbol = input.symbols[d].empty() ? cat(i, "/", d) : input.symbols[d];
       if (atom.size < 0) {
         const size_t known = symbols.size();
-        if (known >= std::size(kFree))
+        const auto& others = kFree[lengths_].others;
+        if (known >= std::size(others))
           fail(Code::unsupported, "ONNX file ", graph_.origin, ": its inputs have more than ",
-               std::size(kFree), " free axes");
-        atom.size = symbols.emplace(symbol, kFree[known]).first->second;
+               std::size(others), " free axes");
+        atom.size = symbols.emplace(symbol, others[known]).first->second;
+        free_lengths_ = true;
       }
       ours.push_back({atom});
     }
@@ -189,7 +214,26 @@ void OnnxImporter::convert_for(const std::set<std::string>& wanted) {
   for (const std::string& name : wanted) ++uses_[name];
   for (const OnnxNode* node : order)
     for (const std::string& input : node->inputs) ++uses_[input];
-  for (size_t n = order.size(); n-- > 0;) convert(*order[n]);
+  // The nodes come last first: it is known how others read what a node writes.
+  computed_with_ = wanted;
+  for (const OnnxNode* node : order) {
+    const std::string& op = node->op;
+    const bool keeps = op == "Cast" || op == "Identity" || op == "Reshape" || op == "Squeeze" ||
+                       op == "Unsqueeze" || op == "Transpose";
+    for (size_t i = 0; i < node->inputs.size(); ++i) {
+      const bool is_index =
+          (op.starts_with("Gather") && i == 1) || op == "Less" ||
+          (keeps && i == 0 && !node->outputs.empty() && !computed_with_.contains(node->outputs[0]));
+      if (!is_index) computed_with_.insert(node->inputs[i]);
+    }
+  }
+  for (size_t n = order.size(); n-- > 0;) try {
+      convert(*order[n]);
+    } catch (const Error& error) {
+      // Lengths that are not known do not fit constants: that is not the file's fault.
+      if (!free_lengths_ || error.code() != Code::corrupt_data) throw;
+      fail(Code::unsupported, error.what(), advice_);
+    }
 }
 
 int OnnxImporter::cut_at(const std::string& until) {
@@ -271,6 +315,7 @@ void OnnxImporter::name_layers(const std::vector<int>& layers) {
   for (const int i : layers)
     if (layer(i).kind.empty()) taken.insert(layer(i).name);
   const auto is_free = [&](const std::string& name) { return taken.insert(name).second; };
+  std::map<std::string, int> next;  // the number of a name that is taken
   size_t position = 0;
   for (const int i : layers) {
     OnnxLayer& of = layer(i);
@@ -279,7 +324,8 @@ void OnnxImporter::name_layers(const std::vector<int>& layers) {
     std::string name = wish(of);
     if (name.empty()) name = cat(of.kind, "_", position);
     of.name = name;
-    for (int count = 2; !is_free(of.name); ++count) of.name = cat(name, "_", count);
+    int& count = next.emplace(name, 2).first->second;
+    while (!is_free(of.name)) of.name = cat(name, "_", count++);
   }
 }
 
@@ -322,11 +368,41 @@ ImportedModel OnnxImporter::written(int output) {
   return out;
 }
 
-ImportedModel OnnxImporter::run(const std::string& until) { return written(cut_at(until)); }
+ImportedModel OnnxImporter::run(const std::string& until) {
+  output_ = cut_at(until);
+  return written(output_);
+}
+
+void OnnxImporter::compare(const OnnxImporter& other) const {
+  const auto same_weights = [](const auto& a, const auto& b) {
+    return a.first == b.first && a.second.shape() == b.second.shape() &&
+           std::ranges::equal(a.second.bytes(), b.second.bytes());
+  };
+  for (const int i : reachable(output_)) {
+    const OnnxLayer& a = layer(i);
+    if (a.kind.empty()) continue;
+    const bool both = static_cast<size_t>(i) < other.layers_.size();
+    const OnnxLayer& b = both ? other.layer(i) : a;
+    if (both && a.kind == b.kind && a.options == b.options && a.inputs == b.inputs &&
+        a.tied == b.tied &&
+        std::equal(a.weights.begin(), a.weights.end(), b.weights.begin(), b.weights.end(),
+                   same_weights))
+      continue;
+    lacks(*a.node, cat("it computes with the length of an axis that the file leaves free: ",
+                       free_lengths_ ? kFixedLengths : "export the model with a fixed batch"));
+  }
+}
 
 ImportedModel import_onnx(OnnxGraph graph, const std::string& until,
                           const std::vector<std::string>& fields) {
-  return OnnxImporter(std::move(graph), fields).run(until);
+  OnnxImporter importer(graph, fields, 0);
+  ImportedModel out = importer.run(until);
+  if (importer.has_free_axes()) {
+    OnnxImporter again(std::move(graph), fields, 1);
+    again.run(until);
+    importer.compare(again);
+  }
+  return out;
 }
 
 }  // namespace etr::nn

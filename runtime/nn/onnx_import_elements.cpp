@@ -54,11 +54,13 @@ bool OnnxImporter::convert_elements(const OnnxNode& node) {
   return true;
 }
 
-void OnnxImporter::unary(const OnnxNode& node, const std::string& function, double alpha) {
+void OnnxImporter::unary(const OnnxNode& node, const std::string& function,
+                         std::optional<double> alpha) {
   const OnnxView x = view(node, 0);
+  if (alpha && *alpha < 0) lacks(node, cat("its alpha is ", *alpha, ", and must not be negative"));
   if (function == "relu") return set(node, applied(node, x, "relu"));
   Json options{{"function", function}};
-  if (alpha >= 0) options["alpha"] = alpha;
+  if (alpha) options["alpha"] = *alpha;
   set(node, applied(node, x, "activation", options));
 }
 

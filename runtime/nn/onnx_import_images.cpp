@@ -7,6 +7,7 @@ namespace etr::nn {
 namespace {
 
 constexpr int64_t kMostKernel = 1 << 12;
+constexpr int64_t kMostExtent = int64_t{1} << 40;
 
 // from[a, b, taps] -> out[taps, b, a].
 Tensor unrolled(const OnnxTensor& from, const Shape& shape) {
@@ -42,10 +43,11 @@ bool OnnxImporter::convert_image(const OnnxNode& node) {
 }
 
 // Returns the padding that is the same on both sides of each axis.
-std::vector<int64_t> OnnxImporter::pads(const OnnxNode& node, const std::vector<int64_t>& in,
+std::vector<int64_t> OnnxImporter::pads(const OnnxNode& node, const OnnxView& x,
                                         const std::vector<int64_t>& kernel,
                                         const std::vector<int64_t>& stride,
-                                        const std::vector<int64_t>& dilation) const {
+                                        const std::vector<int64_t>& dilation,
+                                        bool transposed) const {
   const std::string automatic = node.text("auto_pad", "NOTSET");
   const size_t rank = kernel.size();
   std::vector<int64_t> given = node.integers("pads");
@@ -53,9 +55,15 @@ std::vector<int64_t> OnnxImporter::pads(const OnnxNode& node, const std::vector<
   if (given.size() != 2 * rank) damaged(node, "its 'pads' do not fit its kernel");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
     for (size_t i = 0; i < rank; ++i) {
-      const int64_t out = (in[i] + stride[i] - 1) / stride[i];
+      if (transposed) lacks(node, "its padding is automatic (auto_pad); give it as 'pads'");
+      if (stride[i] > 1 && !x.fixed(x.axes[2 + i]))
+        lacks(node,
+              "its padding is automatic (auto_pad) and depends on the length of an axis that the "
+              "file leaves free: export the model with fixed lengths; only the batch may be free");
+      const int64_t in = x.size(x.axes[2 + i]);
+      const int64_t out = (in - 1) / stride[i] + 1;
       const int64_t all =
-          std::max<int64_t>(0, (out - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - in[i]);
+          std::max<int64_t>(0, (out - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - in);
       given[i] = automatic == "SAME_UPPER" ? all / 2 : all - all / 2;
       given[i + rank] = all - given[i];
     }
@@ -93,14 +101,13 @@ OnnxImporter::Window OnnxImporter::window_of(const OnnxNode& node, const OnnxVie
   const size_t rank = w.dims.size() < 2 ? 0 : w.dims.size() - 2;
   if (rank < 1 || rank > 2 || x.axes.size() != rank + 2 || !w.is_real || w.count() == 0)
     lacks(node, "convolutions of one and two dimensions are supported");
-  std::vector<int64_t> kernel(w.dims.begin() + 2, w.dims.end()), in;
+  std::vector<int64_t> kernel(w.dims.begin() + 2, w.dims.end());
   std::vector<int64_t> stride = for_axes(node, "strides", rank),
                        dilation = for_axes(node, "dilations", rank);
   if (stride.size() != rank || dilation.size() != rank || !in_range(stride) ||
       !in_range(dilation) || !in_range(kernel))
     damaged(node, "its kernel, strides or dilations are wrong");
-  for (size_t i = 0; i < rank; ++i) in.push_back(x.size(x.axes[2 + i]));
-  std::vector<int64_t> pad = pads(node, in, kernel, stride, dilation);
+  std::vector<int64_t> pad = pads(node, x, kernel, stride, dilation, transposed);
   const bool row = rank == 2 && x.axes[2].empty() && kernel[0] == 1 && pad[0] == 0 && !transposed;
   for (auto* values : {&kernel, &stride, &dilation, &pad}) {
     if (row) values->erase(values->begin());
@@ -154,7 +161,9 @@ void OnnxImporter::convolution(const OnnxNode& node, bool transposed) {
       ours.emplace_back();
       continue;
     }
-    const int64_t in = x.size(x.axes[2 + i]), reach = (at.kernel - 1) * at.dilation + 1;
+    const int64_t in = x.size(x.axes[2 + i]);
+    if (in > kMostExtent) lacks(node, "its image is too large");
+    const int64_t reach = (at.kernel - 1) * at.dilation + 1;
     const int64_t out = transposed ? (in - 1) * at.stride - 2 * at.pad + at.kernel
                                    : (in + 2 * at.pad - reach) / at.stride + 1;
     if (out < 1 || (!transposed && in + 2 * at.pad < reach))
@@ -176,7 +185,7 @@ void OnnxImporter::pool(const OnnxNode& node, bool max) {
       dilation != std::vector<int64_t>{1, 1})
     lacks(node, "pooling is supported over images, without dilation");
   const std::vector<int64_t> in{x.size(x.axes[2]), x.size(x.axes[3])};
-  const std::vector<int64_t> pad = pads(node, in, window, stride, dilation);
+  const std::vector<int64_t> pad = pads(node, x, window, stride, dilation, false);
   if (!equal(window) || !equal(stride) || !equal(pad))
     lacks(node, "its window, stride or padding is not square");
   if (!max && pad[0] > 0 && node.integer("count_include_pad", 0) != 0)

@@ -63,6 +63,7 @@ void OnnxImporter::scale_and_shift(const OnnxNode& node, const OnnxView& x) {
     if (!node.has_input(input)) continue;
     const OnnxValue from = value(node, input);
     OnnxTensor of = constant(node, input, "scale or shift");
+    if (!of.is_real) lacks(node, "its scale or shift is not of real numbers");
     const bool neutral = std::all_of(of.reals.begin(), of.reals.end(),
                                      [&](float v) { return v == (op[0] == 'M' ? 1.f : 0.f); });
     // By channel, where they are not by the last axes.
@@ -236,11 +237,10 @@ void OnnxImporter::linear(const OnnxNode& node, const OnnxValue& weight, bool is
   } else {
     made = add(node, "dense", {x.layer}, {{"units", units}});
     // A product with the table of an embedding.
-    for (int i = 0; i < made && weight.origin; ++i)
-      if (const OnnxLayer& of = layer(i);
-          of.kind == "embedding" && scale == 1 && of.table == weight.origin &&
-          weight.flipped != is_transposed && std::is_sorted(order.begin(), order.end()))
-        layer(made).tied = i;
+    const auto table = tables_.find(weight.origin);
+    if (table != tables_.end() && scale == 1 && weight.flipped != is_transposed &&
+        std::is_sorted(order.begin(), order.end()))
+      layer(made).tied = table->second;
     if (layer(made).tied < 0) give(made, "weight", std::move(ours), weight);
   }
   OnnxView out = same(x, made);
@@ -297,10 +297,12 @@ void OnnxImporter::recurrent(const OnnxNode& node, bool lstm) {
     if (!node.has_input(i)) continue;
     const OnnxTensor& of = constant(node, i, i == 4 ? "lengths" : "initial state");
     const auto count = of.count();
+    budget_.take(count, node);
     for (size_t k = 0; k < count; ++k)
       if (i == 4 || of.number(k) != 0) lacks(node, "lengths, and states to begin with, are not");
   }
-  if (w.dims.size() != 3 || r.dims.size() != 3 || w.dims[0] != 1 || !w.is_real || !r.is_real)
+  if (w.dims.size() != 3 || r.dims.size() != 3 || w.dims[0] != 1 || !w.is_real || !r.is_real ||
+      w.count() == 0 || r.count() == 0)
     damaged(node, "its weights have the wrong shape");
   const int64_t gates = static_cast<int64_t>(order.size()), units = r.dims[2], features = w.dims[2];
   if (units < 1 || features != x.size(x.axes[2]) || w.dims[1] != gates * units ||

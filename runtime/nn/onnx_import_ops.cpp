@@ -100,8 +100,12 @@ bool OnnxImporter::convert_known(const OnnxNode& node) {
   if (transposes || node.op == "Identity" || node.op == "Cast" || node.op == "Reshape" ||
       node.op == "Unsqueeze" || node.op == "Squeeze" || node.op == "Expand") {
     out.source = from.source;
-    out.origin = from.origin;
     out.flipped = from.flipped != transposes;
+    // A table is that of a layer if its values and its axes are.
+    const bool is_equal = out.constant == from.constant ||
+                          (node.op != "Cast" && out.constant->dims == from.constant->dims);
+    if (transposes || is_equal) out.origin = from.origin;
+    if (node.op == "Cast" && !is_equal && from.constant->is_real) out.source.clear();
     // Exporters write equal weights once, and name them again here.
     if (node.op == "Identity" && node.outputs[0].find("::") == std::string::npos)
       out.source = node.outputs[0];
@@ -114,7 +118,8 @@ bool OnnxImporter::convert_known(const OnnxNode& node) {
 
 bool OnnxImporter::convert_axes(const OnnxNode& node) {
   const std::string& op = node.op;
-  if (op == "Identity" || op == "Cast") {
+  if (op == "Cast") return cast(node), true;
+  if (op == "Identity") {
     set(node, value(node, 0));
     return true;
   }
@@ -162,7 +167,7 @@ bool OnnxImporter::convert_axes(const OnnxNode& node) {
   }
   if (op == "Unsqueeze") {
     const auto given = numbers(1, "axes");
-    set(node, view.unsqueezed(onnx_axes(node, given, rank + given.size())), x.factor);
+    set(node, view.unsqueezed(onnx_unsqueezed(node, given, rank)), x.factor);
   }
   if (op == "Expand") {
     const auto wanted = numbers(1, "shape");
@@ -173,6 +178,19 @@ bool OnnxImporter::convert_axes(const OnnxNode& node) {
     set(node, x);
   }
   return true;
+}
+
+// Values are real numbers here. Rounding would change them, unless they are the batch's own numbers
+// of rows or positions.
+void OnnxImporter::cast(const OnnxNode& node) {
+  const OnnxValue& x = value(node, 0);
+  const bool is_field = x.view && x.factor == 1 && layer(x.view->layer).kind.empty();
+  if (!onnx_is_real(node.integer("to", 1)) &&
+      (!is_field || computed_with_.contains(node.outputs[0]) || node.integer("to", 1) == 9))
+    lacks(node,
+          "it makes integers or booleans of computed values; that is supported for inputs that "
+          "are indices of Gather");
+  set(node, x);
 }
 
 void OnnxImporter::reshape(const OnnxNode& node, std::vector<int64_t> wanted) {
@@ -203,7 +221,7 @@ OnnxView OnnxImporter::range(const OnnxNode& node, const OnnxView& x, size_t axi
                              int64_t length) {
   const int64_t size = x.size(x.axes[axis]);
   if (length < 1) lacks(node, "it takes nothing");
-  if (begin < 0 || begin + length > size) damaged(node, "it takes what lies outside an axis");
+  if (begin < 0 || begin > size - length) damaged(node, "it takes what lies outside an axis");
   if (length == size) return x;
   const auto [view, at] = with_axis(node, x, axis);
   const Axis wanted = view.axes[axis];
@@ -213,13 +231,16 @@ OnnxView OnnxImporter::range(const OnnxNode& node, const OnnxView& x, size_t axi
   if (!view.fixed(view.ours[at]) && begin + length < size)
     lacks(node, "the file leaves the length of the axis free");
   const int64_t inner = view.size(rest);
+  const bool to_end = begin + length == size;
+  // The last elements of an axis whose length is not known are counted from its end.
+  const bool from_end = !view.fixed(wanted) && begin > size / 2;
   OnnxView out = same(view, add(node, "slice", {view.layer},
                                 {{"axis", at},
-                                 {"begin", begin * inner},
-                                 {"length", begin + length == size ? 0 : length * inner}}));
+                                 {"begin", (from_end ? begin - size : begin) * inner},
+                                 {"length", to_end ? 0 : length * inner}}));
   // One atom, or none, takes the place of the axis's.
   const size_t first = wanted[0], kept = length > 1 ? 1 : 0;
-  if (kept) out.atoms[first] = {length, view.fixed(wanted)};
+  if (kept) out.atoms[first] = {length, from_end || view.fixed(wanted)};
   out.atoms.erase(out.atoms.begin() + static_cast<ptrdiff_t>(first + kept),
                   out.atoms.begin() + static_cast<ptrdiff_t>(first + wanted.size()));
   for (auto* list : {&out.ours, &out.axes})
@@ -240,13 +261,14 @@ void OnnxImporter::gather(const OnnxNode& node) {
     if (table.constant->dims.size() != 2 || !table.constant->is_real || given != 0)
       lacks(node, "it looks up in a constant that is not a table of rows");
     const int64_t width = table.constant->dims[1];
+    if (table.constant->count() == 0) damaged(node, "its table is empty");
     const int made = add(node, "embedding", {ids.layer},
                          {{"entries", table.constant->dims[0]}, {"width", width}});
     Tensor rows(DType::f32, {table.constant->dims[0], width});
     std::copy(table.constant->reals.begin(), table.constant->reals.end(),
               rows.mutable_view<float>().begin());
     give(made, "weight", std::move(rows), table);
-    layer(made).table = table.origin;
+    if (!table.flipped && table.origin) tables_[table.origin] = made;
     OnnxView out = same(ids, made);
     out.ours.emplace_back();
     out.axes.emplace_back();
@@ -263,7 +285,10 @@ void OnnxImporter::gather(const OnnxNode& node) {
   if (ids.is_real || ids.dims.size() > 1 || ids.count() == 0)
     lacks(node, "its indices are not a row of numbers");
   std::vector<int64_t> rows = ids.integers;
-  for (int64_t& row : rows) row += row < 0 ? size : 0;
+  for (int64_t& row : rows) {
+    row += row < 0 ? size : 0;
+    if (row < 0 || row >= size) damaged(node, "it takes what lies outside an axis");
+  }
   for (size_t i = 1; i < rows.size(); ++i)
     if (rows[i] != rows[i - 1] + 1) lacks(node, "its indices are not consecutive");
   const OnnxView out = range(node, x, axis, rows[0], static_cast<int64_t>(rows.size()));
@@ -371,9 +396,9 @@ void OnnxImporter::concat(const OnnxNode& node) {
       }
       inputs.push_back(parameter(node, values, from.source));
     }
+    if (length > kMostLength) lacks(node, "its result is too large");
     made[at][0].size += length;
   }
-  if (made[at][0].size > kMostLength) lacks(node, "its result is too large");
   std::vector<size_t> places(order.size());
   for (size_t i = 0; i < order.size(); ++i) places[order[i]] = i;
   const int joined = inputs.size() == 1 ? inputs[0] : add(node, "concat", inputs, {{"axis", at}});

@@ -24,10 +24,12 @@ struct OnnxLayer {
   std::map<std::string, Tensor> weights;  // by the part of their names after the layer's
   std::vector<std::string> sources;       // names of the weights in the file
   const OnnxNode* node = nullptr;
-  std::string name;                   // a field's; a layer's once all are known
-  const OnnxTensor* table = nullptr;  // an embedding's table in the file
-  int tied = -1;                      // the embedding whose table is the weight
+  std::string name;  // a field's; a layer's once all are known
+  int tied = -1;     // the embedding whose table is the weight
 };
+
+// Values have at most as many elements, so that products of lengths do not overflow.
+constexpr int64_t kMostElements = int64_t{1} << 62;
 
 struct OnnxScores;  // see onnx_attention.cpp
 
@@ -48,9 +50,13 @@ Tensor onnx_vector(const OnnxTensor& from, double scale = 1);
 
 class OnnxImporter {
  public:
-  OnnxImporter(OnnxGraph graph, const std::vector<std::string>& fields);
+  // `lengths`: which stand-ins for the lengths of free axes are taken, 0 or 1.
+  OnnxImporter(OnnxGraph graph, const std::vector<std::string>& fields, size_t lengths);
 
   ImportedModel run(const std::string& until);
+  bool has_free_axes() const { return free_batch_ || free_lengths_; }
+  // Error(unsupported) for a layer that depends on the stand-ins. Both have run.
+  void compare(const OnnxImporter& other) const;
 
  private:
   using Atom = OnnxView::Atom;
@@ -104,7 +110,7 @@ class OnnxImporter {
   // `order`: for each of the layers' axes, the file's.
   std::vector<OnnxView> aligned(const OnnxNode& node, std::vector<OnnxView> views,
                                 std::vector<size_t>& order);
-  Tensor in_our_order(const OnnxNode& node, const OnnxTensor& values, const OnnxView& x) const;
+  Tensor in_our_order(const OnnxNode& node, const OnnxTensor& values, const OnnxView& x);
 
   // Operators, by what they do.
   void convert(const OnnxNode& node);
@@ -113,6 +119,7 @@ class OnnxImporter {
   bool convert_elements(const OnnxNode& node);
   bool convert_image(const OnnxNode& node);
   bool convert_rows(const OnnxNode& node);
+  void cast(const OnnxNode& node);
   void reshape(const OnnxNode& node, std::vector<int64_t> wanted);
   void gather(const OnnxNode& node);
   void gather_rows(const OnnxNode& node);
@@ -122,7 +129,7 @@ class OnnxImporter {
                  int64_t length);
   void concat(const OnnxNode& node);
   void clip(const OnnxNode& node);
-  void unary(const OnnxNode& node, const std::string& function, double alpha = -1);
+  void unary(const OnnxNode& node, const std::string& function, std::optional<double> alpha = {});
   void binary(const OnnxNode& node, const std::string& layer);
   void with_constant(const OnnxNode& node, size_t known);
   bool scaled(const OnnxNode& node, size_t known, double by);
@@ -134,9 +141,9 @@ class OnnxImporter {
                    bool transposed) const;
   void convolution(const OnnxNode& node, bool transposed);
   void pool(const OnnxNode& node, bool max);
-  std::vector<int64_t> pads(const OnnxNode& node, const std::vector<int64_t>& in,
+  std::vector<int64_t> pads(const OnnxNode& node, const OnnxView& x,
                             const std::vector<int64_t>& kernel, const std::vector<int64_t>& stride,
-                            const std::vector<int64_t>& dilation) const;
+                            const std::vector<int64_t>& dilation, bool transposed) const;
   void batch_norm(const OnnxNode& node);
   OnnxView normalize(const OnnxNode& node, const OnnxView& x, const std::vector<size_t>& axes,
                      bool centred);
@@ -163,7 +170,7 @@ class OnnxImporter {
   bool convert_scores(const OnnxNode& node);
   void begin_scores(const OnnxNode& node);
   void end_scores(const OnnxNode& node);
-  void mask_scores(const OnnxNode& node, OnnxScores& scores, const OnnxTensor& mask) const;
+  void mask_scores(const OnnxNode& node, OnnxScores& scores, const OnnxTensor& mask);
   OnnxView heads(const OnnxNode& node, const OnnxView& x, size_t positions, size_t features,
                  int64_t& count);
   Projection projection(const OnnxNode& node, const OnnxView& x);
@@ -173,10 +180,16 @@ class OnnxImporter {
   FoldBudget budget_;
   int64_t batch_ = 1;
   bool free_batch_ = false;
+  bool free_lengths_ = false;  // of other axes
+  const size_t lengths_;
+  int output_ = -1;
+  std::string advice_;          // what to do about free lengths, "" if there are none
   bool channels_last_ = false;  // images are [N, H, W, C] in the file, too
   std::vector<OnnxLayer> layers_;
   std::map<std::string, OnnxValue> values_;
-  std::map<std::string, int> uses_;  // how often a value is read
+  std::map<std::string, int> uses_;          // how often a value is read
+  std::set<std::string> computed_with_;      // values that are read otherwise than as indices
+  std::map<const OnnxTensor*, int> tables_;  // the embeddings of tables in the file
   std::map<std::string, const OnnxNode*> producers_;
 };
 

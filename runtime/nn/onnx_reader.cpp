@@ -24,6 +24,7 @@ using Bytes = std::span<const std::byte>;
 using Wire = MessageReader::Wire;
 
 constexpr int64_t kMostRank = Shape::kMaxRank;
+constexpr size_t kMostName = 4096;  // bytes; layers repeat the names of their weights
 
 // Returns the part of another file in the model's folder.
 using External = std::function<Bytes(const std::string& location, uint64_t offset,
@@ -132,6 +133,7 @@ class Reader {
  private:
   MessageReader message(Bytes bytes) const { return {bytes, what_}; }
   std::string text(const MessageReader& field) const { return as_utf8(field.text()); }
+  std::string name_in(const MessageReader& field) const;
 
   void graph(Bytes bytes, OnnxGraph& out);
   OnnxNode node(Bytes bytes);
@@ -182,13 +184,20 @@ void Reader::graph(Bytes bytes, OnnxGraph& out) {
   }
 }
 
+std::string Reader::name_in(const MessageReader& field) const {
+  if (field.bytes().size() > kMostName)
+    fail(Code::unsupported, what_, " has a name of ", field.bytes().size(), " bytes; at most ",
+         kMostName, " are read");
+  return text(field);
+}
+
 OnnxNode Reader::node(Bytes bytes) {
   OnnxNode out;
   for (MessageReader m = message(bytes); m.next();) {
-    if (m.is(1, Wire::bytes)) out.inputs.push_back(text(m));
-    if (m.is(2, Wire::bytes)) out.outputs.push_back(text(m));
-    if (m.is(3, Wire::bytes)) out.name = text(m);
-    if (m.is(4, Wire::bytes)) out.op = text(m);
+    if (m.is(1, Wire::bytes)) out.inputs.push_back(name_in(m));
+    if (m.is(2, Wire::bytes)) out.outputs.push_back(name_in(m));
+    if (m.is(3, Wire::bytes)) out.name = name_in(m);
+    if (m.is(4, Wire::bytes)) out.op = name_in(m);
     if (m.is(5, Wire::bytes)) out.attributes.insert(attribute(m.bytes()));
     if (m.is(7, Wire::bytes)) out.domain = text(m);
   }
@@ -232,7 +241,7 @@ std::pair<std::string, OnnxConstant> Reader::tensor(Bytes bytes) {
     if (m.is(4, Wire::bytes) || m.is(4, Wire::fixed32)) add_reals(m, floats);
     for (const uint64_t field : {5, 7, 11})
       if (m.is(field, Wire::bytes) || m.is(field, Wire::varint)) add_integers(m, what_, integers);
-    if (m.is(8, Wire::bytes)) name = text(m);
+    if (m.is(8, Wire::bytes)) name = name_in(m);
     if (m.is(9, Wire::bytes)) raw = m.bytes();
     if (m.is(10, Wire::bytes) || m.is(10, Wire::fixed64)) add_reals(m, doubles);
     if (m.is(13, Wire::bytes)) {
@@ -252,11 +261,9 @@ std::pair<std::string, OnnxConstant> Reader::tensor(Bytes bytes) {
   if (out->dims.size() > static_cast<size_t>(kMostRank))
     fail(Code::unsupported, what_, ": tensor '", name, "' has ", out->dims.size(),
          " axes; at most ", kMostRank, " are read");
-  size_t count = 1;
-  for (const int64_t dim : out->dims)
-    if (dim < 0 || __builtin_mul_overflow(count, static_cast<size_t>(dim), &count) ||
-        count > (size_t{1} << 48))
-      fail(Code::corrupt_data, what_, ": tensor '", name, "' has a size that cannot be");
+  const auto counted = onnx_count(out->dims);
+  if (!counted) fail(Code::corrupt_data, what_, ": tensor '", name, "' has a size that cannot be");
+  const size_t count = *counted;
   if (is_external) {
     const auto number = [&](const char* key) -> std::optional<uint64_t> {
       const auto it = external.find(key);
@@ -332,6 +339,9 @@ void Reader::shape(Bytes bytes, OnnxInput& out) {
   }
 }
 
+// Tensors may share bytes of other files, but not multiply them.
+constexpr size_t kMostReads = 2;
+
 // Reads each file of values once.
 class ExternalFiles {
  public:
@@ -340,20 +350,28 @@ class ExternalFiles {
 
   Bytes part(const std::string& location, uint64_t offset, std::optional<uint64_t> length,
              const std::string& tensor) {
-    auto found = files_.find(location);
-    if (found == files_.end()) found = files_.emplace(location, read(location, tensor)).first;
+    const std::string target = resolved(location, tensor);
+    auto found = files_.find(target);
+    if (found == files_.end()) {
+      found = files_.emplace(target, platform::read_file(target)).first;
+      left_ += kMostReads * found->second.size();
+    }
     const std::string& file = found->second;
     if (offset > file.size() || length.value_or(0) > file.size() - offset)
       fail(Code::corrupt_data, "the ONNX file ", origin_, ": tensor '", tensor,
            "' lies behind the ", file.size(), " bytes of '", as_utf8(location), "'");
     const size_t begin = static_cast<size_t>(offset);
-    return std::as_bytes(std::span(file))
-        .subspan(begin, length ? static_cast<size_t>(*length) : file.size() - begin);
+    const size_t count = length ? static_cast<size_t>(*length) : file.size() - begin;
+    if (count > left_)
+      fail(Code::unsupported, "the ONNX file ", origin_, ": tensor '", tensor,
+           "': its tensors read ", "the same bytes of '", as_utf8(location), "' again and again");
+    left_ -= count;
+    return std::as_bytes(std::span(file)).subspan(begin, count);
   }
 
  private:
   // The location is the file's own word: it may lead anywhere, also by links.
-  std::string read(const std::string& location, const std::string& tensor) const {
+  std::string resolved(const std::string& location, const std::string& tensor) const {
     namespace fs = std::filesystem;
     const fs::path given(location);
     const bool climbs =
@@ -368,12 +386,13 @@ class ExternalFiles {
            as_utf8(location),
            "', outside the model's folder: put the file beside the model, or "
            "save the model with its weights inside");
-    return platform::read_file(target.string());
+    return target.string();
   }
 
   const std::filesystem::path folder_;
   const std::string origin_;
-  std::map<std::string, std::string> files_;
+  std::map<std::string, std::string> files_;  // by their resolved paths
+  size_t left_ = 0;                           // bytes that tensors may still take of them
 };
 
 template <typename T, typename F>
@@ -397,6 +416,19 @@ std::string OnnxNode::text(const char* attribute, const char* otherwise) const {
 std::vector<int64_t> OnnxNode::integers(const char* attribute) const {
   return value_or(*this, attribute, std::vector<int64_t>(),
                   [](const OnnxAttribute& a) { return a.integers; });
+}
+
+std::optional<size_t> onnx_count(const std::vector<int64_t>& dims) {
+  size_t count = 1;
+  bool empty = false;
+  for (const int64_t dim : dims) {
+    if (dim < 0) return std::nullopt;
+    empty = empty || dim == 0;
+    if (dim > 0 && (__builtin_mul_overflow(count, static_cast<size_t>(dim), &count) ||
+                    count > (size_t{1} << 48)))
+      return std::nullopt;
+  }
+  return empty ? 0 : count;
 }
 
 OnnxGraph read_onnx(const std::string& path) {

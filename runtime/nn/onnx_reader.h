@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ struct OnnxTensor {
   }
 };
 using OnnxConstant = std::shared_ptr<const OnnxTensor>;
+
+// Returns the elements of a shape; none if an extent is negative, or the product of those that are
+// not 0 is beyond 2^48: partial products of the others can then not overflow either.
+std::optional<size_t> onnx_count(const std::vector<int64_t>& dims);
 
 struct OnnxAttribute {
   double real = 0;

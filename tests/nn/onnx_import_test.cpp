@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -13,6 +14,7 @@
 #include "core/rng.h"
 #include "nn/model.h"
 #include "nn/onnx_file.h"
+#include "nn/onnx_fold.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
 #include "train/small_learner.h"
@@ -286,7 +288,7 @@ TEST(OnnxImport, ErrorsNameTheNodeAndItsOperator) {
 }
 
 // A model with a tensor whose values lie in another file.
-std::string with_external(const std::string& location, uint64_t offset = 0) {
+std::string with_external(const std::string& location, uint64_t offset = 0, int unused = 0) {
   Message entry, from, tensor;
   entry.bytes(1, "location").bytes(2, location);
   from.bytes(1, "offset").bytes(2, std::to_string(offset));
@@ -297,6 +299,8 @@ std::string with_external(const std::string& location, uint64_t offset = 0) {
   });
   Message graph;  // fields of a message that comes twice are joined by what reads it
   graph.message(5, tensor);
+  for (int i = 0; i < unused; ++i)  // that lie in the same bytes
+    graph.message(5, Message(tensor).bytes(8, cat("w", i)));
   return plain + Message().message(7, graph).data();
 }
 
@@ -325,6 +329,332 @@ TEST(OnnxImport, ValuesInOtherFilesStayInTheFolder) {
   EXPECT_NE(tried("weights", 21).find("lies behind the 20 bytes"), std::string::npos);
   EXPECT_NE(tried("weights", 8).find("has 4 elements"), std::string::npos);
   EXPECT_NE(tried("missing"), "");
+  // Two tensors may lie in the same bytes; a file's bytes are not multiplied.
+  write(path, with_external("weights", 4, 1));
+  EXPECT_NO_THROW(nn::read_onnx(path));
+  write(path, with_external("weights", 4, 2));
+  const std::string again = error_text([&] { nn::read_onnx(path); });
+  EXPECT_NE(again.find("again and again"), std::string::npos) << again;
+}
+
+nn::OnnxConstant integers_of(std::vector<int64_t> dims, std::vector<int64_t> values) {
+  auto out = std::make_shared<nn::OnnxTensor>();
+  out->dims = std::move(dims);
+  out->integers = std::move(values);
+  return out;
+}
+
+// What folding makes of a node, or its error.
+std::vector<int64_t> folded(const char* op, const std::vector<nn::OnnxConstant>& inputs,
+                            std::map<std::string, nn::OnnxAttribute> attributes = {}) {
+  const nn::OnnxNode node{.name = "n", .op = op, .attributes = std::move(attributes)};
+  nn::FoldBudget budget(1000);
+  return (*nn::fold(node, inputs, 1, budget))[0]->integers;
+}
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+TEST(OnnxImport, ArithmeticOfConstantsDoesNotOverflow) {
+  const auto one = [](int64_t value) { return integers_of({1}, {value}); };
+  EXPECT_EQ(folded("Mod", {one(kMost - 1), one(kMost)}), std::vector<int64_t>{kMost - 1});
+  EXPECT_EQ(folded("Mod", {one(-1), one(kMost)}), std::vector<int64_t>{kMost - 1});
+  EXPECT_EQ(folded("Mod", {one(5), one(-3)}), std::vector<int64_t>{-1});
+  auto half = std::make_shared<nn::OnnxTensor>();
+  half->is_real = true;
+  half->dims = {3};
+  half->reals = {0.5f, 0, -2};
+  EXPECT_EQ(folded("Cast", {half}, {{"to", {.integer = 9}}}), (std::vector<int64_t>{1, 0, 1}));
+  // Extents beside one of 0.
+  const nn::OnnxConstant none = integers_of({0}, {});
+  const auto empty = integers_of({int64_t{1} << 24, int64_t{1} << 24, 0}, {});
+  EXPECT_EQ(folded("Flatten", {empty}), std::vector<int64_t>{});
+  EXPECT_EQ(folded("Slice", {integers_of({0, int64_t{1} << 40}, {}), one(kMost), one(-kMost),
+                             one(1), one(-(int64_t{1} << 40))}),
+            std::vector<int64_t>{});
+  const std::string large = error_text([&] {
+    folded("Reshape", {none, integers_of({3}, {0, int64_t{1} << 40, int64_t{1} << 40})},
+           {{"allowzero", {.integer = 1}}});
+  });
+  EXPECT_NE(large.find("negative or too large"), std::string::npos) << large;
+  const std::vector<int64_t> nine{0, 1, 2, 3, 4, 5, 6, 7};
+  const std::string rank = error_text([&] {
+    folded("Unsqueeze", {one(1), integers_of({8}, nine)});
+  });
+  EXPECT_NE(rank.find("9 axes; at most 8"), std::string::npos) << rank;
+}
+
+using Build = std::string (*)(nn::OnnxFile&);
+
+TEST(OnnxImport, HostileGraphsAreErrors) {
+  const struct {
+    const char* says;
+    Build build;
+  } kCases[] = {
+      {"input 0 is missing",
+       [](nn::OnnxFile& f) {
+         const auto axes = nn::OnnxAttributes().integers("axes", {-1});
+         const auto x = f.emit("Sub", {"x", f.emit("ReduceMean", {}, axes)});
+         const auto mean = f.emit("ReduceMean", {f.emit("Mul", {x, x})}, axes);
+         return f.emit("Div", {x, f.emit("Sqrt", {f.emit("Add", {mean, f.number(1e-5)})})});
+       }},
+      {"it has no inputs",
+       [](nn::OnnxFile& f) {
+         return f.emit("Concat", {}, nn::OnnxAttributes().integer("axis", 0));
+       }},
+      {"a size that cannot be",
+       [](nn::OnnxFile& f) {
+         return f.emit("LSTM",
+                       {"x", f.constant({1, 0, 4}, {}), f.constant({1, 0, int64_t{1} << 62}, {})});
+       }},
+      {"wrong shape",
+       [](nn::OnnxFile& f) {
+         const auto x = f.transpose(f.reshape("x", {0, 2, 2}), {1, 0, 2});
+         return f.emit("LSTM",
+                       {x, f.constant({1, 0, 2}, {}), f.constant({1, 0, int64_t{1} << 46}, {})});
+       }},
+      {"outside an axis",
+       [](nn::OnnxFile& f) {
+         return f.emit("Gather", {"x", f.integers({kMost})},
+                       nn::OnnxAttributes().integer("axis", 1));
+       }},
+      {"outside an axis",
+       [](nn::OnnxFile& f) {
+         return f.emit("Gather", {"x", f.integers({kMost, -kMost - 1})},
+                       nn::OnnxAttributes().integer("axis", 1));
+       }},
+      {"10 axes; at most 8",
+       [](nn::OnnxFile& f) {
+         return f.emit("Unsqueeze", {"x", f.integers({1, 2, 3, 4, 5, 6, 7, 8})});
+       }},
+      {"a name of 5000 bytes",
+       [](nn::OnnxFile& f) { return f.emit("Relu", {std::string(5000, 'x')}); }},
+      {"its alpha is -0.5",
+       [](nn::OnnxFile& f) {
+         return f.emit("LeakyRelu", {"x"}, nn::OnnxAttributes().real("alpha", -0.5));
+       }},
+      {"not of real numbers",
+       [](nn::OnnxFile& f) {
+         return f.emit("LayerNormalization", {"x", f.integers({0, 0, 0, 0})});
+       }},
+      {"it makes integers or booleans",
+       [](nn::OnnxFile& f) {
+         const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxInt64);
+         return f.emit("Cast", {f.emit("Relu", {"x"})}, to);
+       }},
+      {"it makes integers or booleans",
+       [](nn::OnnxFile& f) {
+         const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxInt64);
+         return f.emit("Relu", {f.emit("Cast", {"x"}, to)});
+       }},
+  };
+  for (const auto& [says, build] : kCases) {
+    const std::string text = error_text([&, build = build] {
+      nn::import_onnx(parsed(file_of({1, 4}, build)), "");
+    });
+    EXPECT_NE(text.find(says), std::string::npos) << says << ": " << text;
+  }
+}
+
+TEST(OnnxImport, ABudgetBoundsEveryLayersWeights) {
+  const std::string copies = problem(file_of({1, 4}, [](auto& onnx) {
+    const auto w = onnx.constant({4, 60000}, std::vector<float>(240000, 1));
+    std::string y = onnx.emit("MatMul", {"x", w});
+    for (int i = 0; i < 90; ++i) y = onnx.emit("Add", {y, onnx.emit("MatMul", {"x", w})});
+    return y;
+  }));
+  EXPECT_NE(copies.find("too much memory"), std::string::npos) << copies;
+  // Constants that are broadcast.
+  const std::string spread = problem(file_of({1, 4000000}, [](auto& onnx) {
+    std::string y = onnx.reshape("x", {0, 2000, 2000});
+    const auto c = onnx.constant({2000, 1}, std::vector<float>(2000, 1));
+    for (int i = 0; i < 6; ++i) y = onnx.emit("Mul", {y, c});
+    return y;
+  }));
+  EXPECT_NE(spread.find("too much memory"), std::string::npos) << spread;
+  const std::string layers = problem(file_of({1, 4}, [](auto& onnx) {
+    std::string y = "x";
+    for (size_t i = 0; i <= 4 * nn::kMaxLayers; ++i) y = onnx.emit("Relu", {y});
+    return y;
+  }));
+  EXPECT_NE(layers.find("more than 20000 layers"), std::string::npos) << layers;
+}
+
+TEST(OnnxImport, ANameStandsForOneValue) {
+  const std::string file = file_of({1, 4}, [](auto& onnx) {
+    return onnx.emit("Add", {onnx.emit("Identity", {"x"}), onnx.constant({4}, {1, 2, 3, 4})});
+  });
+  for (const std::string& name : {std::string("x"), parsed(file).initializers.begin()->first}) {
+    nn::OnnxGraph graph = parsed(file);
+    graph.nodes[0].inputs = graph.nodes[0].outputs = graph.nodes[1].inputs = {name, name};
+    graph.nodes[0].inputs.resize(1);
+    graph.nodes[0].outputs.resize(1);
+    const std::string text = error_text([&] { nn::import_onnx(graph, ""); });
+    EXPECT_NE(text.find("the name of another value"), std::string::npos) << text;
+  }
+}
+
+TEST(OnnxImport, ManyNodesOfOneNameAreNumbered) {
+  nn::OnnxGraph graph = parsed(file_of({1, 4}, [](auto& onnx) {
+    std::string y = "x";
+    for (int i = 0; i < 15000; ++i) y = onnx.emit("Relu", {y});
+    return y;
+  }));
+  for (nn::OnnxNode& node : graph.nodes) node.name = "/block/Relu";
+  const nn::ImportedModel model = nn::import_onnx(graph, "");
+  EXPECT_EQ(model.layers.back()["name"], "block.relu_15000") << model.layers.back();
+}
+
+TEST(OnnxImport, InputsOfImpossibleSizeAreRefused) {
+  nn::OnnxGraph graph = parsed(file_of({1, 4, 4}, [](auto& onnx) {
+    return onnx.emit("Flatten", {"x"}, nn::OnnxAttributes().integer("axis", 3));
+  }));
+  graph.inputs[0].dims = {-1, int64_t{1} << 31, 120000};
+  const std::string text = error_text([&] { nn::import_onnx(graph, ""); });
+  EXPECT_NE(text.find("is too large"), std::string::npos) << text;
+}
+
+// Free lengths ----------------------------------------------------------------------------------
+
+// The graph with axis 1 of its input left free.
+template <typename F>
+nn::OnnxGraph with_free_length(const Shape& x, F&& build) {
+  nn::OnnxGraph graph = parsed(file_of(x, build));
+  graph.producer = "another program";
+  graph.inputs[0].dims.at(x.size() == 4 ? 2 : 1) = -1;
+  return graph;
+}
+
+// A value over the size of axis `axis`, or over its root.
+std::string over_size(nn::OnnxFile& onnx, int64_t axis, bool root) {
+  const auto y = onnx.emit("ReduceSum", {"x", onnx.integers({1})});
+  const auto size = onnx.emit("Gather", {onnx.emit("Shape", {"x"}), onnx.integers({axis})});
+  const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxFloat);
+  const auto by = onnx.emit("Cast", {size}, to);
+  return onnx.emit("Div", {y, root ? onnx.emit("Sqrt", {by}) : by});
+}
+
+TEST(OnnxImport, NoModelDependsOnTheStandInsForFreeLengths) {
+  const Shape shape{1, 6, 4};
+  for (const auto& [axis, says] :
+       {std::pair<int64_t, const char*>{0, "export the model with fixed lengths"},
+        {1, "export the model with fixed lengths"},
+        {2, ""}}) {
+    const auto build = [&, axis = axis](auto& onnx) { return over_size(onnx, axis, true); };
+    const std::string text =
+        error_text([&] { nn::import_onnx(with_free_length(shape, build), ""); });
+    EXPECT_EQ(text.empty(), axis == 2) << text;
+    EXPECT_NE(text.find(says), std::string::npos) << text;
+    // With that length in the file.
+    const std::string fixed =
+        error_text([&] { nn::import_onnx(parsed(file_of(shape, build)), ""); });
+    EXPECT_EQ(fixed.find("a fixed batch") != std::string::npos, axis == 0) << fixed;
+  }
+}
+
+TEST(OnnxImport, PaddingOfFreeLengthsIsRefused) {
+  const auto conv = [](const char* op, int64_t stride) {
+    return with_free_length({1, 2, 6, 6}, [=](auto& onnx) {
+      const auto window = nn::OnnxAttributes()
+                              .text("auto_pad", "SAME_UPPER")
+                              .integers("kernel_shape", {3, 3})
+                              .integers("strides", {stride, stride});
+      return onnx.emit(op, {"x", onnx.constant({2, 2, 3, 3}, std::vector<float>(36, 1))}, window);
+    });
+  };
+  EXPECT_EQ(nn::import_onnx(conv("Conv", 1), "").layers[0]["pad"], 1);
+  for (const auto& [op, stride] : {std::pair("Conv", 2), {"ConvTranspose", 1}}) {
+    const std::string text =
+        error_text([&, op = op, stride = stride] { nn::import_onnx(conv(op, stride), ""); });
+    EXPECT_NE(text.find("auto_pad"), std::string::npos) << text;
+  }
+}
+
+TEST(OnnxImport, TheEndOfAFreeAxisIsCountedFromThere) {
+  const auto last = [](int64_t begin, int64_t end) {
+    return with_free_length({1, 6, 4}, [=](auto& onnx) {
+      return onnx.emit("Slice",
+                       {"x", onnx.integers({begin}), onnx.integers({end}), onnx.integers({1})});
+    });
+  };
+  EXPECT_EQ(nn::import_onnx(last(-3, kMost), "").layers[0]["begin"], -3);
+  EXPECT_EQ(nn::import_onnx(last(2, kMost), "").layers[0]["begin"], 2);
+  EXPECT_NE(error_text([&] { nn::import_onnx(last(0, -1), ""); }).find("free"), std::string::npos);
+  // The same row by its number.
+  EXPECT_NE(error_text([&] { nn::import_onnx(last(30010, 30011), ""); }), "");
+  const auto state = with_free_length({1, 6, 2}, [](auto& onnx) {
+    const auto w = onnx.constant({1, 4, 2}, std::vector<float>(8, 1));
+    const auto r = onnx.constant({1, 4, 1}, std::vector<float>(4, 1));
+    return onnx.emit("LSTM", {onnx.transpose("x", {1, 0, 2}), w, r},
+                     nn::OnnxAttributes().integer("hidden_size", 1), 2) +
+           ".1";
+  });
+  EXPECT_EQ(nn::import_onnx(state, "").layers[1]["begin"], -1);
+}
+
+TEST(OnnxImport, ConstantsThatDoNotFitFreeLengthsAreNotTheFilesFault) {
+  const auto text = [](auto&& build) {
+    return error_text([&] { nn::import_onnx(with_free_length({1, 6, 4}, build), ""); });
+  };
+  for (const std::string& told :
+       {text([](auto& onnx) {
+          return onnx.emit("Add", {"x", onnx.constant({1, 6, 4}, std::vector<float>(24, 1))});
+        }),
+        text([](auto& onnx) {
+          return onnx.emit("Gather", {"x", onnx.integers({50000})},
+                           nn::OnnxAttributes().integer("axis", 1));
+        }),
+        text([](auto& onnx) {
+          const auto length =
+              onnx.emit("Gather", {onnx.emit("Shape", {"x"}), onnx.integers({1, 1})});
+          return onnx.emit("Add", {"x", onnx.emit("ConstantOfShape", {length})});
+        })})
+    EXPECT_NE(told.find("only the batch may be free"), std::string::npos) << told;
+}
+
+// Tables and casts ------------------------------------------------------------------------------
+
+TEST(OnnxImport, OnlyEqualTablesAreTied) {
+  // How many of the layers are tied.
+  const auto tied = [](auto&& build) {
+    const nn::ImportedModel model = nn::import_onnx(parsed(file_of({1, 3}, build)), "");
+    return std::count_if(model.layers.begin(), model.layers.end(),
+                         [](const Json& layer) { return layer.contains("tied_to"); });
+  };
+  const auto table = [](auto& onnx, std::vector<int64_t> dims) {
+    std::vector<float> values(16);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    return onnx.constant(dims, values);
+  };
+  const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxInt64);
+  EXPECT_EQ(
+      tied([&](auto& onnx) {
+        const auto e = table(onnx, {8, 2}), ids = onnx.emit("Cast", {"x"}, to);
+        return onnx.emit("MatMul", {onnx.emit("Gather", {e, ids}), onnx.transpose(e, {1, 0})});
+      }),
+      1);
+  EXPECT_EQ(tied([&](auto& onnx) {
+              const auto e = table(onnx, {4, 4}), turned = onnx.transpose(e, {1, 0});
+              return onnx.emit("MatMul", {onnx.emit("Gather", {turned, "x"}), turned});
+            }),
+            0);
+  EXPECT_EQ(tied([&](auto& onnx) {
+              const auto e = table(onnx, {8, 2});
+              const auto rows = onnx.emit("Gather", {onnx.reshape(e, {4, 4}), "x"});
+              return onnx.emit("MatMul", {rows, onnx.reshape(onnx.transpose(e, {1, 0}), {4, 4})});
+            }),
+            0);
+}
+
+TEST(OnnxImport, SoftmaxHadAnotherAxisBeforeOpset13) {
+  nn::OnnxGraph graph = parsed(file_of({1, 5, 4}, [](auto& onnx) {
+    const auto w = onnx.constant({4, 4}, std::vector<float>(16, 1));
+    const auto q = onnx.emit("MatMul", {"x", w}), k = onnx.emit("MatMul", {"x", w});
+    const auto scores = onnx.emit("MatMul", {q, onnx.transpose(k, {0, 2, 1})});
+    return onnx.emit("MatMul", {onnx.emit("Softmax", {scores}), onnx.emit("MatMul", {"x", w})});
+  }));
+  graph.opset = 12;
+  const std::string text = error_text([&] { nn::import_onnx(graph, ""); });
+  EXPECT_NE(text.find("softmax over keys"), std::string::npos) << text;
 }
 
 }  // namespace
