@@ -74,9 +74,9 @@ class Convolutions(nn.Module):
 
 
 class Encoder(nn.Module):
-    def __init__(self, batch_first=True, norm_first=False):
+    def __init__(self, batch_first=True, norm_first=False, positions=12):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(50, 16), nn.Parameter(torch.randn(1, 12, 16))
+        self.tokens, self.positions = nn.Embedding(50, 16), nn.Parameter(torch.randn(1, positions, 16))
         layer = nn.TransformerEncoderLayer(16, 4, 32, activation="gelu", batch_first=batch_first, norm_first=norm_first)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False) if "enable_nested_tensor" in inspect.signature(
             nn.TransformerEncoder).parameters else nn.TransformerEncoder(layer, 2)
@@ -130,6 +130,31 @@ class Recurrent(nn.Module):
         return self.out(functional.elu(self.filter(x.transpose(1, 2))).amax(2))
 
 
+class Last(nn.Module):
+    """What the last positions say, of any number."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.gru = nn.Embedding(50, 6), nn.GRU(6, 5)
+        self.filter, self.out = nn.Conv1d(5, 4, 3, padding=1), nn.Linear(9, 3)
+
+    def forward(self, ids):
+        every, last = self.gru(self.tokens(ids).transpose(0, 1))
+        return self.out(torch.cat([last[0], self.filter(every.permute(1, 2, 0))[:, :, -2:].mean(2)], 1))
+
+
+class AnySize(nn.Module):
+    """Images of any size."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.norm, self.b, self.head = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.Conv2d(8, 6, 3), nn.Linear(6, 4)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.norm(self.a(x))), 2)
+        return self.head(functional.adaptive_avg_pool2d(self.b(x), 1).flatten(1))
+
+
 class GeluTanh(nn.Module):
     def __init__(self):
         super().__init__()
@@ -141,6 +166,10 @@ class GeluTanh(nn.Module):
         mean = x.mean(-1, keepdim=True)
         x = (x - mean) / torch.sqrt(((x - mean) ** 2).mean(-1, keepdim=True) + 1e-5)
         return functional.log_softmax(self.b(x), -1)
+
+
+def tokens(*shape):
+    return torch.as_tensor(RNG.integers(0, 50, shape))
 
 
 def image(*shape):
@@ -159,11 +188,20 @@ CASES = {
     "recurrent": (Recurrent, torch.as_tensor(RNG.integers(0, 50, (3, 9)))),
     "gelu_tanh": (GeluTanh, image(3, 6)),
 }
+# Files that leave other axes free as well: what is exported, those axes, and a batch of other lengths.
+FREE = {
+    "encoder": (lambda: Encoder(positions=1), tokens(3, 12), {1: "positions"}, tokens(2, 7)),
+    "encoder, batch second": (lambda: Encoder(False, positions=1), tokens(3, 12), {1: "positions"}, tokens(2, 7)),
+    "last positions": (Last, tokens(3, 9), {1: "positions"}, tokens(2, 5)),
+    "any size": (AnySize, image(3, 3, 20, 24), {2: "height", 3: "width"}, image(2, 3, 31, 18)),
+}
 
 
-def exports():
+def exports(others=None):
     older = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
     free = {"dynamic_axes": {"x": {0: "batch"}, "y": {0: "batch"}}}
+    if others:
+        return {"free lengths": {**older, "dynamic_axes": {"x": {0: "batch", **others}, "y": {0: "batch"}}}}
     unfolded = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     ways = {"free": {**older, **free}, "fixed": older, "unfolded": {**older, **free, **unfolded}}
     if importlib.util.find_spec("onnxscript"):
@@ -228,27 +266,35 @@ def check_head(folder):
     assert not np.array_equal(kept["body.layer4.0.conv1.weight"], changed), "a trained weight has not changed"
 
 
+def failures(name, make, x, ways, other, folder):
+    """Checks the network as each of `ways` exports it with the batch x, with that batch or with `other`."""
+    out = []
+    for way, options in ways.items():
+        path, network = Path(folder) / "model.onnx", prepared(make)
+        try:
+            export(network, x, path, options)
+        except Exception as error:  # the exporter's own limits
+            print(f"{name}, {way}: not exported: {type(error).__name__}", flush=True)
+            continue
+        try:
+            if not check(f"{name}, {way}", network, x if other is None else other, path):
+                out.append(f"{name}, {way}")
+        except et.EchoTrainError as error:
+            out.append(f"{name}, {way}: {error}")
+    return out
+
+
 def main():
     et.prefer_wide_cpu_vectors()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     failed = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, (make, x) in CASES.items():
-            if sys.argv[1:] and name not in sys.argv[1:]:
-                continue
-            for way, options in exports().items():
-                path, network = Path(folder) / "model.onnx", prepared(make)
-                try:
-                    export(network, x, path, options)
-                except Exception as error:  # the exporter's own limits
-                    print(f"{name}, {way}: not exported: {type(error).__name__}", flush=True)
-                    continue
-                try:
-                    if not check(f"{name}, {way}", network, x, path):
-                        failed.append(f"{name}, {way}")
-                except et.EchoTrainError as error:
-                    failed.append(f"{name}, {way}: {error}")
+        cases = [(name, make, x, exports(), None) for name, (make, x) in CASES.items()]
+        cases += [(name, make, x, exports(others), other) for name, (make, x, others, other) in FREE.items()]
+        for name, *case in cases:
+            if not sys.argv[1:] or name in sys.argv[1:]:
+                failed += failures(name, *case, folder)
         check_head(folder)
     if failed:
         sys.exit("onnx_import_check.py: " + "; ".join(failed))
