@@ -271,9 +271,10 @@ OnnxView OnnxImporter::with_last(const OnnxNode& node, const OnnxView& x, const 
   }
   ours = {{0}};
   for (const Axis& each : x.axes) {
-    if (each == axis) continue;
-    Axis kept = each;
-    std::erase(kept, 0u);
+    Axis kept;
+    for (const size_t atom : each)
+      if (atom != 0 && std::find(axis.begin(), axis.end(), atom) == axis.end())
+        kept.push_back(atom);
     if (!kept.empty()) ours.push_back(kept);
   }
   ours.push_back(axis);

@@ -226,6 +226,30 @@ TEST(OnnxImport, ImagesGetTheirChannelsLast) {
   EXPECT_EQ(values_of(model.weights.begin()->second), (std::vector<float>{0, 10, 1, 11, 2, 12}));
 }
 
+// Over several axes that do not lie side by side in the layer.
+TEST(OnnxImport, NormalisesOverAxesThatWereMoved) {
+  const TempDir dir;
+  write(dir.path("a.onnx"), file_of({1, 2, 3, 4}, [](nn::OnnxFile& onnx) {
+          return onnx.emit(
+              "LayerNormalization",
+              {onnx.transpose("x", {0, 2, 1, 3}), onnx.constant({2, 4}, std::vector<float>(8, 1))},
+              nn::OnnxAttributes().integer("axis", -2));
+        }));
+  const Json spec{{"onnx", dir.path("a.onnx")}, {"inputs", {"image"}}, {"loss", {{"loss", "mse"}}}};
+  const Tensor output = make_learner(spec.dump(), kSgd).predict(batch_of({2, 3, 4}));
+  ASSERT_EQ(output.shape(), (Shape{3, 3, 2, 4}));
+  const std::vector<float> values = values_of(output);
+  for (size_t i = 0; i < values.size(); i += 8) {
+    float sum = 0, squares = 0;
+    for (size_t k = i; k < i + 8; ++k) {
+      sum += values[k];
+      squares += values[k] * values[k];
+    }
+    EXPECT_NEAR(sum, 0, 1e-4);
+    EXPECT_NEAR(squares, 8, 1e-2);
+  }
+}
+
 // Files of strangers ----------------------------------------------------------------------------
 
 std::string small_file() {
