@@ -123,6 +123,14 @@ bool OnnxImporter::convert_axes(const OnnxNode& node) {
     set(node, value(node, 0));
     return true;
   }
+  if (op == "Pad") {  // PyTorch's older exporter writes one of 0 in front of poolings
+    const std::vector<int64_t> pads =
+        node.has_input(1) ? constant(node, 1, "pads").integers : node.integers("pads");
+    if (std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; }))
+      lacks(node, "it pads by other than 0; only convolutions and windows can");
+    set(node, value(node, 0));
+    return true;
+  }
   if (op == "Gather") return gather(node), true;
   if (op == "GatherND") return gather_rows(node), true;
   if (op == "Slice") return slice(node), true;

@@ -107,7 +107,7 @@ def faults(kit, results):
 
 def crashing_tests(kit, results):
     """A test program in which one test crashes and another hangs: all others are run. A script plays GoogleTest."""
-    program = kit / "bin" / "nn_tests"
+    program = kit / "bin" / "optim_tests"
     kept = program.read_text()
     program.write_text("""#!/bin/sh
 case "$1" in
@@ -119,7 +119,7 @@ esac
     sys.path.insert(0, str(kit / "gpu_day"))
     import parts
     context = parts.Context(kit, results, dict(os.environ), True, 0)
-    out = parts.Tests("nn", 300, test_seconds=10).run(context, 300, None)
+    out = parts.Tests("optim", 300, test_seconds=10).run(context, 300, None)
     program.write_text(kept)
     check({name: test["status"] for name, test in out["result"]["bad"].items()} == {"A.Crashes": "crashed", "A.Hangs": "timed out"},
           f"of crashing tests: {out}")

@@ -6,11 +6,11 @@ import json
 import jobs
 from parts import Benchmark, Chain, Command, Tests
 
-ROOMS = ("gpu", "ops", "graph", "optim", "nn", "train")
+ROOMS = ("gpu", "ops", "graph", "optim", "train")
 # Their tests are about whole runs, whose kernels the others compare.
 NOT_COMPARED = "*Trainer*:Faults*:Job*:Report*:Learner*:Device*"
 # In a rehearsal: some of each kind. All of them run elsewhere on such a device.
-FEW = {"gpu": "*", "ops": "DenseOp.*", "graph": "MemoryPlan.*", "optim": "*", "nn": "*", "train": "HostDevice.*:EventFile.*"}
+FEW = {"gpu": "*", "ops": "DenseOp.*", "graph": "MemoryPlan.*", "optim": "*", "train": "HostDevice.*:EventFile.*"}
 
 
 def _device(context):
@@ -151,7 +151,7 @@ def faults(rehearsal):
 
 # name -> (what for, its parts)
 SLICES = {
-    "a1_tests": ("devices, limits and every test of gpu, ops, graph, optim, nn and train", tests),
+    "a1_tests": ("devices, limits and every test of gpu, ops, graph, optim and train", tests),
     "a2_compared": ("the same tests with everything the device computes compared with the host", compared),
     "b_kernels": ("products, memory, attention and convolutions beside PyTorch", kernels),
     "c1_images": ("ResNet-50 and ResNet-20 training beside PyTorch", images),

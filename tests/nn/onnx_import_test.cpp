@@ -436,6 +436,10 @@ TEST(OnnxImport, HostileGraphsAreErrors) {
          return f.emit("LSTM",
                        {x, f.constant({1, 0, 2}, {}), f.constant({1, 0, int64_t{1} << 46}, {})});
        }},
+      {"it pads by other than 0",
+       [](nn::OnnxFile& f) {
+         return f.emit("Pad", {"x", f.integers({0, 0, 0, 1})});
+       }},
       {"outside an axis",
        [](nn::OnnxFile& f) {
          return f.emit("Gather", {"x", f.integers({kMost})},
