@@ -19,6 +19,8 @@ import golden
 
 LIMIT = 1e-4
 UNSUPPORTED = {"adaptive_avg_pool": "differ in size", "glsl": "has no counterpart"}  # and how the error says why
+# Exported, but not imported again: grouped queries are written as repeated keys and values.
+ONE_WAY = {name: "it repeats values along an axis" for name in ("attention, grouped", "attention, rotary", "low-rank adapters", "llama")}
 
 
 def check(name, case, folder):
@@ -34,6 +36,13 @@ def check(name, case, folder):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     fewer = {field: value[:-1] for field, value in fields.items()}
     ours, (theirs,) = trainer.predict(et.Batch(fewer)), session.run(None, fewer)
+    if name in ONE_WAY:
+        try:
+            et.Model.from_onnx(path)
+            return float("inf")
+        except et.EchoTrainError as error:
+            assert ONE_WAY[name] in str(error), error
+        return golden.difference({"": ours}, {"": theirs}) if ours.shape == theirs.shape else float("inf")
     again = et.Trainer(et.Model.from_onnx(path, loss="mse"), et.optimizers.sgd(), 0.01)
     imported = again.predict(et.Batch(fewer))
     again.export_onnx(Path(folder) / "again.onnx")
