@@ -45,8 +45,8 @@ std::shared_ptr<RunningJob> started(etr_runtime* runtime, const etr_job* job, in
 }
 
 // `engine` is the library's from this call on.
-std::shared_ptr<RunningJob> started_over(etr_runtime* runtime, const etr_job* job, int32_t start,
-                                         const etr_engine* engine) {
+std::shared_ptr<RunningJob> started_with_engine(etr_runtime* runtime, const etr_job* job,
+                                                int32_t start, const etr_engine* engine) {
   exchange::Group group(required(engine, "engine"));
   const auto& section = required(job, "job").job.parallel();
   if (section) group.set_timeout(section->number("timeout"));
@@ -121,7 +121,7 @@ int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t start, e
 
 int32_t etr_run_start_with_engine(etr_runtime* runtime, const etr_job* job, int32_t start,
                                   const etr_engine* engine, etr_run** run) {
-  return guarded([&] { hand_out_run(run, started_over(runtime, job, start, engine)); });
+  return guarded([&] { hand_out_run(run, started_with_engine(runtime, job, start, engine)); });
 }
 
 int32_t etr_run_next_event(etr_run* run, etr_event* event) {
@@ -188,7 +188,7 @@ int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, in
 int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
                                    const etr_engine* engine, etr_trainer** trainer) {
   return guarded(
-      [&] { hand_out_trainer(trainer, started_over(runtime, job, start, engine), true); });
+      [&] { hand_out_trainer(trainer, started_with_engine(runtime, job, start, engine), true); });
 }
 
 int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {

@@ -77,6 +77,12 @@ void take_file(etr_model& model) {
   model.weights = made.weights();
 }
 
+// Validates a changed spec, unless layers have yet to come, and takes it.
+void replace_spec(etr_model& model, Json changed) {
+  if (changed.contains("model") || !changed.at("layers").empty()) nn::Model check(changed);
+  model.spec = std::move(changed);
+}
+
 }  // namespace
 
 int32_t etr_model_create(etr_model** model) {
@@ -142,8 +148,7 @@ int32_t etr_model_freeze(etr_model* model, const char* pattern) {
     Json& frozen = changed["frozen"];
     if (frozen.is_string()) frozen = Json::array({frozen});
     frozen.push_back(&required(pattern, "pattern"));  // makes the list if there is none
-    if (changed.contains("model") || !changed.at("layers").empty()) nn::Model check(changed);
-    model->spec = std::move(changed);
+    replace_spec(*model, std::move(changed));
   });
 }
 
@@ -152,8 +157,7 @@ int32_t etr_model_set_lora(etr_model* model, const etr_options* options) {
     Json changed = required(model, "model").spec;
     changed["lora"] = required(options, "options").values;
     const nn::Lora check_lora(changed["lora"]);
-    if (changed.contains("model") || !changed.at("layers").empty()) nn::Model check(changed);
-    model->spec = std::move(changed);
+    replace_spec(*model, std::move(changed));
   });
 }
 

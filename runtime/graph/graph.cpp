@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "graph/patterns.h"
 
 namespace etr::graph {
 
@@ -56,15 +57,8 @@ void Graph::freeze(const std::vector<std::string>& patterns) {
   std::vector<std::string> names;
   for (const Value& value : values_)
     if (value.kind == ValueKind::parameter) names.push_back(value.name);
-  for (const std::string& pattern : patterns)
-    if (std::none_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return matches(pattern, name); }))
-      fail(Code::not_found, "model: 'frozen' has '", pattern,
-           "', which is the name of no parameter", suggestion(pattern, names));
-  freeze_if([&](const std::string& name) {
-    return std::any_of(patterns.begin(), patterns.end(),
-                       [&](const std::string& pattern) { return matches(pattern, name); });
-  });
+  check_patterns("frozen", patterns, names, "parameter");
+  freeze_if([&](const std::string& name) { return any_matches(patterns, name); });
   if (std::none_of(values_.begin(), values_.end(),
                    [](const Value& value) { return value.kind == ValueKind::parameter; }))
     fail(Code::invalid_argument, "model: 'frozen' leaves no parameter to train");

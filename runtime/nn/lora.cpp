@@ -5,9 +5,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/nearest.h"
 #include "core/options.h"
-#include "core/text.h"
+#include "graph/patterns.h"
 #include "nn/init.h"
 
 namespace etr::nn {
@@ -29,26 +28,12 @@ constexpr OptionSpec kOptions[] = {
      "for any characters"},
 };
 
-bool any_matches(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return matches(pattern, name); });
-}
-
-void check_patterns(const char* option, const std::vector<std::string>& patterns,
-                    const std::vector<std::string>& names, const char* what) {
-  for (const std::string& pattern : patterns)
-    if (std::none_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return matches(pattern, name); }))
-      fail(Code::not_found, "model: '", option, "' has '", pattern, "', which is the name of no ",
-           what, suggestion(pattern, names));
-}
-
 // Returns the names of the products that could have an adapter, in the model's order.
 std::vector<std::string> products_of(const graph::Graph& graph) {
   constexpr std::string_view kWeight = ".weight";
   std::vector<std::string> out;
   for (const graph::Node& node : graph.nodes()) {
-    if (std::string_view(node.op->name) != "dense") continue;
+    if (std::string_view(node.op->name) != "dense" || node.options.boolean("transposed")) continue;
     const std::string& weight = graph.value(node.inputs[1]).name;
     if (weight.ends_with(kWeight)) out.push_back(weight.substr(0, weight.size() - kWeight.size()));
   }
@@ -69,7 +54,7 @@ Lora::Lora(const Json& spec) {
   if (layers_.empty()) fail(Code::invalid_argument, "model: 'lora.layers' is empty");
 }
 
-bool Lora::adapts(const std::string& product) const { return any_matches(layers_, product); }
+bool Lora::adapts(const std::string& product) const { return graph::any_matches(layers_, product); }
 
 graph::ValueId Lora::add_adapter(graph::Graph& graph, const std::string& product, graph::ValueId x,
                                  graph::ValueId base, bool relu, const std::string& label) const {
@@ -90,21 +75,15 @@ graph::ValueId Lora::add_adapter(graph::Graph& graph, const std::string& product
 }
 
 void Lora::freeze_base(graph::Graph& graph) const {
-  std::vector<std::string> adapted, parameters;
-  for (const graph::Value& value : graph.values()) {
-    if (value.kind != graph::ValueKind::parameter) continue;
-    if (!is_adapter(value.name))
+  std::vector<std::string> parameters;
+  for (const graph::Value& value : graph.values())
+    if (value.kind == graph::ValueKind::parameter && !is_adapter(value.name))
       parameters.push_back(value.name);
-    else if (value.name.ends_with(".lora_a"))
-      adapted.push_back(value.name.substr(0, value.name.rfind('.')));
-  }
-  for (const std::string& pattern : layers_)
-    if (std::none_of(adapted.begin(), adapted.end(),
-                     [&](const std::string& name) { return matches(pattern, name); }))
-      check_patterns("lora.layers", {pattern}, products_of(graph), "product");
-  check_patterns("lora.train", train_, parameters, "parameter");
-  graph.freeze_if(
-      [&](const std::string& name) { return !is_adapter(name) && !any_matches(train_, name); });
+  graph::check_patterns("lora.layers", layers_, products_of(graph), "product");
+  graph::check_patterns("lora.train", train_, parameters, "parameter");
+  graph.freeze_if([&](const std::string& name) {
+    return !is_adapter(name) && !graph::any_matches(train_, name);
+  });
 }
 
 Tensor Lora::merged(const Tensor& weight, const Tensor& a, const Tensor& b) const {

@@ -454,8 +454,6 @@ std::optional<std::vector<OnnxConstant>> Folder::run() {
 
 }  // namespace
 
-bool onnx_is_real(int64_t type) { return type == 1 || type == 10 || type == 11 || type == 16; }
-
 void FoldBudget::take(size_t elements, const OnnxNode& node) {
   if (elements > left_)
     fail(Code::unsupported, "ONNX node '", node.name, "' (", node.op,

@@ -8,9 +8,6 @@
 
 namespace etr::nn {
 
-// Whether Cast's `to` (TensorProto.DataType) is a type of real numbers.
-bool onnx_is_real(int64_t type);
-
 // Bounds the elements that folding and layers make of the file's constants, so that a small file
 // cannot ask for much memory.
 class FoldBudget {
@@ -24,8 +21,8 @@ class FoldBudget {
   std::string advice_;
 };
 
-// Returns the outputs of a node, or none if folding does not know its operator. Optional inputs that
-// are missing are null. Axes that are `batch` long are left out of what is only expanded to them,
+// Returns the outputs of a node, or none if folding does not know its operator. Optional inputs
+// that are missing are null. Axes that are `batch` long are left out of what is only expanded to them,
 // so that the value serves any number of samples. Error(corrupt_data) names a node whose inputs do
 // not fit.
 std::optional<std::vector<OnnxConstant>> fold(const OnnxNode& node,
@@ -35,7 +32,8 @@ std::optional<std::vector<OnnxConstant>> fold(const OnnxNode& node,
 // Returns the axes with negative ones counted from the end, sorted. Error(corrupt_data).
 std::vector<size_t> onnx_axes(const OnnxNode& node, std::vector<int64_t> axes, size_t rank);
 
-// The same for axes of length 1 that come to `rank` others. Error(unsupported) if they are too many.
+// The same for axes of length 1 that come to `rank` others. Error(unsupported) if they are too
+// many.
 std::vector<size_t> onnx_unsqueezed(const OnnxNode& node, const std::vector<int64_t>& axes,
                                     size_t rank);
 

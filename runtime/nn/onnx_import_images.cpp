@@ -2,24 +2,13 @@
 #include <algorithm>
 
 #include "nn/onnx_importer.h"
+#include "nn/weights.h"
 
 namespace etr::nn {
 namespace {
 
 constexpr int64_t kMostKernel = 1 << 12;
 constexpr int64_t kMostExtent = int64_t{1} << 40;
-
-// from[a, b, taps] -> out[taps, b, a].
-Tensor unrolled(const OnnxTensor& from, const Shape& shape) {
-  Tensor out(DType::f32, shape);
-  const auto taps = static_cast<size_t>(shape[0] * shape[1]), b = static_cast<size_t>(shape[2]),
-             a = static_cast<size_t>(shape[3]);
-  for (size_t t = 0; t < taps; ++t)
-    for (size_t i = 0; i < b; ++i)
-      for (size_t k = 0; k < a; ++k)
-        out.mutable_view<float>()[(t * b + i) * a + k] = from.reals[(k * b + i) * taps + t];
-  return out;
-}
 
 }  // namespace
 
@@ -146,7 +135,7 @@ void OnnxImporter::convolution(const OnnxNode& node, bool transposed) {
                        : flat     ? "conv1d"
                                   : "conv2d",
                        {x.layer}, options);
-  give(made, "weight", unrolled(w, {flat ? 1 : at.kernel, at.kernel, w.dims[1], w.dims[0]}),
+  give(made, "weight", unrolled(w.reals, {flat ? 1 : at.kernel, at.kernel, w.dims[1], w.dims[0]}),
        value(node, 1));
   if (node.has_input(2)) {
     const OnnxTensor& bias = constant(node, 2, "bias");

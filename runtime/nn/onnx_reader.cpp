@@ -431,6 +431,8 @@ std::optional<size_t> onnx_count(const std::vector<int64_t>& dims) {
   return empty ? 0 : count;
 }
 
+bool onnx_is_real(int64_t type) { return is_real(static_cast<Type>(type)); }
+
 OnnxGraph read_onnx(const std::string& path) {
   const std::string origin = cat("'", path, "'"), file = platform::read_file(path);
   ExternalFiles files(path, origin);

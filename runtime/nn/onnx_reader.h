@@ -31,6 +31,9 @@ using OnnxConstant = std::shared_ptr<const OnnxTensor>;
 // not 0 is beyond 2^48: partial products of the others can then not overflow either.
 std::optional<size_t> onnx_count(const std::vector<int64_t>& dims);
 
+// Whether a type of elements (TensorProto.DataType) is one of real numbers.
+bool onnx_is_real(int64_t type);
+
 struct OnnxAttribute {
   double real = 0;
   int64_t integer = 0;

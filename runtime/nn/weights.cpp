@@ -35,19 +35,6 @@ Tensor transposed(const Tensor& from, const Shape& shape) {
   return out;
 }
 
-// from[f, c, taps] -> out[taps, c, f]; for a transposed convolution f and c are swapped on both
-// sides.
-Tensor unrolled(const Tensor& from, const Shape& shape) {
-  Tensor out(DType::f32, shape);
-  const auto taps = static_cast<size_t>(shape[0] * shape[1]), c = static_cast<size_t>(shape[2]),
-             f = static_cast<size_t>(shape[3]);
-  for (size_t t = 0; t < taps; ++t)
-    for (size_t i = 0; i < c; ++i)
-      for (size_t k = 0; k < f; ++k)
-        out.mutable_view<float>()[(t * c + i) * f + k] = from.view<float>()[(k * c + i) * taps + t];
-  return out;
-}
-
 // Returns the shape of one of our tensors in PyTorch.
 Shape theirs(Layout layout, const Shape& ours) {
   if (layout == Layout::transposed) return {ours[1], ours[0]};
@@ -57,7 +44,7 @@ Shape theirs(Layout layout, const Shape& ours) {
 
 Tensor converted(Layout layout, const Tensor& from, const Shape& shape) {
   if (layout == Layout::transposed) return transposed(from, shape);
-  return layout == Layout::convolution ? unrolled(from, shape) : from;
+  return layout == Layout::convolution ? unrolled(from.view<float>(), shape) : from;
 }
 
 // Returns the rows order[0], order[1], ... of PyTorch's tensor.
@@ -112,6 +99,17 @@ std::string llama_name(std::string name) {
 }
 
 }  // namespace
+
+Tensor unrolled(std::span<const float> from, const Shape& shape) {
+  Tensor out(DType::f32, shape);
+  const auto taps = static_cast<size_t>(shape[0] * shape[1]), c = static_cast<size_t>(shape[2]),
+             f = static_cast<size_t>(shape[3]);
+  for (size_t t = 0; t < taps; ++t)
+    for (size_t i = 0; i < c; ++i)
+      for (size_t k = 0; k < f; ++k)
+        out.mutable_view<float>()[(t * c + i) * f + k] = from[(k * c + i) * taps + t];
+  return out;
+}
 
 std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
                                                  const checkpoint::NamedTensors& file,

@@ -182,12 +182,7 @@ std::optional<SavedWeights> Weights::saved() const {
 }
 
 void Weights::import(const Imported& given) {
-  auto tensors = store.download();
-  for (auto& [name, tensor] : nn::weights_of_pytorch(whole, given.tensors, given.names, given.path))
-    if (tensors.contains(name))  // others belong to another stage
-      tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
-  store.upload(tensors);
-  base_.clear();
+  start_from(nn::weights_of_pytorch(whole, given.tensors, given.names, given.path));
 }
 
 void Weights::start_from(const checkpoint::NamedTensors& given) {

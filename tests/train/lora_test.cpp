@@ -140,13 +140,16 @@ TEST(Lora, PatternsMustMatch) {
 }
 
 TEST(Lora, DoesNotAdaptATiedLayer) {
-  constexpr const char* kTied = R"({"lora": {"layers": ["*"]}, "inputs": "image",
-      "layers": [{"layer": "embedding", "entries": 5, "width": 4, "name": "e"},
-                 {"layer": "dense", "units": 5, "tied_to": "e", "bias": false}]})";
   pipeline::Item batch;
   batch.set("image", symbols(2, 3, [](int64_t, int64_t c) { return static_cast<int>(c); }));
-  EXPECT_NE(error_text([&] { make_learner(kTied, kAdam).predict(batch); }).find("tied to 'e'"),
-            std::string::npos);
+  const auto problem = [&](const char* pattern) {
+    const std::string tied = cat(R"({"lora": {"layers": [")", pattern, R"("]}, "layers": [
+        {"layer": "embedding", "entries": 5, "width": 4, "name": "e"}, {"layer": "dense", "units": 4},
+        {"layer": "dense", "units": 5, "tied_to": "e", "bias": false, "name": "head"}]})");
+    return error_text([&] { make_learner(tied, kAdam).predict(batch); });
+  };
+  EXPECT_NE(problem("head").find("tied to 'e'"), std::string::npos) << problem("head");
+  EXPECT_NE(problem("e").find("the name of no product"), std::string::npos) << "a table is none";
 }
 
 TEST(Lora, MergesIntoTheWeight) {

@@ -792,9 +792,9 @@ typedef struct etr_step_result {
 } etr_step_result;
 
 /* Starts a training step on `batch` and returns while the device works. Up to three steps are in
- * flight. The batch may be destroyed at once. Gradients that no etr_trainer_update has used are
- * gone. Its fields are those that the model and the loss read: by default image, f32 [N, ...], and
- * label, i32 [N], or f32 for losses such as mse.
+ * flight. The batch may be destroyed at once. Its fields are those that the model and the loss
+ * read: by default image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse. The step
+ * discards gradients that no etr_trainer_update has used.
  *
  * Batches may differ in N. One with fewer samples than the largest so far is computed with some
  * samples repeated, so that batch statistics stay sane; the repetitions do not count otherwise. The

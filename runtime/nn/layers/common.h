@@ -44,8 +44,8 @@ graph::ValueId activate_unfused(const LayerCall& call, graph::ValueId value);
 std::vector<graph::ValueId> with_bias(const LayerCall& call, graph::ValueId input,
                                       graph::ValueId weight, int64_t channels);
 
-// Adds an op `dense` on `inputs` (x, weight and perhaps a bias), and the adapter of the product `name` if the
-// model's `lora` names it.
+// Adds an op `dense` on `inputs` (x, weight and perhaps a bias), and the adapter of the product
+// `name` if the model's `lora` names it.
 graph::ValueId add_product(const LayerCall& call, const std::string& name, Json options,
                            std::vector<graph::ValueId> inputs);
 
