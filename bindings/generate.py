@@ -127,6 +127,10 @@ def java_source(kind, rows):
             lines += ["", f"    /** {sentence(details(o))} */",
                       f"    public {type_name} {camel(o['name'])}({JAVA_TYPES[o['type']]} value) {{",
                       f"      set(\"{o['name']}\", value);", "      return this;", "    }"]
+            if "former" in o:
+                lines += ["", f"    /** @deprecated Use {{@link #{camel(o['name'])}}}. */", "    @Deprecated",
+                          f"    public {type_name} {camel(o['former'])}({JAVA_TYPES[o['type']]} value) {{",
+                          f"      return {camel(o['name'])}(value);", "    }"]
         lines += ["  }"]
     return "\n".join(lines + ["}", ""])
 
@@ -160,6 +164,15 @@ def csharp_source(kind, rows):
                 parameters.append(f"{kind_of}{nullable} {name} = null")
                 value = f"{name}.Value" if nullable else name
                 body.append(f"            if ({name} != null) spec.Set(\"{o['name']}\", {value});")
+        for o in row["options"]:
+            if "former" not in o or o["required"]:
+                continue
+            name, kind_of = "@" + camel(o["former"]), CSHARP_TYPES[o["type"]]
+            nullable = "" if kind_of in ("string", "string[]", "double[]", "long[]", "Spec[]") else "?"
+            lines += [f"        /// <param name=\"{camel(o['former'])}\">the former name of {camel(o['name'])}</param>"]
+            parameters.append(f"{kind_of}{nullable} {name} = null")
+            value = f"{name}.Value" if nullable else name
+            body.append(f"            if ({name} != null) spec.Set(\"{o['former']}\", {value});")
         lines += [f"        public static Spec {camel(row['name'], upper=True)}({', '.join(parameters)})",
                   "        {", f"            var spec = new Spec(\"{kind}\", \"{row['name']}\");"]
         lines += body + ["            return spec;", "        }", ""]

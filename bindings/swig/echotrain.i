@@ -3,6 +3,7 @@
 
 %{
 #include "facade.h"
+#include "log.h"
 #include "server.h"
 #include "study.h"
 %}
@@ -42,6 +43,7 @@
 #endif
 %feature("director") echotrain::facade::Progress;
 %newobject echotrain::facade::BatchHandle::tensor;
+%newobject echotrain::facade::PipelineHandle::from_json;
 %newobject echotrain::facade::PipelineHandle::next;
 %newobject echotrain::facade::PipelineHandle::poll;
 %newobject echotrain::facade::TrainerHandle::predict;
@@ -66,6 +68,7 @@
 %ignore echotrain::facade::BatchHandle::describe;
 %ignore echotrain::facade::BatchHandle::get;
 %ignore echotrain::facade::BatchHandle::dlpack;
+%ignore echotrain::facade::PipelineHandle::PipelineHandle(Pipeline&&);
 %ignore echotrain::facade::PipelineHandle::get;
 %ignore echotrain::facade::ModelHandle::get;
 %ignore echotrain::facade::OptimizerHandle::get;
@@ -76,6 +79,7 @@
 %nodefaultctor echotrain::facade::TransportCall;
 %include "transport.h"
 %include "facade.h"
+%include "log.h"
 %include "server.h"
 %include "study.h"
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -189,13 +190,13 @@ class MapFunction {
   virtual std::string apply(BatchHandle& item) = 0;
 };
 
-// Receives the progress of an evaluation, on the thread that evaluates; each language derives from
-// it.
+// Receives the progress of an evaluation or of packing, on the thread that does it; each language
+// derives from it.
 class Progress {
  public:
   virtual ~Progress() = default;
-  // `batches` is the number of batches, or -1 if it is not known. Returns false to stop the
-  // evaluation. It must not throw.
+  // `batches` is the number of batches (of files, when packing), or -1 if it is not known. Returns
+  // false to stop. It must not throw.
   virtual bool report(int64_t done, int64_t batches) = 0;
 };
 
@@ -223,6 +224,12 @@ class PipelineHandle {
  public:
   explicit PipelineHandle(const std::string& options)
       : pipeline_(std::make_shared<Pipeline>(Options::from_json(options))) {}
+  explicit PipelineHandle(Pipeline&& pipeline)
+      : pipeline_(std::make_shared<Pipeline>(std::move(pipeline))) {}
+  // Creates a pipeline from {"stages": [...]} and options; the caller owns it.
+  static PipelineHandle* from_json(const std::string& json) {
+    return new PipelineHandle(Pipeline::from_json(json));
+  }
 
   void add(const std::string& stage, const std::string& options) {
     get()->add(stage, Options::from_json(options));
@@ -384,6 +391,7 @@ class JobHandle {
   // Returns whether the job does not say where a run writes. Such a run writes nothing, and the
   // program should be warned.
   bool forgets_output() const { return !job_.output_dir(); }
+  std::string output_dir() const { return job_.output_dir().value_or(""); }
   // Throws Error(ETR_CANCELLED) after stop_advising(), which any thread may call.
   std::string advise(const RuntimeHandle& runtime, double seconds, bool check) {
     stops_advising_ = false;
@@ -464,9 +472,10 @@ class TrainerHandle {
     return new BatchHandle(get()->predict(*batch.get()));
   }
   // The caller owns it.
-  static BatchHandle* detections(const BatchHandle& outputs, double least_score,
-                                 double most_overlap, int most) {
-    return new BatchHandle(Trainer::detections(*outputs.get(), least_score, most_overlap, most));
+  static BatchHandle* detections(const BatchHandle& outputs, double score_threshold,
+                                 double iou_threshold, int max_detections) {
+    return new BatchHandle(
+        Trainer::detections(*outputs.get(), score_threshold, iou_threshold, max_detections));
   }
   BatchHandle* weights(const std::string& name) const {  // the caller owns it
     return new BatchHandle(get()->weights(name));
@@ -476,6 +485,9 @@ class TrainerHandle {
     get()->set_hyperparameter(name, value);
   }
   std::string summary(const std::string& format) const { return get()->summary(format); }
+  std::string profile(const BatchHandle& batch, int steps, const std::string& format) {
+    return get()->profile(*batch.get(), steps, format);
+  }
   void save(const std::string& directory) { get()->save(directory); }
   void export_onnx(const std::string& path) { get()->export_onnx(path); }
   void load(const std::string& directory) { get()->load(directory); }
@@ -583,22 +595,25 @@ inline std::vector<DeviceInfo> devices() {
   return out;
 }
 inline std::string tune(const std::string& spec, double seconds, double step_ms) {
-  char* json = nullptr;
-  check(
-      etr_pipeline_tune(detail::c_string(spec, "spec"), seconds, step_ms, nullptr, nullptr, &json));
-  const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
-  return owned.get();
+  return tune_pipeline(spec, seconds, step_ms);
 }
+// `progress` may be null.
 inline std::string pack_folder(const std::string& root, const std::string& prefix,
-                               const std::string& options_json) {
-  etr_options* made = nullptr;
-  check(etr_options_create_from_json(detail::c_string(options_json, "options_json"), &made));
-  const std::unique_ptr<etr_options, void (*)(etr_options*)> options(made, etr_options_destroy);
-  char* json = nullptr;
-  check(etr_pack(detail::c_string(root, "root"), detail::c_string(prefix, "prefix"), made, nullptr,
-                 nullptr, &json));
-  const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
-  return owned.get();
+                               const std::string& options_json, Progress* progress) {
+  std::function<bool(int64_t, int64_t)> report;
+  if (progress) report = [&](int64_t done, int64_t total) { return progress->report(done, total); };
+  return pack(root, prefix, Options::from_json(options_json), report);
+}
+inline std::string explain_stats(const std::string& stats, const std::string& format) {
+  return echotrain::explain_stats(stats, format);
+}
+// `names` and `paths` are as long as each other.
+inline std::string write_report(const std::string& title, const std::vector<std::string>& names,
+                                const std::vector<std::string>& paths, const std::string& html_path,
+                                double target_accuracy) {
+  std::vector<ReportedRun> runs;
+  for (size_t i = 0; i < names.size(); ++i) runs.push_back({names[i], paths[i]});
+  return echotrain::write_report(title, runs, html_path, target_accuracy);
 }
 
 }  // namespace echotrain::facade

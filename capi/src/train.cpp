@@ -331,17 +331,17 @@ int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch* batch,
   });
 }
 
-int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
-                       int32_t most, etr_batch** boxes) {
+int32_t etr_detections(const etr_batch* outputs, double score_threshold, double iou_threshold,
+                       int32_t max_detections, etr_batch** boxes) {
   return guarded([&] {
     auto made = std::make_unique<etr_batch>();
     const pipeline::Item& item = required(outputs, "outputs").item;
     for (const auto& [name, share] :
-         {std::pair("least_score", least_score), {"most_overlap", most_overlap}})
+         {std::pair("score_threshold", score_threshold), {"iou_threshold", iou_threshold}})
       if (!(share >= 0 && share <= 1))
         fail(Code::invalid_argument, "detections: ", name, " is ", share, "; expected 0 to 1");
-    const nn::DetectionOptions options{static_cast<float>(least_score),
-                                       static_cast<float>(most_overlap), most};
+    const nn::DetectionOptions options{static_cast<float>(score_threshold),
+                                       static_cast<float>(iou_threshold), max_detections};
     made->item.set("boxes", nn::detections(pipeline::require_field(item, "output"), options));
     made->item.batch.size = item.batch.size;
     hand_out(boxes, std::move(made), "boxes");

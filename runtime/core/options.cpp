@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <set>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_members.h"
+#include "core/log.h"
 #include "core/nearest.h"
 
 namespace etr {
@@ -75,6 +78,34 @@ Json as_list(const OptionSpec& spec, const Json& value) {
   return one ? Json::array({value}) : value;
 }
 
+// Logs the warning once for each name: a job's options are read several times in a run.
+void warn_of_former_name(const OptionSpec& spec, const std::string& owner) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  {
+    std::lock_guard lock(mutex);
+    if (!told.insert(spec.former).second) return;
+  }
+  log_line(LogLevel::warning, cat(owner, ": option '", spec.former, "' is now called '", spec.name,
+                                  "'; the old name will stop working"));
+}
+
+// `given` with options under their present names.
+Json with_present_names(Schema schema, const std::string& owner, const Json& given) {
+  Json out = given;
+  if (!out.is_object()) return out;
+  for (const OptionSpec& spec : schema) {
+    if (!*spec.former || !out.contains(spec.former)) continue;
+    if (out.contains(spec.name))
+      fail(Code::invalid_argument, owner, ": '", spec.former, "' is the former name of option '",
+           spec.name, "'; give one of them");
+    warn_of_former_name(spec, owner);
+    out[spec.name] = std::move(out[spec.former]);
+    out.erase(spec.former);
+  }
+  return out;
+}
+
 }  // namespace
 
 const char* option_type_name(OptionType type) {
@@ -92,7 +123,8 @@ const char* option_type_name(OptionType type) {
   return "?";
 }
 
-Options::Options(Schema schema, const std::string& owner, const Json& given) {
+Options::Options(Schema schema, const std::string& owner, const Json& options) {
+  const Json given = with_present_names(schema, owner, options);
   std::vector<std::string> names;
   for (const OptionSpec& spec : schema) names.emplace_back(spec.name);
   check_keys(given, names, owner);
@@ -153,6 +185,7 @@ Json schema_json(Schema schema) {
     if (std::isfinite(spec.max)) row["max"] = spec.max;
     if (*spec.unit) row["unit"] = spec.unit;
     if (*spec.choices) row["choices"] = split_choices(spec.choices);
+    if (*spec.former) row["former"] = spec.former;
     row["doc"] = spec.sentence;
     out.push_back(std::move(row));
   }

@@ -40,6 +40,10 @@ struct OptionSpec {
   double max = std::numeric_limits<double>::infinity();
   const char* unit = "";     // "path": a location, which saved positions do not depend on
   const char* choices = "";  // allowed values of a string, separated by '|'; "" allows any
+  // An earlier name, which is still accepted, with a warning; "" for none.
+  const char* former = "";
+
+  bool is_called(std::string_view key) const { return key == name || (*former && key == former); }
 };
 
 using Schema = std::span<const OptionSpec>;
@@ -71,7 +75,8 @@ class Options {
 // " (did you mean 'x'?)", or the list of candidates if none is close.
 std::string suggestion(std::string_view word, std::span<const std::string> candidates);
 
-// The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "doc"}, ...].
+// The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "former", "doc"},
+// ...].
 Json schema_json(Schema schema);
 
 // Throws Error(invalid_argument) unless every key of `object` is in `allowed`.

@@ -73,7 +73,7 @@ void Plan::make_micro_batches(ops::Emitter& emit, const PlanOptions& options) {
 }
 
 // Copies the micro-batch's part of what the host has uploaded.
-void Plan::bring_inputs(ops::Emitter& emit, Flight& flight, int micro_batch) const {
+void Plan::load_inputs(ops::Emitter& emit, Flight& flight, int micro_batch) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!has_[i] || graph_.values()[i].kind != ValueKind::input) continue;
     const gpu::Buffer& own = flight.tensors[i].buffer;
@@ -140,11 +140,11 @@ void Plan::run_micro_batches(ops::Emitter& emit, const ParameterStore& parameter
   for (const Pass& pass : part_->order) {
     Flight& flight = flights_[static_cast<size_t>(pass.micro_batch)];
     if (pass.direction == Pass::Direction::forward) {
-      bring_inputs(emit, flight, pass.micro_batch);
-      carry(part_->bring, pass, values(flight, at_begin));
+      load_inputs(emit, flight, pass.micro_batch);
+      carry(part_->receive, pass, values(flight, at_begin));
       forward(emit, flight);
       sum_outputs(emit, flight);
-      carry(part_->hand_on, pass, values(flight, at_end));
+      carry(part_->send, pass, values(flight, at_end));
       continue;
     }
     for (size_t i = 0; before && i < tensors_.size(); ++i)
@@ -153,10 +153,10 @@ void Plan::run_micro_batches(ops::Emitter& emit, const ParameterStore& parameter
     for (const Crossing& each : at_end)
       if (each.differentiable)
         flight.gradients[index(each.value)] = emit.scratch(graph_.shape(each.value));
-    carry(part_->bring, pass, gradients(flight, at_end));
+    carry(part_->receive, pass, gradients(flight, at_end));
     seed(emit, flight, options);
     backward(emit, flight, parameters);
-    carry(part_->hand_on, pass, gradients(flight, at_begin));
+    carry(part_->send, pass, gradients(flight, at_begin));
     before = &flight;
   }
 }

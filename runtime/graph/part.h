@@ -34,13 +34,13 @@ struct Part {
   // micro-batches, in which gradients are summed.
   std::vector<Pass> order;
 
-  // Emit the transfer of tensors over the cuts, while commands are assembled. `bring` must fill
+  // Emit the transfer of tensors over the cuts, while commands are assembled. `receive` must fill
   // them before the pass's commands run: values that cross the cut at `begin`, or gradients of
-  // those at `end`. `hand_on` receives them after the pass's commands: values at `end`, gradients
+  // those at `end`. `send` gets them after the pass's commands: values at `end`, gradients
   // at `begin`. Not called if there are none.
   using Carrier = std::function<void(
       const Pass& pass, const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit)>;
-  Carrier bring, hand_on;
+  Carrier receive, send;
 };
 
 // Returns which of the graph's values the part's device has: those that its nodes read or produce,

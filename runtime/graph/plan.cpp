@@ -366,7 +366,8 @@ void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
   if (!node.op->view) node.op->backward(call, emit);
   for (const auto& [from, into] : sums) {
     emit.for_each("add", {ops::reads(from), ops::updates(into)}, from.count(), from.count());
-    emit.tell(ops::pointwise("add", from.count(), 2, "$r = $0 + $1;", ops::Pointwise::Form::add));
+    emit.set_fusible(
+        ops::pointwise("add", from.count(), 2, "$r = $0 + $1;", ops::Pointwise::Form::add));
   }
 }
 

@@ -115,7 +115,7 @@ class Plan {
   void make_micro_batches(ops::Emitter& emit, const PlanOptions& options);
   void run_micro_batches(ops::Emitter& emit, const ParameterStore& parameters,
                          const PlanOptions& options);
-  void bring_inputs(ops::Emitter& emit, Flight& flight, int micro_batch) const;
+  void load_inputs(ops::Emitter& emit, Flight& flight, int micro_batch) const;
   void sum_outputs(ops::Emitter& emit, const Flight& flight) const;
   void seed(ops::Emitter& emit, Flight& flight, const PlanOptions& options) const;
   const ops::DeviceTensor& total_of(const Flight& flight, ValueId mean) const;

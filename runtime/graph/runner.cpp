@@ -16,12 +16,12 @@ struct Runner::Slot {
   std::vector<gpu::Buffer> outputs;
   gpu::Buffer step, step_after;  // the step's values before and after it
   gpu::CommandList commands;
-  size_t feeding = 0;  // number of leading commands that copy the inputs into place
+  size_t input_commands = 0;  // number of leading commands that copy the inputs into place
   std::unique_ptr<gpu::Recording> recording;
   uint32_t kernels_replaced = 0;      // the device's count when it was recorded
   std::vector<gpu::Buffer> sources;   // of the inputs that are `on_device`
-  std::vector<gpu::Buffer> recorded;  // the sources that `bringing` was recorded for
-  std::unique_ptr<gpu::Recording> bringing;
+  std::vector<gpu::Buffer> recorded;  // the sources that `device_copies` was recorded for
+  std::unique_ptr<gpu::Recording> device_copies;
   uint64_t tag = 0;
   // Its first step was timed, and it was recorded again if that was too long.
   bool measured = false;
@@ -68,7 +68,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
       slot->inputs.push_back(std::move(parts));
     }
     slot->sources.resize(feeds.size());
-    slot->feeding = commands.size();
+    slot->input_commands = commands.size();
     commands.insert(commands.end(), work.commands.begin(), work.commands.end());
     std::vector<gpu::Buffer> read;
     for (const ValueId id : outputs) read.push_back(plan.tensor(id).buffer);
@@ -108,7 +108,7 @@ void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
   slot.recording->wait();
   if (slot.upload) slot.upload->wait();
-  if (slot.bringing) slot.bringing->wait();
+  if (slot.device_copies) slot.device_copies->wait();
   ops::StepValues after;
   if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
   // Do not count the overlap with the step before, which may still have been running.
@@ -143,12 +143,12 @@ std::vector<std::byte*> Runner::parts(size_t i) {
   return out;
 }
 
-void Runner::bring(size_t i, const gpu::Buffer& from) { free_slot().sources[i] = from; }
+void Runner::set_input(size_t i, const gpu::Buffer& from) { free_slot().sources[i] = from; }
 
 size_t Runner::parts_of(size_t i) const { return slots_.front()->inputs[i].size(); }
 
 // Returns the copies of the step's `on_device` inputs.
-gpu::CommandList Runner::bringing(const Slot& slot) const {
+gpu::CommandList Runner::device_copies(const Slot& slot) const {
   gpu::CommandList out;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const gpu::Buffer &from = slot.sources[i], &to = tensors_[i];
@@ -161,22 +161,22 @@ gpu::CommandList Runner::bringing(const Slot& slot) const {
 }
 
 // Submits these copies separately before the slot's recording, which stays as it is.
-void Runner::bring_in(Slot& slot) {
+void Runner::submit_device_copies(Slot& slot) {
   // Still in flight only if the following step could not be submitted.
-  if (slot.bringing) slot.bringing->wait();
-  if (!slot.bringing || slot.recorded != slot.sources) {
-    const gpu::CommandList commands = bringing(slot);
+  if (slot.device_copies) slot.device_copies->wait();
+  if (!slot.device_copies || slot.recorded != slot.sources) {
+    const gpu::CommandList commands = device_copies(slot);
     if (commands.empty()) return;
-    slot.bringing = std::make_unique<gpu::Recording>(device_, commands);
+    slot.device_copies = std::make_unique<gpu::Recording>(device_, commands);
     slot.recorded = slot.sources;
   }
   // The step before may have host turns and read its inputs after them.
-  slot.bringing->submit(nullptr, slot.recording->has_host_turns());
+  slot.device_copies->submit(nullptr, slot.recording->has_host_turns());
 }
 
 void Runner::start(Slot& slot) {
   if (!std::exchange(compared_, true) && gpu::wants_comparison(*device_, slot.commands)) {
-    if (slot.bringing) slot.bringing->wait();
+    if (slot.device_copies) slot.device_copies->wait();
     gpu::CommandList commands(slot.uploads.begin(), slot.uploads.end());
     commands.insert(commands.end(), slot.commands.begin(), slot.commands.end());
     gpu::run_compared(device_, commands);
@@ -196,18 +196,18 @@ void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
   slot.tag = tag;
-  bring_in(slot);
+  submit_device_copies(slot);
   start(slot);
   next_ = (next_ + 1) % slots_.size();
 }
 
-gpu::CommandList Runner::feeding(const ops::StepValues& values) {
+gpu::CommandList Runner::input_commands(const ops::StepValues& values) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
-  gpu::CommandList out = bringing(slot);
+  gpu::CommandList out = device_copies(slot);
   out.insert(out.end(), slot.uploads.begin(), slot.uploads.end());
   out.insert(out.end(), slot.commands.begin(),
-             slot.commands.begin() + static_cast<ptrdiff_t>(slot.feeding));
+             slot.commands.begin() + static_cast<ptrdiff_t>(slot.input_commands));
   return out;
 }
 

@@ -24,7 +24,7 @@ struct StepResult {
 struct Feed {
   Feed(ValueId of) : value(of) {}  // NOLINT: a value is a feed that is copied
   ValueId value;
-  bool on_device = false;              // no upload: Runner::bring() says where it lies
+  bool on_device = false;              // no upload: Runner::set_input() gives it
   std::vector<uint64_t> upload_bytes;  // size of each part; empty: one part of the tensor's size
   bool in_place = false;  // the commands read little of the parts, directly in upload memory
   std::function<void(gpu::CommandList&, const std::vector<gpu::Buffer>& parts,
@@ -60,7 +60,7 @@ class Runner {
 
   // Copies the next step's input `i`, which must be `on_device`, from `from`, repeating it if it is
   // shorter. Its contents must not change until the step is over.
-  void bring(size_t i, const gpu::Buffer& from);
+  void set_input(size_t i, const gpu::Buffer& from);
 
   // Waits for at most `seconds` and returns whether the next step's input() will not block.
   bool ready_within(double seconds);
@@ -70,7 +70,7 @@ class Runner {
 
   // Returns the commands that copy the inputs filled for the next step into their tensors. The
   // caller runs them instead of submitting the step.
-  gpu::CommandList feeding(const ops::StepValues& values);
+  gpu::CommandList input_commands(const ops::StepValues& values);
 
   // Returns the finished steps, oldest first; with `wait_all` waits for everything in flight first.
   std::vector<StepResult> take_results(bool wait_all);
@@ -89,8 +89,8 @@ class Runner {
   void record_in(Slot& slot, int parts);
   void start(Slot& slot);
   void harvest(Slot& slot);
-  gpu::CommandList bringing(const Slot& slot) const;
-  void bring_in(Slot& slot);
+  gpu::CommandList device_copies(const Slot& slot) const;
+  void submit_device_copies(Slot& slot);
 
   gpu::DevicePtr device_;
   gpu::Arena upload_, landing_, readback_;

@@ -33,14 +33,14 @@ Found box_of(std::span<const float> row) {
   return {-1, inside(x - w / 2), inside(y - h / 2), inside(x + w / 2), inside(y + h / 2), 0};
 }
 
-void add_found(std::span<const float> row, float least_score, std::vector<Found>& to) {
+void add_found(std::span<const float> row, float score_threshold, std::vector<Found>& to) {
   const std::span<const float> logits = row.first(row.size() - 8);
   const float top = *std::max_element(logits.begin(), logits.end());
   float sum = 0;
   for (const float v : logits) sum += std::exp(v - top);
   for (size_t k = 1; k < logits.size(); ++k) {  // 0 is background
     const float score = std::exp(logits[k] - top) / sum;
-    if (score < least_score) continue;
+    if (score < score_threshold) continue;
     Found found = box_of(row);
     found.label = static_cast<int32_t>(k) - 1;
     found.score = score;
@@ -56,26 +56,27 @@ Tensor detections(const Tensor& output, const DetectionOptions& options) {
     fail(Code::invalid_argument,
          "detections are made of a detector's output, f32 [N, anchors, 1 + classes + 8], not ",
          dtype_name(output.dtype()), " ", shape_text(shape));
-  if (options.most < 1 || options.most > 1 << 20)
-    fail(Code::invalid_argument, "detections: 'most' is ", options.most, "; it must be 1 or more");
+  if (options.max_detections < 1 || options.max_detections > 1 << 20)
+    fail(Code::invalid_argument, "detections: 'max_detections' is ", options.max_detections,
+         "; it must be 1 or more");
   const auto columns = static_cast<size_t>(shape[2]);
   const auto anchors = static_cast<size_t>(shape[1]);
-  Tensor out(DType::f32, {shape[0], options.most, 6});
+  Tensor out(DType::f32, {shape[0], options.max_detections, 6});
   std::ranges::fill(out.mutable_view<float>(), 0.0f);
   for (size_t n = 0; n < static_cast<size_t>(shape[0]); ++n) {
     std::vector<Found> candidates, kept;
     for (size_t a = 0; a < anchors; ++a)
       add_found(output.view<float>().subspan((n * anchors + a) * columns, columns),
-                options.least_score, candidates);
+                options.score_threshold, candidates);
     std::ranges::stable_sort(candidates, std::greater(), &Found::score);
     for (const Found& found : candidates) {
-      if (kept.size() == static_cast<size_t>(options.most)) break;
+      if (kept.size() == static_cast<size_t>(options.max_detections)) break;
       if (std::ranges::none_of(kept, [&](const Found& better) {
-            return better.label == found.label && overlap(better, found) > options.most_overlap;
+            return better.label == found.label && overlap(better, found) > options.iou_threshold;
           }))
         kept.push_back(found);
     }
-    const auto most = static_cast<size_t>(options.most);
+    const auto most = static_cast<size_t>(options.max_detections);
     auto rows = out.mutable_view<float>().subspan(n * most * 6, most * 6);
     for (size_t i = 0; i < most; ++i) {
       if (i >= kept.size()) {

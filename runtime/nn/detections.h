@@ -6,14 +6,14 @@
 namespace etr::nn {
 
 struct DetectionOptions {
-  float least_score = 0.5f;  // least probability of the class for a box to count
+  float score_threshold = 0.5f;  // least probability of the class for a box to count
   // Largest intersection over union of two boxes of a class; beyond it only the better box stays.
-  float most_overlap = 0.45f;
-  int64_t most = 100;  // most boxes per image
+  float iou_threshold = 0.45f;
+  int64_t max_detections = 100;  // per image
 };
 
-// Decodes a detector's output [N, anchors, 1 + classes + 8] (layer box_head). Returns f32 [N, most,
-// 6]: each row holds label, left, top, right, bottom (as fractions of the image) and score, the
+// Decodes a detector's output [N, anchors, 1 + classes + 8] (layer box_head). Returns f32 [N,
+// max_detections, 6]: each row holds label, left, top, right, bottom (as fractions of the image) and score, the
 // best first. Rows beyond the boxes found have the label -1. Throws Error(invalid_argument).
 Tensor detections(const Tensor& output, const DetectionOptions& options);
 

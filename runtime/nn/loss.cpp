@@ -20,13 +20,15 @@ constexpr OptionSpec kLoss[] = {
     {"class_weights", OptionType::numbers, "[]",
      "what a row of each class counts; empty: all the same (softmax_cross_entropy)", 0, 1e9},
     {"delta", OptionType::number, "1", "where the square becomes a line (huber)", 1e-6, 1e6},
-    {"most_boxes", OptionType::integer, "32",
-     "boxes of an image, as the stage 'boxes' filled them up (multibox)", 1, 1 << 16},
-    {"overlap", OptionType::number, "0.5",
-     "intersection over union from which an anchor is to find a box (multibox)", 0, 1},
-    {"negatives", OptionType::number, "3",
+    {"max_boxes", OptionType::integer, "32",
+     "boxes of an image, as the stage 'boxes' filled them up (multibox)", 1, 1 << 16, "", "",
+     "most_boxes"},
+    {"iou_threshold", OptionType::number, "0.5",
+     "intersection over union from which an anchor is to find a box (multibox)", 0, 1, "", "",
+     "overlap"},
+    {"negative_ratio", OptionType::number, "3",
      "anchors of background that count, for each that finds a box: the hardest ones (multibox)", 0,
-     1e6},
+     1e6, "", "", "negatives"},
 };
 
 const char* op_of(const std::string& kind) {
@@ -57,9 +59,9 @@ Loss::Loss(const Json& spec) {
   kind_ = options.string("loss");
   target_ = options.string("target");
   if (kind_ == "multibox" && !(spec.is_object() && spec.contains("target"))) target_ = "boxes";
-  most_boxes_ = options.integer("most_boxes");
-  overlap_ = options.number("overlap");
-  negatives_ = options.number("negatives");
+  max_boxes_ = options.integer("max_boxes");
+  iou_threshold_ = options.number("iou_threshold");
+  negative_ratio_ = options.number("negative_ratio");
   label_smoothing_ = options.number("label_smoothing");
   ignored_ = options.integer("ignored_label");
   class_weights_ = options.numbers("class_weights");
@@ -88,13 +90,14 @@ Loss::Values Loss::build_multibox(graph::Graph& graph, graph::ValueId output) co
          "; the loss 'multibox' needs [N, anchors, 1 + classes + 8]: end with layers 'box_head', "
          "joined "
          "by 'concat' along axis 1");
-  const auto boxes = field(graph, target_, {shape[0], most_boxes_, 5}, DType::f32);
-  const auto match = graph.add("box_match", {{"overlap", overlap_}}, {output, boxes}, "loss");
+  const auto boxes = field(graph, target_, {shape[0], max_boxes_, 5}, DType::f32);
+  const auto match =
+      graph.add("box_match", {{"iou_threshold", iou_threshold_}}, {output, boxes}, "loss");
   const auto one = graph.add_constant("loss.one", {1}, constant(1));
   // 0 or 1.
   const auto finds = graph.add("binary", {{"function", "minimum"}}, {match, one}, "loss");
-  const auto rows =
-      graph.add("multibox_loss", {{"negatives", negatives_}}, {output, boxes, match}, "loss");
+  const auto rows = graph.add("multibox_loss", {{"negative_ratio", negative_ratio_}},
+                              {output, boxes, match}, "loss");
   return {boxes, graph.add("mean_rows", Json::object(), {rows, finds}, "loss"), -1};
 }
 

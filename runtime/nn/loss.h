@@ -31,8 +31,8 @@ class Loss {
   Values build_multibox(graph::Graph& graph, graph::ValueId output) const;
 
   std::string kind_, target_;
-  double label_smoothing_ = 0, delta_ = 1, overlap_ = 0.5, negatives_ = 3;
-  int64_t ignored_ = -1, most_boxes_ = 32;
+  double label_smoothing_ = 0, delta_ = 1, iou_threshold_ = 0.5, negative_ratio_ = 3;
+  int64_t ignored_ = -1, max_boxes_ = 32;
   std::vector<double> class_weights_;
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 bool is_nested(const LayerSpec& spec, const std::string& key, const Json& value) {
   const auto option = std::find_if(spec.options.begin(), spec.options.end(),
-                                   [&](const OptionSpec& o) { return o.name == key; });
+                                   [&](const OptionSpec& o) { return o.is_called(key); });
   return option != spec.options.end() && option->type == OptionType::layers && value.is_array();
 }
 

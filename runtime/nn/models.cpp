@@ -166,17 +166,24 @@ Json expand_resnet(const Options& o) {
 constexpr OptionSpec kWidth{"width", OptionType::integer, "128", "features of each position", 4,
                             1 << 16};
 constexpr OptionSpec kHeads{"heads", OptionType::integer, "4", "attention heads", 1, 1024};
+constexpr OptionSpec kVocabSize{
+    "vocab_size", OptionType::integer, nullptr, "tokens of the vocabulary", 1, 1 << 24, "", "",
+    "symbols"};
+constexpr OptionSpec kFfnWidth{"ffn_width", OptionType::integer,
+                               "0",         "units of the feed-forward layers; 0: 4 width",
+                               0,           1 << 18,
+                               "",          "",
+                               "hidden"};
 constexpr OptionSpec kDropoutRate{
     "dropout", OptionType::number,
     "0.1",     "probability that an element is zeroed after each part",
     0,         0.99};
 constexpr OptionSpec kDecoder[] = {
-    {"symbols", OptionType::integer, nullptr, "symbols of the alphabet", 1, 1 << 24},
+    kVocabSize,
     {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
     kWidth,
     kHeads,
-    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0,
-     1 << 18},
+    kFfnWidth,
     kDropoutRate,
     {"tied", OptionType::boolean, "true", "the output's weight is the embedding's table"},
 };
@@ -185,8 +192,8 @@ void add_dropout(Json& layers, double rate) {
   if (rate > 0) layers.push_back(layer("dropout", {{"rate", rate}}));
 }
 
-int64_t hidden_of(const Options& o) {
-  return o.integer("hidden") ? o.integer("hidden") : 4 * o.integer("width");
+int64_t ffn_width_of(const Options& o) {
+  return o.integer("ffn_width") ? o.integer("ffn_width") : 4 * o.integer("width");
 }
 
 Json attention(const Options& o, bool causal) {
@@ -204,44 +211,45 @@ Json part(const std::string& name, Json inside, double dropout) {
 }
 
 Json feed_forward(const Options& o) {
-  return {named("up", layer("dense",
-                            {{"units", hidden_of(o)}, {"activation", "gelu"}, {"init", "glorot"}})),
-          named("down", layer("dense", {{"units", o.integer("width")}, {"init", "glorot"}}))};
+  return {
+      named("up", layer("dense",
+                        {{"units", ffn_width_of(o)}, {"activation", "gelu"}, {"init", "glorot"}})),
+      named("down", layer("dense", {{"units", o.integer("width")}, {"init", "glorot"}}))};
 }
 
-Json embed(const Options& o, const char* name, int64_t symbols) {
+Json embed(const Options& o, const char* name, int64_t vocab_size) {
   Json layers{
-      named(name, layer("embedding", {{"entries", symbols}, {"width", o.integer("width")}})),
+      named(name, layer("embedding", {{"entries", vocab_size}, {"width", o.integer("width")}})),
       named(std::string(name) + "_position", layer("position_embedding"))};
   add_dropout(layers, o.number("dropout"));
   return layers;
 }
 
-Json output(const Options& o, const char* tied_to, int64_t symbols) {
-  Json dense = layer("dense", {{"units", symbols}, {"bias", false}, {"init", "glorot"}});
+Json output(const Options& o, const char* tied_to, int64_t vocab_size) {
+  Json dense = layer("dense", {{"units", vocab_size}, {"bias", false}, {"init", "glorot"}});
   if (o.boolean("tied")) dense["tied_to"] = tied_to;
   return named("output", dense);
 }
 
 Json expand_decoder(const Options& o) {
   const double rate = o.number("dropout");
-  Json layers = embed(o, "embedding", o.integer("symbols"));
+  Json layers = embed(o, "embedding", o.integer("vocab_size"));
   for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
     layers.push_back(part(cat("block", b, ".attend"), Json::array({attention(o, true)}), rate));
     layers.push_back(part(cat("block", b, ".feed"), feed_forward(o), rate));
   }
   layers.push_back(named("norm", layer("layer_norm")));
-  layers.push_back(output(o, "embedding", o.integer("symbols")));
+  layers.push_back(output(o, "embedding", o.integer("vocab_size")));
   return {{"layers", layers}, {"inputs", "input"}, {"loss", {{"target", "target"}}}};
 }
 
 constexpr OptionSpec kTransformer[] = {
-    {"symbols", OptionType::integer, nullptr, "symbols of the shared alphabet", 1, 1 << 24},
+    {"vocab_size", OptionType::integer, nullptr,
+     "tokens of the vocabulary, which source and target share", 1, 1 << 24, "", "", "symbols"},
     {"blocks", OptionType::integer, "6", "blocks of encoder and of decoder", 1, 1000},
     {"width", OptionType::integer, "512", "features of each position", 4, 1 << 16},
     {"heads", OptionType::integer, "8", "attention heads", 1, 1024},
-    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0,
-     1 << 18},
+    kFfnWidth,
     kDropoutRate,
     {"tied", OptionType::boolean, "true", "the output's weight is the decoder's table"},
 };
@@ -254,7 +262,7 @@ Json expand_transformer(const Options& o) {
     layers[0]["input"] = field;
     return layers;
   };
-  Json layers = read(embed(o, "encoder_embedding", o.integer("symbols")), "source");
+  Json layers = read(embed(o, "encoder_embedding", o.integer("vocab_size")), "source");
   for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
     Json attend = attention(o, false);
     attend["input"] = {"norm", "norm", "source_length"};
@@ -262,7 +270,7 @@ Json expand_transformer(const Options& o) {
     layers.push_back(part(cat("encoder", b, ".feed"), feed_forward(o), rate));
   }
   layers.push_back(named("memory", layer("layer_norm")));
-  append(layers, read(embed(o, "embedding", o.integer("symbols")), "input"));
+  append(layers, read(embed(o, "embedding", o.integer("vocab_size")), "input"));
   for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
     layers.push_back(part(cat("decoder", b, ".attend"), Json::array({attention(o, true)}), rate));
     Json look = attention(o, false);
@@ -271,22 +279,21 @@ Json expand_transformer(const Options& o) {
     layers.push_back(part(cat("decoder", b, ".feed"), feed_forward(o), rate));
   }
   layers.push_back(named("norm", layer("layer_norm")));
-  layers.push_back(output(o, "embedding", o.integer("symbols")));
+  layers.push_back(output(o, "embedding", o.integer("vocab_size")));
   return {{"layers", layers},
           {"inputs", {"source", "source_length", "input"}},
           {"loss", {{"target", "target"}}}};
 }
 
 constexpr OptionSpec kLlama[] = {
-    {"symbols", OptionType::integer, nullptr, "symbols of the alphabet", 1, 1 << 24},
+    kVocabSize,
     {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
     kWidth,
     kHeads,
     {"kv_heads", OptionType::integer, "0",
      "heads of keys and values, shared by the attention heads; 0: as many", 0, 1024},
     {"head_width", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256},
-    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0,
-     1 << 18},
+    kFfnWidth,
     {"rotary_base", OptionType::number, "10000", "base of the rotary position embedding", 1, 1e12},
     {"rotary_scaling", OptionType::numbers, "[]",
      "as in the layer 'attention', for contexts beyond those of the first training", 1e-6, 1e9},
@@ -311,14 +318,14 @@ Json expand_llama(const Options& o) {
   for (const char* key : {"heads", "kv_heads", "head_width"}) attend[key] = o.integer(key);
   attend["rotary_base"] = o.number("rotary_base");
   attend["rotary_scaling"] = o.numbers("rotary_scaling");
-  Json up = dense("up", hidden_of(o));
+  Json up = dense("up", ffn_width_of(o));
   up["input"] = "norm";
   Json gated = named("gated", layer("multiply"));
   gated["input"] = {"activation", "up"};
-  const Json feed{dense("gate", hidden_of(o)),
+  const Json feed{dense("gate", ffn_width_of(o)),
                   named("activation", layer("activation", {{"function", "silu"}})), up, gated,
                   dense("down", o.integer("width"))};
-  Json layers{named("embedding", layer("embedding", {{"entries", o.integer("symbols")},
+  Json layers{named("embedding", layer("embedding", {{"entries", o.integer("vocab_size")},
                                                      {"width", o.integer("width")}}))};
   for (int64_t b = 0; b < o.integer("blocks"); ++b) {  // numbered as in files of such models
     layers.push_back(
@@ -326,7 +333,7 @@ Json expand_llama(const Options& o) {
     layers.push_back(residual(cat("layers.", b, ".feed"), feed));
   }
   layers.push_back(named("norm", norm()));
-  layers.push_back(output(o, "embedding", o.integer("symbols")));
+  layers.push_back(output(o, "embedding", o.integer("vocab_size")));
   return {{"layers", layers}, {"inputs", "input"}, {"loss", {{"target", "target"}}}};
 }
 
@@ -337,7 +344,8 @@ constexpr OptionSpec kSsd[] = {
      1 << 16},
     {"width", OptionType::integer, "32",
      "filters of the first level; each next one has twice as many", 1, 1 << 12},
-    {"most_width", OptionType::integer, "256", "filters of a level at most", 1, 1 << 14},
+    {"max_width", OptionType::integer, "256", "filters of a level at most", 1, 1 << 14, "", "",
+     "most_width"},
     {"levels", OptionType::integer, "6", "how often the image is halved", 1, 12},
     {"first_head", OptionType::integer, "3", "first level that finds boxes; all after it do too", 1,
      12},
@@ -355,7 +363,7 @@ Json expand_ssd(const Options& o) {
     fail(Code::invalid_argument, "model 'ssd': 'first_head' is ", first, ", but there are ", levels,
          " levels");
   const auto filters = [&](int64_t level) {
-    return std::min(o.integer("width") << (level - 1), o.integer("most_width"));
+    return std::min(o.integer("width") << (level - 1), o.integer("max_width"));
   };
   const auto scale = [&](int64_t level) {
     const double step = levels > first ? (o.number("largest") - o.number("smallest")) /
@@ -394,13 +402,13 @@ constexpr ModelSpec kModels[] = {
     {"resnet", "residual network for images of about 224 x 224 (He et al. 2016)", kResnet,
      expand_resnet},
     {"transformer_decoder",
-     "decoder-only Transformer: i32 [N, positions] to [N, positions, symbols]", kDecoder,
+     "decoder-only Transformer: i32 [N, positions] to [N, positions, vocab_size]", kDecoder,
      expand_decoder},
     {"transformer", "encoder-decoder Transformer (Vaswani et al. 2017)", kTransformer,
      expand_transformer},
     {"llama",
      "decoder of the Llama family (Touvron et al. 2023): i32 [N, positions] to [N, positions, "
-     "symbols]",
+     "vocab_size]",
      kLlama, expand_llama},
     {"ssd", "single-shot detector of boxes (Liu et al. 2016); its loss is 'multibox'", kSsd,
      expand_ssd},

@@ -70,13 +70,13 @@ void emit_joined(const OpCall& call, Emitter& emit, RowPeers& peers, const Devic
 
 // Attaches to the last dispatch what it computes, from `tensors` tensors like x and from rows of
 // the bindings after them.
-void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t tensors,
-          std::initializer_list<Pointwise::Operand> rows, std::string body) {
+void set_fusible(Emitter& emit, const OpCall& call, const char* name, uint32_t tensors,
+                 std::initializer_list<Pointwise::Operand> rows, std::string body) {
   auto note = std::make_shared<Pointwise>(
       *pointwise(name, call.inputs[0].count(), tensors, std::move(body)));
   note->operands.insert(note->operands.end(), rows);
   note->columns = call.inputs[1].count();
-  emit.tell(note);
+  emit.set_fusible(note);
 }
 
 constexpr auto kColumns = Pointwise::Along::columns;
@@ -112,9 +112,9 @@ void forward(const OpCall& call, Emitter& emit) {
                      writes(call.output)},
                     push, push.c, push.slices);
   const char* result = "batch_norm($0, $1, $2, $3, $4)";
-  tell(emit, call, "batch_norm", 1,
-       {{1, kColumns, 0}, {1, kColumns, 1}, {2, kColumns}, {3, kColumns}},
-       push.relu ? cat("$r = relu_of(", result, ");") : cat("$r = ", result, ";"));
+  set_fusible(emit, call, "batch_norm", 1,
+              {{1, kColumns, 0}, {1, kColumns, 1}, {2, kColumns}, {3, kColumns}},
+              push.relu ? cat("$r = relu_of(", result, ");") : cat("$r = ", result, ";"));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -139,15 +139,15 @@ void backward(const OpCall& call, Emitter& emit) {
                     push, push.c, push.slices);
   // Operands: x, dy, mean, inv_std, gamma, beta, the sums of g and of g * h.
   const char* g = push.relu ? "relu_grad(batch_norm($0, $2, $3, $4, $5), $1)" : "$1";
-  tell(emit, call, "batch_norm_grad_x", 2,
-       {{2, kColumns, 0},
-        {2, kColumns, 1},
-        {3, kColumns},
-        {4, kColumns},
-        {5, kColumns, 0},
-        {5, kColumns, 1}},
-       cat("$r = batch_norm_dx($0, ", g, ", $2, $3, $4, $6, $7, ",
-           glsl(static_cast<float>(push.rows)), ");"));
+  set_fusible(emit, call, "batch_norm_grad_x", 2,
+              {{2, kColumns, 0},
+               {2, kColumns, 1},
+               {3, kColumns},
+               {4, kColumns},
+               {5, kColumns, 0},
+               {5, kColumns, 1}},
+              cat("$r = batch_norm_dx($0, ", g, ", $2, $3, $4, $6, $7, ",
+                  glsl(static_cast<float>(push.rows)), ");"));
 }
 
 }  // namespace

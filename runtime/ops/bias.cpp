@@ -27,7 +27,7 @@ void forward(const OpCall& call, Emitter& emit) {
       std::make_shared<Pointwise>(*pointwise("bias", call.output.count(), 2, "$r = $0 + $1;"));
   note->operands[1].along = Pointwise::Along::columns;
   note->columns = columns;
-  emit.tell(note);
+  emit.set_fusible(note);
 }
 
 void backward(const OpCall& call, Emitter& emit) {

@@ -99,8 +99,9 @@ std::optional<Pointwise::Along> along(const DeviceTensor& input, const uint32_t 
 }
 
 // Attaches to the last dispatch what it computes from a, b and, in a gradient, dy.
-void tell(Emitter& emit, const OpCall& call, const Push& push, const char* name, uint32_t operands,
-          std::string body, Pointwise::Form form = Pointwise::Form::other) {
+void set_fusible(Emitter& emit, const OpCall& call, const Push& push, const char* name,
+                 uint32_t operands, std::string body,
+                 Pointwise::Form form = Pointwise::Form::other) {
   const auto a = along(call.inputs[0], push.a, push), b = along(call.inputs[1], push.b, push);
   if (!a || !b) return;
   const bool columns = *a == Pointwise::Along::columns || *b == Pointwise::Along::columns;
@@ -109,7 +110,7 @@ void tell(Emitter& emit, const OpCall& call, const Push& push, const char* name,
   note->operands[0].along = *a, note->operands[1].along = *b;
   note->columns = columns ? push.d3 : 0;
   if (columns || call.inputs[0].shape != call.inputs[1].shape) note->form = Pointwise::Form::other;
-  emit.tell(note);
+  emit.set_fusible(note);
 }
 
 void forward(const OpCall& call, Emitter& emit) {
@@ -124,11 +125,12 @@ void forward(const OpCall& call, Emitter& emit) {
                       push, push.d3, push.slices, 1, {kind_of(call), relu});
   const bool sum = kind_of(call) == 0;
   if (relu)
-    tell(emit, call, push, "binary", 2, cat("$r = relu_of(binary(", kind_of(call), "u, $0, $1));"),
-         sum ? Pointwise::Form::add_relu : Pointwise::Form::other);
+    set_fusible(emit, call, push, "binary", 2,
+                cat("$r = relu_of(binary(", kind_of(call), "u, $0, $1));"),
+                sum ? Pointwise::Form::add_relu : Pointwise::Form::other);
   else
-    tell(emit, call, push, "binary", 2, cat("$r = binary(", kind_of(call), "u, $0, $1);"),
-         sum ? Pointwise::Form::add : Pointwise::Form::other);
+    set_fusible(emit, call, push, "binary", 2, cat("$r = binary(", kind_of(call), "u, $0, $1);"),
+                sum ? Pointwise::Form::add : Pointwise::Form::other);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -149,8 +151,8 @@ void backward(const OpCall& call, Emitter& emit) {
     emit.for_channels(shaders[i],
                       {reads(call.inputs[0]), reads(call.inputs[1]), reads(dy), writes(full)}, push,
                       push.d3, push.slices, 1, {kind});
-    tell(emit, call, push, shaders[i], 3,
-         cat("$r = binary_slope_", i == 0 ? "a" : "b", "(", kind, "u, $0, $1) * $2;"));
+    set_fusible(emit, call, push, shaders[i], 3,
+                cat("$r = binary_slope_", i == 0 ? "a" : "b", "(", kind, "u, $0, $1) * $2;"));
     if (!whole) emit_sum_to(emit, full, target);
   }
 }

@@ -76,7 +76,7 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
   } else if (kernel.can_join) {
     auto note = std::make_shared<Product>();
     note->kernel = kernel, note->mode = mode, note->params = p;
-    emit.tell(std::move(note));
+    emit.set_fusible(std::move(note));
   }
 }
 

@@ -54,7 +54,7 @@ void backward(const OpCall& call, Emitter& emit) {
     emit_over_rows(emit, "max_pool_grad", bindings, call, g.h, g.w);
   else
     emit_over_rows(emit, "max_pool_grad_apart", bindings, call, g.oh, g.ow);
-  emit.tell(std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer, fill));
+  emit.set_fusible(std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer, fill));
 }
 
 }  // namespace

@@ -8,13 +8,13 @@ namespace {
 
 constexpr OpInput kMatchInputs[] = {{"x", InputRole::constant}, {"boxes", InputRole::constant}};
 constexpr OptionSpec kMatch[] = {
-    {"overlap", OptionType::number, "0.5",
+    {"iou_threshold", OptionType::number, "0.5",
      "intersection over union from which an anchor is to find a box", 0, 1},
 };
 constexpr OpInput kLossInputs[] = {
     {"x"}, {"boxes", InputRole::constant}, {"match", InputRole::constant}};
 constexpr OptionSpec kLoss[] = {
-    {"negatives", OptionType::number, "3",
+    {"negative_ratio", OptionType::number, "3",
      "anchors of background that count, for each that finds a box: the hardest ones", 0, 1e6},
 };
 
@@ -46,7 +46,7 @@ OpShapes match_shapes(const Options&, const std::vector<Shape>& in) {
 }
 
 void match(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call, "overlap");
+  const Push push = push_of(call, "iou_threshold");
   const DeviceTensor best = emit.scratch({push.samples, push.most});
   emit.for_rows("box_best", {reads(call.inputs[0]), reads(call.inputs[1]), writes(best)}, push,
                 push.samples * push.most, push.anchors);
@@ -65,7 +65,7 @@ OpShapes loss_shapes(const Options&, const std::vector<Shape>& in) {
 }
 
 void loss(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call, "negatives");
+  const Push push = push_of(call, "negative_ratio");
   const DeviceTensor &x = call.inputs[0], &boxes = call.inputs[1], &found = call.inputs[2];
   const DeviceTensor &entropy = call.saved[0], &picked = call.saved[1];
   const uint32_t rows = call.output.count();
@@ -84,7 +84,7 @@ void loss_grad(const OpCall& call, Emitter& emit) {
       "multibox_loss_grad",
       {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.inputs[2]), reads(call.saved[0]),
        reads(call.saved[1]), reads(call.output_grad), writes(call.input_grads[0])},
-      push_of(call, "negatives"), call.output_grad.count());
+      push_of(call, "negative_ratio"), call.output_grad.count());
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ class Emitter {
   }
 
   // Attaches to the last emitted dispatch what it computes, so that it can be fused with others.
-  void tell(std::shared_ptr<const gpu::Fusible> what) {
+  void set_fusible(std::shared_ptr<const gpu::Fusible> what) {
     std::get<gpu::Dispatch>(commands_.back()).fusible = std::move(what);
   }
 

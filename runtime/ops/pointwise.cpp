@@ -182,7 +182,7 @@ PointwisePtr pointwise(std::string name, uint32_t count, uint32_t operands, std:
 void emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy,
                     const DeviceTensor& dx) {
   emit.for_each("relu_grad", {reads(y), reads(dy), writes(dx)}, dx.count(), dx.count());
-  emit.tell(
+  emit.set_fusible(
       pointwise("relu_grad", dx.count(), 2, "$r = relu_grad($0, $1);", Pointwise::Form::relu_grad));
 }
 

@@ -15,14 +15,14 @@ constexpr OptionSpec kOptions[] = {
 
 // Attaches to the last dispatch what it computes. Exponentials and the like are not worth computing
 // twice.
-void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t operands,
-          std::string body) {
+void set_fusible(Emitter& emit, const OpCall& call, const char* name, uint32_t operands,
+                 std::string body) {
   const std::string function = call.options.string("function");
   auto note =
       std::make_shared<Pointwise>(*pointwise(name, call.output.count(), operands, std::move(body)));
   note->cheap = function == "relu" || function == "leaky_relu" || function == "square" ||
                 function == "abs" || function == "negate";
-  emit.tell(note);
+  emit.set_fusible(note);
 }
 
 uint32_t kind_of(const OpCall& call) {
@@ -49,8 +49,8 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) { return {in[0], {
 void forward(const OpCall& call, Emitter& emit) {
   emit.for_each("unary", {reads(call.inputs[0]), writes(call.output)}, push_of(call),
                 call.output.count(), {kind_of(call)});
-  tell(emit, call, "unary", 1,
-       cat("$r = unary(", kind_of(call), "u, ", glsl(push_of(call).alpha), ", $0);"));
+  set_fusible(emit, call, "unary", 1,
+              cat("$r = unary(", kind_of(call), "u, ", glsl(push_of(call).alpha), ", $0);"));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -58,7 +58,7 @@ void backward(const OpCall& call, Emitter& emit) {
                 {reads(call.inputs[0]), reads(call.output), reads(call.output_grad),
                  writes(call.input_grads[0])},
                 push_of(call), call.output.count(), {kind_of(call)});
-  tell(
+  set_fusible(
       emit, call, "unary_grad", 3,
       cat("$r = unary_slope(", kind_of(call), "u, ", glsl(push_of(call).alpha), ", $0, $1) * $2;"));
 }

@@ -125,14 +125,16 @@ std::unique_ptr<Optimizer> make_adam(const Options& o, const Portion& portion) {
 // adagrad, rmsprop, lion ----------------------------------------------------------------------
 
 constexpr OptionSpec kAdagradOptions[] = {
-    {"initial", OptionType::number, "0", "what the sums of squares begin with", 0, 1e6},
+    {"initial_accumulator", OptionType::number, "0", "what the sums of squares begin with", 0, 1e6,
+     "", "", "initial"},
     {"epsilon", OptionType::number, "1e-10", "added to the root", 0, 1},
     kWeightDecay,
 };
 
 std::unique_ptr<Optimizer> make_adagrad(const Options& o, const Portion& portion) {
   return std::make_unique<Elementwise>(portion, kAdagrad, State{},
-                                       State{"square", number(o, "initial")}, number(o, "epsilon"));
+                                       State{"square", number(o, "initial_accumulator")},
+                                       number(o, "epsilon"));
 }
 
 constexpr OptionSpec kRmspropOptions[] = {

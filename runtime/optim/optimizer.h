@@ -24,7 +24,7 @@ struct Peers {
   // same tensor, exactly one counts it.
   std::function<bool(const std::string& parameter)> counts = {};
   // Appends commands that receive the weights which other ranks have updated.
-  std::function<void()> bring_weights = {};
+  std::function<void()> gather_weights = {};
 };
 
 // State lives in device memory beside the parameters it belongs to.

@@ -21,10 +21,10 @@ constexpr OptionSpec kCommon[] = {
      1e9},
     {"proximal", OptionType::number, "0",
      "pull towards the weights from before a batch that is echoed (Agarwal et al. 2020)", 0, 1e6},
-    {"average", OptionType::number, "0",
+    {"ema_decay", OptionType::number, "0",
      "share of the weights' running mean kept each update (0.999); evaluation takes the mean; 0: "
      "none",
-     0, 0.9999999},
+     0, 0.9999999, "", "", "average"},
 };
 
 constexpr uint32_t kParts = 64;  // partial sums of squares
@@ -42,7 +42,7 @@ Json keys(const Json& json, bool common) {
   Json out = Json::object();
   for (const auto& [key, value] : json.items()) {
     bool known = false;
-    for (const OptionSpec& option : kCommon) known = known || key == option.name;
+    for (const OptionSpec& option : kCommon) known = known || option.is_called(key);
     if (key != "optimizer" && known == common) out[key] = value;
   }
   return out;
@@ -79,7 +79,7 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
   norm_ = make(1);
   failed_ = make(1);
   if (options_.number("proximal") > 0) anchor_ = make(own_.count());
-  if (options_.number("average") > 0) {
+  if (options_.number("ema_decay") > 0) {
     averages_ = make(store.count());
     gpu::run_once(store.device(), {gpu::Copy{store.weights(), averages_.buffer}});
   }
@@ -226,7 +226,7 @@ void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
   emit.set_label("gradients");
   emit_adjustments(emit, step_values, peers);
   optimizer_->emit(emit, step_values, peers);
-  if (peers.bring_weights) peers.bring_weights();
+  if (peers.gather_weights) peers.gather_weights();
   if (loss_scale_)
     loss_scale_->emit_next(emit, loss, failed_, step_values);
   else
@@ -234,7 +234,7 @@ void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
         gpu::Copy{step_values.slice(offsetof(ops::StepValues, not_finite), 4), failed_.buffer});
   if (!averages_) return;
   for (const auto& range : store_.ranges()) {
-    const Push push{range.count, 0, 0, 0, 0, static_cast<float>(options_.number("average"))};
+    const Push push{range.count, 0, 0, 0, 0, static_cast<float>(options_.number("ema_decay"))};
     emit.for_each("weights_average",
                   {{part_of(store_.weights(), range), Access::read},
                    {part_of(averages_.buffer, range), Access::read_write},

@@ -167,10 +167,10 @@ graph::Part ModelStage::part(bool training) {
   part.micro_batches = options_.micro_batches;
   part.order = training ? training_order(options_.schedule, stage(), stages(), part.micro_batches)
                         : forward_order(part.micro_batches);
-  part.bring = [this, traffic](const auto& pass, const auto& tensors, ops::Emitter& emit) {
+  part.receive = [this, traffic](const auto& pass, const auto& tensors, ops::Emitter& emit) {
     receive(traffic, pass, tensors, emit);
   };
-  part.hand_on = [this, traffic](const auto& pass, const auto& tensors, ops::Emitter& emit) {
+  part.send = [this, traffic](const auto& pass, const auto& tensors, ops::Emitter& emit) {
     send(traffic, pass, tensors, emit);
   };
   return part;

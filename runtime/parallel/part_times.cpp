@@ -28,10 +28,11 @@ double seconds_of(gpu::Kernels& kernels, const graph::Graph& graph, graph::Part 
   using Direction = graph::Pass::Direction;
   part.order = {{Direction::forward, 0}, {Direction::backward, 0}};
   // Fills inputs with zeros, which are also valid indices and labels.
-  part.bring = [](const auto&, const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit) {
+  part.receive = [](const auto&, const std::vector<ops::DeviceTensor>& tensors,
+                    ops::Emitter& emit) {
     for (const ops::DeviceTensor& tensor : tensors) emit.add(gpu::Fill{tensor.buffer, 0});
   };
-  part.hand_on = [](const auto&, const auto&, ops::Emitter&) {};
+  part.send = [](const auto&, const auto&, ops::Emitter&) {};
   const std::vector<bool> has = graph::values_of(graph, part);
   const graph::ParameterStore store(kernels.device(), graph, /*seed=*/0, has);
   options.part = std::move(part);

@@ -225,7 +225,7 @@ void ShardedUpdate::emit_change(ops::Emitter& emit, optim::Update& update,
       emit_round_trip(emit.commands(), memory_, {norm},
                       [this](std::span<float> own) { join_norm(group_, own[0]); });
     };
-  peers.bring_weights = [&] { emit_gather(emit, store, step_values); };
+  peers.gather_weights = [&] { emit_gather(emit, store, step_values); };
   update.emit_change(emit, loss, step_values, peers);
 }
 

@@ -215,7 +215,7 @@ Json BadRecords::list() const {
   Json out = Json::array();
   for (const Listed& listed : records_) {
     out.push_back(to_json(listed.record));
-    out.back()["times"] = listed.times;
+    out.back()["occurrences"] = listed.times;
   }
   return out;
 }

@@ -35,9 +35,9 @@ void Pipeline::parse(const Json& spec) {
   Json rest = with_tuned(spec);
   rest.erase("stages");
   options_ = std::make_unique<Options>(pipeline_schema(), "pipeline", rest);
-  if (options_->integer("rank") >= options_->integer("world"))
+  if (options_->integer("rank") >= options_->integer("world_size"))
     fail(Code::invalid_argument, "pipeline: rank ", options_->integer("rank"), " of a world of ",
-         options_->integer("world"), "; ranks count from 0");
+         options_->integer("world_size"), "; ranks count from 0");
   canonical_ = {{"seed", options_->integer("seed")}, {"stages", Json::array()}};
   for (Json stage : spec["stages"]) {
     const std::string where = cat("pipeline stage ", entries_.size() + 1);
@@ -227,7 +227,7 @@ void Pipeline::build() {
       auto source = std::make_unique<SourceSegment>(
           host, entry.name, limits_after(false), std::move(stage), passes,
           static_cast<uint64_t>(options_->integer("epochs")));
-      source->set_shard(rank(), world(), options_->boolean("drop_rest"));
+      source->set_shard(rank(), world(), options_->boolean("drop_remainder"));
       if (reader.stage) source->add_map(std::move(reader));
       source_ = source.get();
       segments_.push_back(std::move(source));

@@ -120,7 +120,7 @@ class Pipeline final : private SegmentHost {
   int threads() const;
   uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
   uint64_t own_samples(uint64_t all) const;
-  uint64_t world() const { return static_cast<uint64_t>(options_->integer("world")); }
+  uint64_t world() const { return static_cast<uint64_t>(options_->integer("world_size")); }
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position, bool trial = false) const;
   bool epochs_over() const;  // requires mutex_

@@ -14,14 +14,18 @@ constexpr OptionSpec kOptions[] = {
     {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0,
      256},
     {"rank", OptionType::integer, "0",
-     "which of 'world' processes this is: it gets every world-th sample", 0, 1e6},
-    {"world", OptionType::integer, "1",
-     "processes that share the samples; all get as many (see 'drop_rest')", 1, 1e6, "processes"},
-    {"drop_rest", OptionType::boolean, "true",
-     "samples that do not give one to each of 'world' processes are left out; false: the first "
-     "processes get one more, for evaluations"},
+     "which of 'world_size' processes this is: it gets one sample of each world_size", 0, 1e6},
+    {"world_size", OptionType::integer, "1",
+     "processes that share the samples; all get as many (see 'drop_remainder')", 1, 1e6,
+     "processes", "", "world"},
+    {"drop_remainder", OptionType::boolean, "true",
+     "samples that do not give one to each of 'world_size' processes are left out; false: the "
+     "first "
+     "processes get one more, for evaluations",
+     0, 0, "", "", "drop_rest"},
     {"tuned", OptionType::string, "\"\"",
-     "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own",
+     "file that 'echotrain tune-pipeline' wrote: its settings count where the pipeline has none of "
+     "its own",
      0, 0, "path"},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9007199254740991},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},

@@ -161,7 +161,7 @@ std::optional<uint64_t> Pipeline::length() const {
 
 // This rank's share of a pass over `all` samples.
 uint64_t Pipeline::own_samples(uint64_t all) const {
-  return (all + (options_->boolean("drop_rest") ? 0 : world() - 1 - rank())) / world();
+  return (all + (options_->boolean("drop_remainder") ? 0 : world() - 1 - rank())) / world();
 }
 
 // Whether the stages' output cannot be derived from the sequence of samples alone.

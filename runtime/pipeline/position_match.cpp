@@ -15,7 +15,7 @@ bool is_path(const OptionSpec& option) { return std::string_view(option.unit) ==
 bool schema_has(const std::string& stage, const std::string& key) {
   const Schema schema = find_stage(stage).options;
   return std::any_of(schema.begin(), schema.end(),
-                     [&](const OptionSpec& option) { return option.name == key; });
+                     [&](const OptionSpec& option) { return option.is_called(key); });
 }
 
 bool is_stage(const Json& spec) {
@@ -41,9 +41,10 @@ Json options_without_paths(const std::string& stage, const Json& options) {
   for (const OptionSpec& option : find_stage(stage).options) {
     if (is_path(option)) continue;
     Json& value = out[option.name];
-    if (options.contains(option.name))
-      value = option.type == OptionType::stages ? nested_without_paths(options[option.name])
-                                                : options[option.name];
+    const char* name = options.contains(option.name) ? option.name : option.former;
+    if (options.contains(name))
+      value =
+          option.type == OptionType::stages ? nested_without_paths(options[name]) : options[name];
     else if (option.default_json)
       value = Json::parse(option.default_json);
   }

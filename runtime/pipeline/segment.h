@@ -179,12 +179,12 @@ class SourceSegment final : public Segment {
   // For restoring: starts with pass `pass` at own sample `index`. `lengths` are those of the
   // epoch's earlier passes.
   void begin_at(uint64_t epoch, uint64_t pass, uint64_t index, std::vector<uint64_t> lengths);
-  // Selects the sample at place `rank` of every `world` samples. With `drop_rest`, samples at the
+  // Selects the sample at place `rank` of every `world` samples. With `drop_remainder`, samples at the
   // end that do not suffice for every rank are left out.
-  void set_shard(uint64_t rank, uint64_t world, bool drop_rest) {
+  void set_shard(uint64_t rank, uint64_t world, bool drop_remainder) {
     rank_ = rank;
     world_ = world;
-    drop_rest_ = drop_rest;
+    drop_remainder_ = drop_remainder;
   }
 
   // For restoring: skips those samples in the first epoch.
@@ -228,7 +228,7 @@ class SourceSegment final : public Segment {
   std::unique_ptr<Source> source_;
   const uint64_t passes_, epochs_;  // 0: endless
   uint64_t rank_ = 0, world_ = 1;
-  bool drop_rest_ = true;
+  bool drop_remainder_ = true;
   uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
   uint64_t number_ = 0;                        // of all samples in the pass
   uint64_t first_index_ = 0;                   // start of the next pass

@@ -104,7 +104,7 @@ bool SourceSegment::read_own(Item& item) {
   if (pass_ended_) return false;
   ++number_;
   go_to(number_of(round + world_ - 1) + 1);
-  if (pass_ended_ && drop_rest_) return false;  // the other samples of this round are missing
+  if (pass_ended_ && drop_remainder_) return false;  // the other samples of this round are missing
   ++index_;  // also for bad records, so that the numbers after them are the same in a restored run
   if (bad) std::rethrow_exception(bad);
   return true;

@@ -99,7 +99,7 @@ Json with_tuned(const Json& spec) {
   const Json file = parse_json(platform::read_document(path), "the tuned settings '" + path + "'");
   if (!file.is_object() || !file.contains("options") || !file["options"].is_object())
     fail(Code::invalid_argument, "'", path,
-         "' holds no tuned settings; 'echotrain tune' writes them");
+         "' holds no tuned settings; 'echotrain tune-pipeline' writes them");
   Json out = spec;
   for (const auto& [key, value] : file["options"].items())
     if (!out.contains(key)) out[key] = value;

@@ -122,7 +122,7 @@ std::string Door::knock() {
   throw exchange::RankLost(
       cat("parameter server: shard ", shard_, " did not answer at '", world_.rendezvous,
           "' within ", world_.timeout_s,
-          " s: start it ('echotrain serve'), and check that it has the same rendezvous"),
+          " s: start it ('echotrain parameter-server'), and check that it has the same rendezvous"),
       {shard_});
 }
 

@@ -21,10 +21,11 @@ constexpr OptionSpec kOptions[] = {
      "files with these extensions (case-insensitive) are samples, and the log names others; empty: "
      "all files that have an extension"},
     kShuffleOption,
-    {"hold_out", OptionType::integer, "0",
-     "one of so many files of each class is held out, for validation; 0: none", 0, 1e9, "files"},
-    {"held_out", OptionType::boolean, "false",
-     "give the files that are held out, instead of the others"},
+    {"validation_every", OptionType::integer, "0",
+     "one of so many files of each class is held out, for validation; 0: none", 0, 1e9, "files", "",
+     "hold_out"},
+    {"validation_only", OptionType::boolean, "false",
+     "give the files that are held out, instead of the others", 0, 0, "", "", "held_out"},
 };
 
 class Folder final : public IndexedSource {
@@ -34,12 +35,13 @@ class Folder final : public IndexedSource {
         root_(options.string("root")),
         extensions_(extensions_of(options.string("extensions"))),
         is_trial_(context.trial),
-        every_(options.integer("hold_out")),
-        held_out_(options.boolean("held_out")) {
+        every_(options.integer("validation_every")),
+        validation_only_(options.boolean("validation_only")) {
     if (every_ == 1)
-      fail(Code::invalid_argument, "folder: a hold_out of 1 leaves nothing to train on");
-    if (held_out_ && every_ == 0)
-      fail(Code::invalid_argument, "folder: held_out needs 'hold_out', which says how many");
+      fail(Code::invalid_argument, "folder: a validation_every of 1 leaves nothing to train on");
+    if (validation_only_ && every_ == 0)
+      fail(Code::invalid_argument,
+           "folder: validation_only needs 'validation_every', which says how many");
   }
 
  protected:
@@ -108,7 +110,7 @@ class Folder final : public IndexedSource {
     std::erase_if(files, [&](const ClassFile& file) {
       number = file.label == label ? number + 1 : 0;
       label = file.label;
-      return (number % every_ == 1) != held_out_;
+      return (number % every_ == 1) != validation_only_;
     });
     if (files.empty())
       fail(Code::not_found, "'", root_,
@@ -121,7 +123,7 @@ class Folder final : public IndexedSource {
   const bool is_trial_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   const int64_t every_;
-  const bool held_out_;
+  const bool validation_only_;
   std::vector<ClassFile> files_;
 };
 

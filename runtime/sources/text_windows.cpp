@@ -19,12 +19,12 @@ constexpr OptionSpec kOptions[] = {
      "the files, joined in order: a path with globs and braces. They are held in memory, 16 GiB at "
      "most, or as 'budget_bytes' allows",
      0, 0, "path"},
-    {"length", OptionType::integer, nullptr, "symbols in a window", 1, 1 << 24, "symbols"},
+    {"length", OptionType::integer, nullptr, "tokens in a window", 1, 1 << 24, "tokens"},
     {"stride", OptionType::integer, "0",
-     "symbols between the beginnings of two windows; 0: the length", 0, 1 << 24, "symbols"},
-    {"symbols", OptionType::string, "\"bytes\"",
+     "tokens between the beginnings of two windows; 0: the length", 0, 1 << 24, "tokens"},
+    {"tokens", OptionType::string, "\"bytes\"",
      "bytes (0 to 255), or the characters of UTF-8 text numbered by their place in the alphabet", 0,
-     0, "", "bytes|characters"},
+     0, "", "bytes|characters", "symbols"},
     {"alphabet", OptionType::string, "\"\"",
      "the characters in order, each once; empty: those of the text, sorted. Give validation the "
      "training's"},
@@ -72,7 +72,7 @@ class TextWindows final : public IndexedSource {
         length_(static_cast<size_t>(options.integer("length"))),
         stride_(options.integer("stride") ? static_cast<size_t>(options.integer("stride"))
                                           : length_),
-        bytes_(options.string("symbols") == "bytes"),
+        bytes_(options.string("tokens") == "bytes"),
         alphabet_(options.string("alphabet")),
         begin_(options.number("begin")),
         end_(options.number("end")) {

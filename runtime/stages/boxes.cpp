@@ -23,8 +23,8 @@ constexpr OptionSpec kOptions[] = {
      "height, as YOLO's files have them. All but the label are shares of the image",
      0, 0, "", "corners|centre"},
     {"classes", OptionType::integer, "0", "number of classes; 0 does not check", 0, 1 << 16},
-    {"most_boxes", OptionType::integer, "32",
-     "rows of the result; those without a box get the label -1", 1, 1 << 16},
+    {"max_boxes", OptionType::integer, "32",
+     "rows of the result; those without a box get the label -1", 1, 1 << 16, "", "", "most_boxes"},
 };
 
 std::vector<float> numbers_of(const Tensor& from, const std::string& name) {
@@ -57,7 +57,7 @@ class Boxes final : public MapStage {
       : field_(options.string("field")),
         centred_(options.string("format") == "centre"),
         classes_(options.integer("classes")),
-        most_(options.integer("most_boxes")) {}
+        most_(options.integer("max_boxes")) {}
 
   void process(Item& item, uint64_t) const override {
     const std::vector<float> values = numbers_of(require_field(item, field_), field_);
@@ -67,7 +67,7 @@ class Boxes final : public MapStage {
            " numbers; a box has five: label and four of its place");
     if (count > static_cast<size_t>(most_))
       fail(Code::invalid_argument, "the sample has ", counted(count, "box", "boxes"),
-           ", more than 'most_boxes' (", most_, "): raise it here and in the model's loss");
+           ", more than 'max_boxes' (", most_, "): raise it here and in the model's loss");
     Tensor out(DType::f32, {most_, static_cast<int64_t>(kColumns)});
     const auto to = out.mutable_view<float>();
     std::ranges::fill(to, 0.0f);

@@ -17,7 +17,8 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, nullptr, "the field with the sequences, u8, i32 or f32 [n]"},
     {"length", OptionType::integer, nullptr, "of a row", 1, 1 << 30},
-    {"open", OptionType::integer, "16", "rows that are being filled", 1, 1e6, "rows"},
+    {"open_rows", OptionType::integer, "16", "rows that are being filled", 1, 1e6, "rows", "",
+     "open"},
     {"too_long", OptionType::string, "\"split\"",
      "a sequence that is longer than a row: goes on in further rows, loses its end, or is a bad "
      "record",
@@ -29,7 +30,7 @@ class PackSequences final : public SerialStage {
   PackSequences(const Options& options, const StageContext&)
       : field_(options.string("field")),
         length_(options.integer("length")),
-        open_(static_cast<size_t>(options.integer("open"))),
+        open_(static_cast<size_t>(options.integer("open_rows"))),
         too_long_(options.string("too_long")) {}
 
   bool depends_on_content() const override { return true; }

@@ -16,7 +16,7 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"fields", OptionType::string, "\"input,target\"",
      "the fields that are cut along their first axis, as long as each other"},
-    {"length", OptionType::integer, nullptr, "of the part", 1, 1 << 24, "symbols"},
+    {"length", OptionType::integer, nullptr, "of the part", 1, 1 << 24, "tokens"},
 };
 
 class RandomWindow final : public MapStage {

@@ -39,7 +39,7 @@ Stretch train_for(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job
   double warm_at = -1;
   while (true) {
     const train::Event event = trainer.next_event(0.05);
-    options.tell("");
+    options.report("");
     if (event.seconds > options.longest())
       fail(Code::state, "advise: the job made too few steps to compare in ",
            std::lround(options.longest()),
@@ -78,7 +78,7 @@ Json compare(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job
   Stretch sums[2];
   for (int turn = 0; turn < 4; ++turn) {
     if (turn % 2 && !changed) continue;
-    options.tell(turn % 2 ? "the changed job" : "the job as it is");
+    options.report(turn % 2 ? "the changed job" : "the job as it is");
     const Stretch one = train_for(kernels, turn % 2 ? *changed : job, options);
     Stretch& sum = sums[turn % 2];
     sum.seconds += one.seconds;

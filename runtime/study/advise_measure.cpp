@@ -58,7 +58,7 @@ std::string first_batch_text(const Json& stats, const PlainPipeline& plain, doub
 
 // Consumes as fast as the pipeline delivers.
 Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) {
-  options.tell("the pipeline alone");
+  options.report("the pipeline alone");
   Pipeline pipeline(short_pipeline(plain.spec), {}, /*defers=*/false, Pipeline::Budget::at_start);
   Upstream out;
   const int64_t begun = now_ns();
@@ -86,7 +86,7 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
       fail(Code::state, "advise: no batch came in time: ", first_batch_text(stats, plain, all),
            "; give a smaller batch (--set), or wait for the store");
     const bool tells = out.batches.empty() && all >= told;
-    options.tell(tells ? "the pipeline alone, " + first_batch_text(stats, plain, all) : "");
+    options.report(tells ? "the pipeline alone, " + first_batch_text(stats, plain, all) : "");
     if (tells) told = all + 1;
     if (!pipeline.wait(0.02)) continue;
     Item item;
@@ -159,7 +159,7 @@ void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain)
 // the model has not seen.
 double noise_scale(train::Learner& learner, const std::vector<Item>& batches, double rows,
                    const AdviseOptions& options) {
-  options.tell("the gradient's noise");
+  options.report("the gradient's noise");
   learner.step(batches.front());  // compiles the kernels
   const size_t trained = batches.size() / 2;
   for (size_t i = 1; i < trained; ++i) learner.step(batches[i]);
@@ -184,7 +184,7 @@ double noise_scale(train::Learner& learner, const std::vector<Item>& batches, do
 void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& batches,
                 const AdviseOptions& options) {
   constexpr size_t kLeast = 3;
-  options.tell("the device, with batches already in memory");
+  options.report("the device, with batches already in memory");
   double rows = 0, busy = 0;
   const int64_t from = now_ns();
   const auto take = [&](bool wait_all) {
@@ -198,7 +198,7 @@ void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& b
     while (steps < kLeast || seconds_between(from, now_ns()) < options.seconds) {
       learner.step(batches[steps++ % batches.size()]);
       take(/*wait_all=*/false);
-      options.tell("");
+      options.report("");
     }
     take(/*wait_all=*/true);
   } catch (const Error& error) {
@@ -218,7 +218,7 @@ void measure_device(Measured& m, std::shared_ptr<gpu::Kernels> kernels, const tr
 
 }  // namespace
 
-void AdviseOptions::tell(const std::string& what) const {
+void AdviseOptions::report(const std::string& what) const {
   if (progress && !progress(what)) fail(Code::cancelled, "advise was stopped");
 }
 

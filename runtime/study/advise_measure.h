@@ -20,7 +20,7 @@ struct AdviseOptions {
   std::function<bool(const std::string& what)> progress;
   double start_up = 60;  // seconds that the bound allows for it
 
-  void tell(const std::string& what) const;
+  void report(const std::string& what) const;
 };
 
 // Writes nothing: no metrics, no lists of bad records. Leaves out the job's echo nodes and shortens

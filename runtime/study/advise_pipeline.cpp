@@ -113,7 +113,7 @@ Counted count_for_a_moment(const Json& spec, const AdviseOptions& options) {
         out.in_files = out.samples;
       }
       if (from) file = from;
-      if (static_cast<int64_t>(++out.samples) % kAtOnce == 0) options.tell("");
+      if (static_cast<int64_t>(++out.samples) % kAtOnce == 0) options.report("");
     }
   } catch (const Error& error) {
     if (error.code() == Code::cancelled) throw;
@@ -212,12 +212,12 @@ Json with_echo(Json spec, size_t after, const Json& echo) {
 }
 
 void look_at_places(Measured& m, const PlainPipeline& plain, const AdviseOptions& options) {
-  options.tell("what examples weigh");
+  options.report("what examples weigh");
   const Json spec = short_pipeline(plain.spec);
   std::vector<double> bytes(plain.batch_stage);
   for (size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = bytes_behind(spec, i);
-    options.tell("");
+    options.report("");
   }
   bool random = false;
   const bool has_cache = std::any_of(spec["stages"].begin(), spec["stages"].end(),

@@ -19,8 +19,7 @@
 namespace etr::study {
 namespace {
 
-constexpr const char* kStatuses[] = {"reached", "missed",   "diverged",
-                                     "beaten",  "hopeless", "failed"};
+constexpr const char* kStatuses[] = {"reached", "missed", "diverged", "beaten", "pruned", "failed"};
 constexpr const char* kDamaged = "the record is damaged";
 constexpr uint64_t kVersion = 1;
 
@@ -90,6 +89,7 @@ std::vector<CurvePoint> curve_of(const Json& columns) {
 }
 
 Status status_of(const std::string& name) {
+  if (name == "hopeless") return Status::pruned;  // until 0.1
   const auto found = std::find(std::begin(kStatuses), std::end(kStatuses), name);
   if (found == std::end(kStatuses))
     fail(Code::corrupt_data, kDamaged, ": there is no status '", name, "'",
@@ -108,7 +108,7 @@ std::vector<double> unit_of(const Json& list) {
   std::vector<double> out;
   for (const Json& coordinate : list) {
     if (!coordinate.is_number())
-      fail(Code::corrupt_data, kDamaged, ": 'unit' has ", brief_json(coordinate));
+      fail(Code::corrupt_data, kDamaged, ": 'unit_point' has ", brief_json(coordinate));
     out.push_back(coordinate.get<double>());
   }
   return out;
@@ -176,7 +176,7 @@ Json to_json(const Record& r) {
           {"seed", r.seed},
           {"digest", r.digest},
           {"point", r.point},
-          {"unit", r.unit},
+          {"unit_point", r.unit},
           {"status", status_name(r.status)},
           {"error", r.error.empty() ? Json() : Json(r.error)},
           {"to_target", r.to_target ? to_json(*r.to_target) : Json()},
@@ -203,7 +203,7 @@ Record record_of(const Json& line) {
   r.seed = in.whole("seed");
   r.digest = in.text("digest");
   r.point = in.object("point");
-  r.unit = unit_of(in.list("unit"));
+  r.unit = unit_of(in.list(in.has("unit") ? "unit" : "unit_point"));  // "unit": until 0.1
   r.status = status_of(in.text("status"));
   if (!in.at("error").is_null()) r.error = in.text("error");
   if (!in.at("to_target").is_null()) r.to_target = clock_of(in.object("to_target"));

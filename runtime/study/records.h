@@ -45,7 +45,7 @@ enum class Status {
   missed,    // the budget ended first
   diverged,  // a loss was not finite, or ten times the initial one
   beaten,    // stopped: it could no longer be the best of its search
-  hopeless,  // stopped: worse than the median of its search
+  pruned,    // stopped: worse than the median of its search
   failed     // an error ended it
 };
 

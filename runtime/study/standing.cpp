@@ -46,12 +46,12 @@ std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoi
   if (workload.stop_early == StopRule::beaten && fewest_ &&
       read_clock(at.at, workload.budget.clock) >= *fewest_)
     return Status::beaten;
-  if (workload.stop_early == StopRule::median && is_hopeless(workload, at, best))
-    return Status::hopeless;
+  if (workload.stop_early == StopRule::median && is_pruned(workload, at, best))
+    return Status::pruned;
   return std::nullopt;
 }
 
-bool Standing::is_hopeless(const Workload& workload, const CurvePoint& at, double best) const {
+bool Standing::is_pruned(const Workload& workload, const CurvePoint& at, double best) const {
   const double clock = read_clock(at.at, workload.budget.clock);
   if (clock < kMedianFrom * workload.budget.limit()) return false;
   const bool accuracy = workload.goal.accuracy;

@@ -26,7 +26,7 @@ class Standing {
   const Record* best(const Workload& workload) const;
 
  private:
-  bool is_hopeless(const Workload& workload, const CurvePoint& at, double best) const;
+  bool is_pruned(const Workload& workload, const CurvePoint& at, double best) const;
 
   std::vector<Record> records_;
   std::optional<double> fewest_;

@@ -20,10 +20,10 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 Json json_of(const Spread& spread) {
   return {{"median", number(spread.median)},
-          {"least", number(spread.low)},
-          {"most", number(spread.high)},
+          {"min", number(spread.low)},
+          {"max", number(spread.high)},
           {"reached", spread.finite},
-          {"of", spread.count}};
+          {"count", spread.count}};
 }
 
 Json by_clock(const std::array<Spread, 4>& spreads) {
@@ -37,8 +37,8 @@ Json gain_of(const ConditionResult& condition) {
   for (size_t i = 0; i < kClocks.size(); ++i) {
     const Spread& gain = condition.gain[i];
     out[kClocks[i]] = {{"median", number(gain.median)},
-                       {"least", number(gain.low)},
-                       {"most", number(gain.high)},
+                       {"min", number(gain.low)},
+                       {"max", number(gain.high)},
                        {"pairs", gain.count},
                        {"reached", condition.gain_reached}};
   }

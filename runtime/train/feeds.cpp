@@ -78,7 +78,7 @@ void Feeds::fill(graph::Runner& runner, const pipeline::Item& batch) {
       case Place::host: fill_host(runner.input(i), batch, value); break;
       case Place::bytes: fill_bytes(runner.parts(i), batch, value.name, value.shape); break;
       case Place::views: reservoir_->fill(runner.parts(i), batch); break;
-      case Place::buffer: runner.bring(i, buffer_of(*batch.find_opaque(value.name))); break;
+      case Place::buffer: runner.set_input(i, buffer_of(*batch.find_opaque(value.name))); break;
     }
   }
 }

@@ -13,13 +13,13 @@ struct Push {
 
 }  // namespace
 
-std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& feeding,
+std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& input_commands,
                              const std::vector<Named>& given, const gpu::CommandList& commands) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
   const auto places = static_cast<int64_t>(given.size() + commands.size());
   const ops::DeviceTensor found{arena.allocate(static_cast<uint64_t>(places) * 4), {places}};
   gpu::CommandList checked{gpu::Fill{found.buffer, 0}};
-  checked.insert(checked.end(), feeding.begin(), feeding.end());
+  checked.insert(checked.end(), input_commands.begin(), input_commands.end());
   ops::Emitter emit(kernels, arena, checked);
   std::vector<std::string> names;
   const auto look = [&](const gpu::Buffer& buffer) {

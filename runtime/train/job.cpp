@@ -142,7 +142,7 @@ constexpr OptionSpec kParallel[] = {
     {"outer_momentum", OptionType::number, "0.9", "of diloco: the outer step's Nesterov momentum",
      0, 1},
     {"servers", OptionType::integer, "1",
-     "shards of the parameter server, each a process ('echotrain serve')", 1, 1024},
+     "shards of the parameter server, each a process ('echotrain parameter-server')", 1, 1024},
     {"n_push", OptionType::integer, "1",
      "of downpour: updates whose gradients a worker pushes as one; of easgd: steps between two "
      "exchanges",

@@ -328,7 +328,7 @@ Json Learner::profile(const pipeline::Item& batch, int steps) {
   Planned::Training& training = *planned.training();
   training.fed.runner->wait();
   // Feeds the inputs anew for each run, because later tensors of a step reuse their memory.
-  gpu::CommandList commands = steps_.feeding(*plans_, planned, batch);
+  gpu::CommandList commands = steps_.input_commands(*plans_, planned, batch);
   commands.insert(commands.end(), training.commands.begin(), training.commands.end());
   // Only this rank runs, so there are no exchanges.
   std::erase_if(commands,

@@ -66,7 +66,7 @@ Membership::Membership(const Job& job, std::unique_ptr<server::Client> client, i
 
 Json Membership::part(Json pipeline) const {
   pipeline["rank"] = number_ % parts_;
-  pipeline["world"] = parts_;
+  pipeline["world_size"] = parts_;
   pipeline["seed"] = pipeline["seed"].get<uint64_t>() + static_cast<uint64_t>(number_ / parts_);
   return pipeline;
 }
@@ -100,7 +100,7 @@ std::unique_ptr<Membership> join_servers(const Job& job) {
                                 .workers = static_cast<uint64_t>(parts),
                                 .terms = shard_options(options).terms};
   const LongWait wait(cat("waits for the parameter server at ", world.rendezvous, ", for ",
-                          world.timeout_s, " s at most; 'echotrain serve' starts one"));
+                          world.timeout_s, " s at most; 'echotrain parameter-server' starts one"));
   return std::make_unique<Membership>(
       job,
       std::make_unique<server::Client>(static_cast<int>(options.integer("servers")), meet, name),

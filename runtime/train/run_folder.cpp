@@ -43,7 +43,7 @@ RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
   if (!writes()) return;
   claim_.emplace(directory_);
   store_.check_usable();
-  if (start_ == Start::fresh) check_unused();
+  if (start_ == Start::new_run) check_unused();
   if (start_ == Start::overwrite) check_removable();
 }
 
@@ -83,7 +83,7 @@ void RunFolder::begin() {
   check_in_place();
   if (!claim_) claim_again();
   if (metrics_) return;
-  if (!begun_ && start_ == Start::fresh) check_unused();  // again, for file systems without locks
+  if (!begun_ && start_ == Start::new_run) check_unused();  // again, for file systems without locks
   if (!begun_ && start_ == Start::overwrite) remove_earlier_run();
   if (cut_after_) cut_rows_after(metrics_path_.string(), *cut_after_);
   auto metrics = std::make_unique<JsonLines>(metrics_path_.string());

@@ -16,7 +16,7 @@ namespace etr::train {
 
 // How a job's trainer begins. The values are those of ETR_START_*, but for `study`.
 enum class Start : int32_t {
-  fresh = 0,      // from the beginning, in a folder without an earlier run
+  new_run = 0,    // from the beginning, in a folder without an earlier run
   resume = 1,     // from the newest checkpoint
   overwrite = 2,  // from the beginning, in place of an earlier run
   evaluate = 3,   // loads the newest checkpoint's weights; does not train, writes nothing

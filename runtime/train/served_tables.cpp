@@ -120,7 +120,7 @@ std::unique_ptr<ServedTables> served_tables(parallel::ServedRows* rows, const nn
                                             const optim::UpdateSpec& update, uint64_t seed) {
   if (!rows || net.served.empty()) return nullptr;
   const Options& common = update.common();
-  for (const char* option : {"clip_norm", "clip_value", "proximal", "average"})
+  for (const char* option : {"clip_norm", "clip_value", "proximal", "ema_decay"})
     if (common.number(option) > 0)
       fail(Code::unsupported, "optimizer: '", option, "' would leave the rows of '",
            net.served[0].name,

@@ -43,7 +43,8 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
   for (const auto& parameter : store.parameters())
     given.push_back(
         {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
-  return first_not_finite(plans.kernels(), runner.feeding(values), given, training.plan.commands());
+  return first_not_finite(plans.kernels(), runner.input_commands(values), given,
+                          training.plan.commands());
 }
 
 // Says where a number was not finite. `repeated`: what this rank found when it repeated the step;
@@ -136,16 +137,16 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
 }
 
-gpu::CommandList Steps::feeding(const Plans& plans, Planned& planned,
-                                const pipeline::Item& batch) const {
+gpu::CommandList Steps::input_commands(const Plans& plans, Planned& planned,
+                                       const pipeline::Item& batch) const {
   const ops::StepValues values =
       values_for(batch, plans, counts_of(batch, plans.model().inputs()[0]), planned);
-  return planned.training()->fed.filled(batch).feeding(values);
+  return planned.training()->fed.filled(batch).input_commands(values);
 }
 
 void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
   Planned& planned = plans.training(batch);
-  gpu::CommandList commands = feeding(plans, planned, batch);
+  gpu::CommandList commands = input_commands(plans, planned, batch);
   const gpu::CommandList& passes = planned.training()->plan.commands();
   commands.insert(commands.end(), passes.begin(), passes.end());
   gpu::run_once(plans.kernels().device(), commands);

@@ -52,7 +52,8 @@ class Steps {
 
   // Returns the commands that copy the batch to where the next step would read it. The caller runs
   // them instead of a step. No step may be in flight.
-  gpu::CommandList feeding(const Plans& plans, Planned& planned, const pipeline::Item& batch) const;
+  gpu::CommandList input_commands(const Plans& plans, Planned& planned,
+                                  const pipeline::Item& batch) const;
 
   // Computes the gradients of the batch as the next step would, and leaves them in the store
   // without an update. Waits for the device. State that changes without an update (running

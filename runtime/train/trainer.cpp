@@ -80,7 +80,7 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
         "it out, or measure a run of one");
   const auto directory = job_.output_dir();
   has_saved_ = start_ == Start::resume;
-  if (leads() && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
+  if (leads() && !directory && (start_ == Start::new_run || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
@@ -351,7 +351,7 @@ EvalMetrics Trainer::evaluate() {
     in_evaluation([&] {
       const Json& spec = job_.evaluation_pipeline();
       Json part = membership_ ? spec : pipeline_spec(spec);
-      if (ranks_) part["drop_rest"] = false;
+      if (ranks_) part["drop_remainder"] = false;
       // The samples that the budget measures are read at the first wait, which a stop can end.
       pipeline.emplace(part, pipeline::MapFunctions{}, false, pipeline::Pipeline::Budget::at_start);
     });

@@ -39,7 +39,7 @@ class Trainer {
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
           std::unique_ptr<Ranks> ranks = nullptr, std::unique_ptr<Membership> membership = nullptr);
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
-      : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
+      : Trainer(std::move(kernels), job, resume ? Start::resume : Start::new_run) {}
   ~Trainer();
 
   // Trains until there is an event. The last event is `end`, which further calls return again. If a
@@ -113,7 +113,7 @@ class Trainer {
   void begin_again();
   void begin_as_others();
   void open_folder();
-  void tell_group() const;
+  void log_group() const;
   std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device);
   std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;

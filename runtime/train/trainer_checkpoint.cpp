@@ -153,10 +153,10 @@ void Trainer::begin_as_others() {
     epoch_gave_batch_ = false;
     if (folder_) folder_->go_on_after(0, false);
   }
-  tell_group();
+  log_group();
 }
 
-void Trainer::tell_group() const {
+void Trainer::log_group() const {
   log_line(LogLevel::warning,
            cat(ranks_->size() == 1 ? "1 rank goes" : cat(ranks_->size(), " ranks go"),
                " on from step ", learner_->steps(), "; this is rank ", ranks_->rank()));

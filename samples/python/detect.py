@@ -56,9 +56,9 @@ def evaluate(trainer, pipeline):
     found, wanted, shown = [], [], None
     for batch in pipeline:
         outputs = trainer.predict(batch)
-        found += trainer.detections(outputs, least_score=0.02)
+        found += trainer.detections(outputs, score_threshold=0.02)
         wanted += [rows[rows[:, 0] >= 0] for rows in batch["boxes"]]
-        shown = shown or (batch["image"].copy(), trainer.detections(outputs, least_score=0.3))
+        shown = shown or (batch["image"].copy(), trainer.detections(outputs, score_threshold=0.3))
     return [average_precision(found, wanted, label) for label in range(len(SHAPES))], shown
 
 
@@ -87,13 +87,13 @@ def main():
     parser.add_argument("--picture", help="where to draw what is found in some scenes (PNG)")
     arguments = parser.parse_args()
     et.prefer_wide_cpu_vectors()
-    last = [et.stages.boxes(classes=len(SHAPES), most_boxes=8)]
+    last = [et.stages.boxes(classes=len(SHAPES), max_boxes=8)]
     batches = [et.stages.batch(BATCH, drop_remainder=True), et.stages.normalize(mean=[0.5], std=[0.25])]
     training = et.Pipeline([et.source(scenes(2000, seed=1)), et.stages.echo(2), *last, et.stages.random_crop(pad=6),
                             et.stages.flip(), et.stages.brightness_contrast(), *batches], seed=1, epochs=0)
     test = et.Pipeline([et.source(scenes(256, seed=2)), *last, *batches])
     model = et.Model(et.models.ssd(classes=len(SHAPES), width=16, levels=5, first_head=3, smallest=0.2, largest=0.5),
-                     most_boxes=8)
+                     max_boxes=8)
     trainer = et.Trainer(model, et.optimizers.adamw(weight_decay=1e-4, clip_norm=10),
                          et.schedule(3e-3, schedule="cosine", warmup_steps=50), total_steps=arguments.steps)
     started = time.time()

@@ -23,7 +23,7 @@ MODULES = ("argparse", "ast", "asyncio.tasks", "collections", "csv", "datetime",
            "inspect", "json", "logging", "pathlib", "random", "shutil", "statistics", "string", "subprocess", "tarfile", "textwrap",
            "threading", "typing", "unittest.case", "zipfile")
 SYMBOLS, CONTEXT, BATCH = 96, 64, 16  # printable ASCII, and a line's end
-SHAPE = {"symbols": SYMBOLS, "blocks": 2, "width": 64, "heads": 4, "kv_heads": 2, "hidden": 128}
+SHAPE = {"vocab_size": SYMBOLS, "blocks": 2, "width": 64, "heads": 4, "kv_heads": 2, "ffn_width": 128}
 LORA = {"layers": ["*.query", "*.value"], "rank": 8, "alpha": 16}
 
 
@@ -81,7 +81,7 @@ def peft_side(weights, text, steps):
     import transformers
 
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=SYMBOLS, hidden_size=SHAPE["width"], intermediate_size=SHAPE["hidden"], num_hidden_layers=SHAPE["blocks"],
+        vocab_size=SYMBOLS, hidden_size=SHAPE["width"], intermediate_size=SHAPE["ffn_width"], num_hidden_layers=SHAPE["blocks"],
         num_attention_heads=SHAPE["heads"], num_key_value_heads=SHAPE["kv_heads"], rms_norm_eps=1e-5, rope_theta=10000.0,
         max_position_embeddings=CONTEXT, tie_word_embeddings=False, attention_dropout=0.0))
     theirs = {"embedding.weight": "model.embed_tokens.weight", "norm.gamma": "model.norm.weight", "output.weight": "lm_head.weight"}

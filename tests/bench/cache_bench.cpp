@@ -34,7 +34,7 @@ void make_images(const std::string& folder, int count) {
 }
 
 Json spec_of(const std::string& images, const Json& cache, int epochs, int rank) {
-  Json out{{"threads", 1}, {"epochs", epochs}, {"seed", 1}, {"rank", rank}, {"world", kRanks}};
+  Json out{{"threads", 1}, {"epochs", epochs}, {"seed", 1}, {"rank", rank}, {"world_size", kRanks}};
   out["stages"] = {Json{{"stage", "folder"}, {"root", images}},
                    Json{{"stage", "decode"}, {"channels", "rgb"}},
                    Json{{"stage", "resize"}, {"height", 224}, {"width", 224}},

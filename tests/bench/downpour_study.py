@@ -56,7 +56,7 @@ def train(options, workers, delay, rate):
             command = ["taskset", "-c", options.cores, options.build / "tools/echotrain/echotrain", command, folder / "job.json", *words]
             return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
-        processes = [begin("serve")]
+        processes = [begin("parameter-server")]
         for rank in range(workers):
             processes.append(begin("train", "--set", f"parallel.rank={rank}", "--set", f"out={folder / str(rank)}"))
         said = [process.communicate() for process in processes]

@@ -52,7 +52,7 @@ def cases(tiny):
                      lambda: images(*small, 3, 10), SGD, 0.001),
         "resnet50": ({"model": "resnet", "depth": depth}, lambda: models.resnet(depth),
                      lambda: images(batch, size, 3, 1000), SGD, 0.001),
-        "transformer": ({"model": "transformer_decoder", "symbols": symbols, "blocks": blocks, "width": width, "heads": heads,
+        "transformer": ({"model": "transformer_decoder", "vocab_size": symbols, "blocks": blocks, "width": width, "heads": heads,
                          "dropout": 0}, lambda: models.Decoder(symbols, positions, width, heads, blocks),
                         lambda: text(sequences, positions, symbols), ADAM, 0.0003),
         "mlp": ({"model": "mlp", "hidden": [512, 512]}, models.mlp, lambda: images(2 if tiny else 128, 28, 1, 10), SGD, 0.01),

@@ -28,6 +28,6 @@ def text(rows, positions, symbols):
 CASES = {
     "mlp": ({"model": "mlp", "hidden": [512, 512]}, ("mlp", ()), images(128, 28, 1)),
     "resnet8": ({"model": "cifar_resnet", "depth": 8}, ("cifar_resnet", (8,)), images(64, 32, 3)),
-    "transformer": ({"model": "transformer_decoder", "symbols": 65, "blocks": 4, "width": 128, "heads": 4, "dropout": 0},
+    "transformer": ({"model": "transformer_decoder", "vocab_size": 65, "blocks": 4, "width": 128, "heads": 4, "dropout": 0},
                     ("Decoder", (65, 64, 128, 4, 4)), text(32, 64, 65)),
 }

@@ -57,7 +57,7 @@ CASES = {
     "ResNet-20, batch 64": (M.cifar_resnet(depth=20), lambda: cifar_resnet(20, True), images(64, 32, 32, 3)),
     "simple CNN, batch 64": (M.simple_cnn(), simple_cnn, images(64, 28, 28, 1)),
     "MLP 784-512-512-10, batch 128": (M.mlp(hidden=[512, 512]), mlp, images(128, 28, 28, 1)),
-    "Transformer 0.8 M, 32 x 64": (M.transformer_decoder(symbols=65, blocks=4, width=128, dropout=0),
+    "Transformer 0.8 M, 32 x 64": (M.transformer_decoder(vocab_size=65, blocks=4, width=128, dropout=0),
                                    lambda: Decoder(65, 64, 128, 4, 4), text(32, 64, 65)),
 }
 

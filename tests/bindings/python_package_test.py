@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import pathlib
 import signal
@@ -171,3 +172,132 @@ class SchemaTest(unittest.TestCase):
         with self.assertRaises(et.errors.EchoTrainError):
             et.Runtime("no such device")
         self.assertGreaterEqual(len(et.devices()), 1)
+
+
+class LogTest(Case):
+    def bad_folder(self, folder):
+        (pathlib.Path(folder) / "a").mkdir()
+        for i in range(3):
+            (pathlib.Path(folder) / "a" / f"{i}.png").write_bytes(b"no image")
+
+    def lines_of(self, name, count, run):
+        """The records that the logger gets while ``run`` runs and for some time after it: another thread brings them."""
+        records, logger = [], logging.getLogger(name)
+        handler = logging.Handler()
+        handler.emit = records.append
+        logger.addHandler(handler)
+        try:
+            run()
+            end = time.monotonic() + 30
+            while len(records) < count and time.monotonic() < end:
+                time.sleep(0.01)
+        finally:
+            logger.removeHandler(handler)
+        return records
+
+    def records_of_bad_folder(self, count):
+        with tempfile.TemporaryDirectory() as folder:
+            self.bad_folder(folder)
+
+            def run():
+                with self.assertRaises(et.EchoTrainError):
+                    list(et.Pipeline([et.stages.folder(folder), et.stages.decode()], epochs=1, on_error="skip",
+                                     max_bad_share=1.0))
+
+            return self.lines_of("echotrain.bad_records", count, run)
+
+    def test_bad_records_reach_a_logger_of_their_own(self):
+        records = self.records_of_bad_folder(3)
+        self.assertGreaterEqual(len(records), 3)
+        self.assertEqual(records[0].levelno, logging.WARNING)
+        self.assertIn("bad record dropped", records[0].getMessage())
+
+    def test_a_handler_that_fails_loses_its_own_line_only(self):
+        def fails(_):
+            logger.removeFilter(fails)
+            raise RuntimeError("the program's mistake")
+
+        logger = logging.getLogger("echotrain.bad_records")
+        logger.addFilter(fails)
+        self.assertGreaterEqual(len(self.records_of_bad_folder(2)), 2)
+
+    def test_warnings_are_shown_without_any_configuration(self):
+        script = """
+            import logging
+            model = et.Model.from_json({"model": "transformer_decoder", "symbols": 5, "width": 8})
+            print(model.json["layers"][0]["entries"])
+        """
+        done = subprocess.run([sys.executable, "-c", "import echotrain as et\n" + textwrap.dedent(script)],
+                              capture_output=True, text=True, timeout=240)
+        self.assertEqual((done.returncode, done.stdout), (0, "5\n"))
+        self.assertIn("'symbols' is now called 'vocab_size'", done.stderr)
+
+
+class FormerNamesTest(Case):
+    def test_options_and_arguments(self):
+        with self.assertWarnsRegex(DeprecationWarning, "'open' is now called 'open_rows'"):
+            stage = et.stages.pack_sequences("text", 8, open=3)
+        self.assertEqual(stage, et.stages.pack_sequences("text", 8, open_rows=3))
+        with self.assertRaisesRegex(TypeError, "no option 'open'"):
+            et.stages.pack_sequences("text", 8, open_rows=3, open=3)
+        outputs = np.zeros((1, 4, 2 + 8 + 1), np.float32)
+        with self.assertWarnsRegex(DeprecationWarning, "'most' is now called 'max_detections'"):
+            found = et.Trainer.detections(outputs, most=2)
+        self.assertEqual(len(found), 1)
+        with self.assertRaisesRegex(TypeError, "no argument 'mots'"):
+            et.Trainer.detections(outputs, mots=2)
+
+
+class LibraryTest(Case):
+    def test_packing_tells_its_progress_and_can_be_stopped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = []
+            packed = et.pack_folder(self.root, pathlib.Path(folder) / "x", progress=lambda done, total: told.append((done, total)))
+            self.assertEqual(packed["samples"], 64)
+            self.assertEqual(told[-1], (64, 64))
+            with self.assertRaises(et.errors.CancelledError):
+                et.pack_folder(self.root, pathlib.Path(folder) / "y", progress=lambda done, total: False)
+            with self.assertRaises(ZeroDivisionError):
+                et.pack_folder(self.root, pathlib.Path(folder) / "z", progress=lambda done, total: 1 // 0)
+            self.assertFalse(list(pathlib.Path(folder).glob("[yz]-*")))
+
+    def test_statistics_are_explained_elsewhere(self):
+        pipeline = self.batches()
+        next(iter(pipeline))
+        self.assertIn("bottleneck", json.loads(et.explain_stats(pipeline.stats(), "json")))
+        self.assertIn("samples", et.explain_stats(pipeline.stats()))
+
+    def test_pipelines_from_json(self):
+        spec = {"stages": [{"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
+                           {"stage": "batch", "size": 16}], "epochs": 1}
+        pipeline = et.Pipeline.from_json(spec)
+        self.assertEqual(len(pipeline), 4)
+        self.assertEqual(sum(batch.samples for batch in pipeline), 64)
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "'stages'"):
+            et.Pipeline.from_json("{}")
+
+    def test_a_run_is_reported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = et.Job({"pipeline": {"stages": [{"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
+                                                  {"stage": "batch", "size": 16}, {"stage": "normalize"}]},
+                          "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+                          "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.01},
+                          "train": {"steps": 4}, "output": {"dir": folder}})
+            self.assertEqual(job.output_dir, folder)
+            with job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE")) as run:
+                list(run)
+            page = pathlib.Path(folder) / "report.html"
+            table = et.write_report("runs", {"mine": folder}, page)
+            self.assertIn("mine", json.dumps(table))
+            self.assertIn("<html", page.read_text())
+
+    def test_a_trainer_is_profiled(self):
+        trainer = self.trainer()
+        profile = trainer.profile(next(iter(self.batches())), steps=2)
+        self.assertGreater(len(profile), 0)
+        self.assertGreaterEqual(trainer.result().step, 0)
+
+    def test_schemas(self):
+        self.assertIn("train", et.schema("job"))
+        with self.assertRaises(et.errors.InvalidArgumentError):
+            et.schema("jobs")

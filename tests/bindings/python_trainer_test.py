@@ -303,7 +303,7 @@ class TrainerTest(Case):
             et.Model([et.stages.decode()])
 
     def test_ready_made_models(self):
-        model = et.Model(et.models.transformer_decoder(symbols=5, blocks=1, width=8, heads=2, dropout=0))
+        model = et.Model(et.models.transformer_decoder(vocab_size=5, blocks=1, width=8, heads=2, dropout=0))
         self.assertEqual(model.json["inputs"], "input")
         self.assertEqual(et.Model.from_json(model.json).json, model.json)
         t = et.Trainer(model, et.optimizers.adam(), 0.01, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))

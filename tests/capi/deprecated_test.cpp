@@ -82,14 +82,14 @@ TEST_F(Deprecated, TheTrainerOfARunIsNoRun) {
 TEST_F(Deprecated, ATrainerOfTheCppHeaderRunsAJob) {
   et::Trainer trainer(runtime(), job());
   const et::Trainer moved = std::move(trainer);
-  trainer = et::Trainer(runtime(), job(), et::Start::fresh);
+  trainer = et::Trainer(runtime(), job(), et::Start::new_run);
   EXPECT_GT(trainer.evaluate().samples, 0);
   uint64_t steps = 0;
   while (const auto event = trainer.next_event()) steps = event->step;
   EXPECT_EQ(steps, 4u);
   EXPECT_NE(trainer.pipeline_stats().find("\"stages\""), std::string::npos);
   trainer.stop();
-  EXPECT_THROW(et::Trainer(runtime(), job(), et::Start::fresh, nullptr), et::Error);
+  EXPECT_THROW(et::Trainer(runtime(), job(), et::Start::new_run, nullptr), et::Error);
 }
 
 }  // namespace

@@ -310,8 +310,8 @@ TEST(Numbers, BeyondReasonAreRefused) {
     refused(etr_pipeline_tune(kSpec, 1, value, nullptr, nullptr, &text), "step_ms is");
     refused(etr_pipeline_wait(pipeline, value), "seconds is");
     refused(etr_job_advise(nullptr, nullptr, value, 0, nullptr, nullptr, &text), "seconds is");
-    refused(etr_detections(outputs, value, 0.5, 1, &boxes), "least_score is");
-    refused(etr_detections(outputs, 0.5, value, 1, &boxes), "most_overlap is");
+    refused(etr_detections(outputs, value, 0.5, 1, &boxes), "score_threshold is");
+    refused(etr_detections(outputs, 0.5, value, 1, &boxes), "iou_threshold is");
     refused(etr_report_write("", nullptr, nullptr, 0, value, "out.html", nullptr),
             "target_accuracy is");
     ASSERT_OK(etr_options_set_number(factor, "factor", value));

@@ -75,7 +75,7 @@ TEST(OwnSource, GivesSamplesUntilItsPassEnds) {
   EXPECT_EQ(p.length(), 10);
   std::iota(expected.begin(), expected.end(), 100);
   EXPECT_EQ(labels_of(p), expected);
-  Pipeline shared = counting({{"epochs", 1}, {"rank", 1}, {"world", 3}});
+  Pipeline shared = counting({{"epochs", 1}, {"rank", 1}, {"world_size", 3}});
   EXPECT_EQ(labels_of(shared), (std::vector<int32_t>{1, 4, 7}));
 }
 
@@ -399,7 +399,7 @@ TEST(Trainer, GivesAndTakesItsWeightsByName) {
   echotrain::Model model;
   model.add("dense", {{"units", 2}, {"name", "d"}});
   // A mean that keeps nearly everything is what predictions are made with.
-  const echotrain::Optimizer sgd("sgd", {{"average", 0.999999}}, {{"learning_rate", 0.5}});
+  const echotrain::Optimizer sgd("sgd", {{"ema_decay", 0.999999}}, {{"learning_rate", 0.5}});
   echotrain::Trainer trainer(runtime, model, sgd, 3);
   EXPECT_NE(message_of([&] { trainer.weights(); }).find("before the first batch"),
             std::string::npos);

@@ -251,7 +251,7 @@ class Runs(unittest.TestCase):
                           ["train", *self.words(f"evaluation-waits-{number}", evaluation__every_steps=2, **evaluation)],
                           ["eval", *self.words("waits", **evaluation)],
                           ["explain", *self.words("waits", **training), "--seconds", "1000"],
-                          ["tune", *self.words("waits", **training)], ["init", data, self.root / "waits.json"]):
+                          ["tune-pipeline", *self.words("waits", **training)], ["init", data, self.root / "waits.json"]):
                 with self.subTest(command=words[0], signal=number):
                     self.ends_by_one_signal(words, pipe, number)
 

@@ -211,7 +211,7 @@ class Folders(unittest.TestCase):
         result = self.predict(job, self.image)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("prepared as for training, without its random stages", result.stderr)
-        tuned = run("tune", job, "--seconds", "0.1", "--out", self.root / "tuned.json", cwd=self.root)
+        tuned = run("tune-pipeline", job, "--seconds", "0.1", "--out", self.root / "tuned.json", cwd=self.root)
         self.assertEqual(tuned.returncode, 0, tuned.stderr)
 
     def test_folders_beside_shards_are_named(self):

@@ -263,7 +263,7 @@ class Ranks(unittest.TestCase):
         self.assertTrue((self.root / "two/checkpoints").is_dir())
 
     def test_the_server_and_two_workers_of_the_document(self):
-        server = self.documented("Parameter server", "echotrain serve")
+        server = self.documented("Parameter server", "echotrain parameter-server")
         worker = self.documented("Parameter server", "echotrain train")
         self.assertEqual((len(server), len(worker)), (1, 1))
         serves = self.begin(*server[0])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Parameter servers and their workers as processes: `echotrain launch --servers`, `echotrain serve`, and what kills them.
+"""Parameter servers and their workers as processes: `echotrain launch --servers`, `echotrain parameter-server`, and what kills them.
 
     servers_test.py ECHOTRAIN PAINTER JOB
 
@@ -64,7 +64,7 @@ class Servers(unittest.TestCase):
 
     def begin_servers(self, meeting, **more):
         words = self.words("", 1, parallel=self.parallel(meeting, **more))
-        return [self.begin("serve", *words, "--shard", shard) for shard in range(2)]
+        return [self.begin("parameter-server", *words, "--shard", shard) for shard in range(2)]
 
     def begin_worker(self, meeting, name, steps, **more):
         return self.begin("train", *self.words(name, steps, parallel=self.parallel(meeting, **more)))

@@ -94,7 +94,7 @@ class Sparse(unittest.TestCase):
 
     def test_a_worker_is_killed(self):
         more = {"servers": 2, "rendezvous": f"file:{self.root / 'meet'}"}
-        servers = [self.begin("serve", *self.words("", 1, **more), "--shard", shard) for shard in range(2)]
+        servers = [self.begin("parameter-server", *self.words("", 1, **more), "--shard", shard) for shard in range(2)]
         first = self.begin("train", *self.words("first", 10**9, **more))
         self.wait_for(lambda: len(self.rows("first")) > 3, first, *servers)
         victim = self.begin("train", *self.words("", 10**9, **more))

@@ -19,6 +19,7 @@
 #include "core/sha256.h"
 #include "core/text.h"
 #include "support/data.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -154,6 +155,24 @@ TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
   EXPECT_EQ(error_of(R"({"count": 1, "mean": [1, 9]})"),
             "thing: option 'mean' is 9; it must lie in [0, 5]");
   EXPECT_NE(error_of("[1]").find("expected an object"), std::string::npos);
+}
+
+TEST(Options, FormerNamesStillWork) {
+  constexpr OptionSpec schema[] = {
+      {"ema_decay", OptionType::number, "0", "a share", 0, 1, "", "", "average"},
+      {"decay", OptionType::number, "0", "another", 0, 1}};
+  const Options given(schema, "thing", {{"average", 0.5}});
+  EXPECT_EQ(given.number("ema_decay"), 0.5);
+  EXPECT_FALSE(given.json().contains("average"));
+  const auto error_of = [&](const Json& options) {
+    return test::error_text([&] { Options(schema, "thing", options); });
+  };
+  EXPECT_EQ(error_of({{"average", 0.5}, {"ema_decay", 0.5}}),
+            "thing: 'average' is the former name of option 'ema_decay'; give one of them");
+  EXPECT_EQ(error_of({{"average", 2}}),
+            "thing: option 'ema_decay' is 2; it must lie in [0, 1]");
+  EXPECT_EQ(schema_json(schema)[0]["former"], "average");
+  EXPECT_FALSE(schema_json(schema)[1].contains("former"));
 }
 
 TEST(Options, WhatIsSuggestedIsNear) {

@@ -127,9 +127,9 @@ void csv(Bytes bytes) {
 // The first byte says in which symbols; an alphabet may be given, whose characters the text's end names.
 void text_windows(Bytes bytes) {
   if (bytes.empty()) return;
-  Json options{{"length", 3}, {"symbols", "characters"}};
+  Json options{{"length", 3}, {"tokens", "characters"}};
   const auto how = std::to_integer<unsigned>(bytes[0]);
-  if (how & 1) options["symbols"] = "bytes";
+  if (how & 1) options["tokens"] = "bytes";
   if (how & 2)
     options["alphabet"] =
         std::string(reinterpret_cast<const char*>(bytes.data()) + bytes.size() / 2,

@@ -132,7 +132,7 @@ def layer_cases():
     cases["loss, ignored labels"]["fields"]["label"] = np.array([2, 5, 2, 1], np.int32)
     reseed(9)
     case = layer_case([L("box_head", classes=3, scale=0.3, next_scale=0.5)], image)
-    case["spec"]["loss"] = {"loss": "multibox", "most_boxes": 4, "overlap": 0.3}
+    case["spec"]["loss"] = {"loss": "multibox", "max_boxes": 4, "iou_threshold": 0.3}
     case["fields"]["boxes"] = boxes(4, 4, 3)
     cases["loss, multibox"] = case
     reseed(10)
@@ -168,9 +168,9 @@ def model_cases(seed=8):
         "resnet, depth 50": case(MODELS.resnet(depth=50, classes=10), {"image": floats(8, 96, 96, 3), "label": integers(10, 8)}),
         "ssd": case(MODELS.ssd(classes=3, width=8, levels=3, first_head=2),
                     {"image": floats(4, 32, 32, 3), "boxes": boxes(4, 32, 3)}),
-        "transformer_decoder": case(MODELS.transformer_decoder(symbols=17, blocks=2, width=32, dropout=0), text),
-        "llama": case(MODELS.llama(symbols=17, blocks=2, width=32, heads=4, kv_heads=2, hidden=48), text),
-        "transformer": case(MODELS.transformer(symbols=17, blocks=1, width=32, heads=4, dropout=0), pairs),
+        "transformer_decoder": case(MODELS.transformer_decoder(vocab_size=17, blocks=2, width=32, dropout=0), text),
+        "llama": case(MODELS.llama(vocab_size=17, blocks=2, width=32, heads=4, kv_heads=2, ffn_width=48), text),
+        "transformer": case(MODELS.transformer(vocab_size=17, blocks=1, width=32, heads=4, dropout=0), pairs),
     }
 
 
@@ -183,7 +183,7 @@ def torch_optimizer(spec, rate, model, decayed):
     if name == "sgd":
         return torch.optim.SGD(groups, rate, o.get("momentum", 0), nesterov=o.get("nesterov", False))
     if name == "adagrad":
-        return torch.optim.Adagrad(groups, rate, initial_accumulator_value=o.get("initial", 0))
+        return torch.optim.Adagrad(groups, rate, initial_accumulator_value=o.get("initial_accumulator", 0))
     if name == "rmsprop":
         return torch.optim.RMSprop(groups, rate, o.get("decay", 0.99), momentum=o.get("momentum", 0))
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
@@ -196,7 +196,7 @@ OPTIMIZERS = {
     "sgd, Nesterov": SGD,
     "adam": ({"optimizer": "adam", "weight_decay": 0.01}, 0.002),
     "adamw": ({"optimizer": "adamw", "weight_decay": 0.1}, 0.002),
-    "adagrad": ({"optimizer": "adagrad", "initial": 0.1}, 0.02),
+    "adagrad": ({"optimizer": "adagrad", "initial_accumulator": 0.1}, 0.02),
     "rmsprop": ({"optimizer": "rmsprop", "momentum": 0.5}, 0.0005),
     "adamw, clipped": ({"optimizer": "adamw", "clip_norm": 0.1}, 0.002),
 }

@@ -63,13 +63,13 @@ def text(folder):
         symbols.append(rng.randrange(16) if rng.random() < 0.1 else (3 * symbols[-1] + symbols[-2]) % 16)
     path = folder / "text.txt"
     path.write_text("".join(chr(ord("a") + symbol) for symbol in symbols))
-    return [{"stage": "text_windows", "pattern": str(path), "symbols": "characters", "length": 32}]
+    return [{"stage": "text_windows", "pattern": str(path), "tokens": "characters", "length": 32}]
 
 
 MODELS = {
     "mlp": (functools.partial(images, contrast=40), {"model": "mlp", "hidden": [128, 128]}, 0.001),
     "resnet8": (functools.partial(images, contrast=95), {"model": "cifar_resnet", "depth": 8}, 0.005),
-    "transformer": (text, {"model": "transformer_decoder", "symbols": 16, "blocks": 2, "width": 64, "heads": 4, "dropout": 0}, 0.05),
+    "transformer": (text, {"model": "transformer_decoder", "vocab_size": 16, "blocks": 2, "width": 64, "heads": 4, "dropout": 0}, 0.05),
 }
 
 

@@ -55,12 +55,12 @@ def multibox_loss(output, boxes, spec):
         high = torch.minimum(corners[:, None, 2:], wanted[:, 3:5])
         both = (high - low).clamp(min=0).prod(-1)
         overlap = both / (anchors[:, None, 2:].prod(-1) + (wanted[:, 3:5] - wanted[:, 1:3]).prod(-1) - both)
-        found = torch.where(overlap.amax(1) >= spec.get("overlap", 0.5), overlap.argmax(1), -1)
+        found = torch.where(overlap.amax(1) >= spec.get("iou_threshold", 0.5), overlap.argmax(1), -1)
         for box, anchor in enumerate(overlap.argmax(0)):
             found[anchor] = box
         target[found >= 0] = wanted[found[found >= 0], 0].long() + 1
         entropy = F.cross_entropy(logits, target, reduction="none")
-        hardest = entropy[found < 0].sort(descending=True)[0][:int(spec.get("negatives", 3) * int((found >= 0).sum()))]
+        hardest = entropy[found < 0].sort(descending=True)[0][:int(spec.get("negative_ratio", 3) * int((found >= 0).sum()))]
         box, anchor = wanted[found[found >= 0]], anchors[found >= 0]
         aim = torch.cat([((box[:, 1:3] + box[:, 3:5]) / 2 - anchor[:, :2]) / (0.1 * anchor[:, 2:]),
                          torch.log((box[:, 3:5] - box[:, 1:3]) / anchor[:, 2:]) / 0.2], 1)

@@ -60,7 +60,7 @@ def translation_job(folder, symbols, positions, batch, samples, seconds, **model
                                                             ("source", "source_length", "input", "target"))}
     return _write(folder, {
         "pipeline": {"stages": [read("train"), {"stage": "shuffle", "buffer": samples}, {"stage": "batch", "size": batch}]},
-        "model": {"model": "transformer", "symbols": symbols, "dropout": 0, **model},
+        "model": {"model": "transformer", "vocab_size": symbols, "dropout": 0, **model},
         "optimizer": {"optimizer": "adamw", "beta2": 0.98, "clip_norm": 1},
         "schedule": {"schedule": "inverse_sqrt", "learning_rate": 0.0005, "warmup_steps": 400},
         "train": {"seconds": seconds},

@@ -65,7 +65,7 @@ def _models(rehearsal):
                 "loss": {"target": "target"}}
         return {"resnet20": lambda f: jobs.image_job(f, images, 8, 2, 8),
                 "transformer": lambda f: jobs.decoder_job(f, text, 11, 8, 2, 8)}
-    decoder = {"model": "transformer_decoder", "symbols": 8192, "blocks": 8, "width": 512, "heads": 8, "dropout": 0}
+    decoder = {"model": "transformer_decoder", "vocab_size": 8192, "blocks": 8, "width": 512, "heads": 8, "dropout": 0}
     return {"resnet50": lambda f: jobs.image_job(f, {"model": "resnet", "depth": 50}, 224, 64, 256),
             "transformer": lambda f: jobs.decoder_job(f, decoder, 8192, 256, 32, 256),
             "resnet20": lambda f: jobs.image_job(f, {"model": "cifar_resnet", "depth": 20}, 32, 128, 1024)}

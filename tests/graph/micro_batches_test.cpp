@@ -156,8 +156,8 @@ Outcome in_two_parts(size_t cut, int count, bool one_by_one) {
   std::unique_ptr<Plan> second_plan;
   PlanOptions options = training(chain);
   bool reached = false;
-  first.bring = [&](const Pass& pass, const std::vector<ops::DeviceTensor>& tensors,
-                    ops::Emitter& emit) {
+  first.receive = [&](const Pass& pass, const std::vector<ops::DeviceTensor>& tensors,
+                      ops::Emitter& emit) {
     if (!std::exchange(reached, true)) {
       PlanOptions of_second = options;
       of_second.part = second;

@@ -171,13 +171,13 @@ TEST(ReadyMadeModels, HaveTheParametersOfTheirOriginals) {
       84060);
   // Symbols and positions once, 12 width^2 + 13 width a block, a last norm.
   EXPECT_EQ(parameters_of(ready_made(
-                R"({"model": "transformer_decoder", "symbols": 65, "width": 64, "blocks": 2})",
+                R"({"model": "transformer_decoder", "vocab_size": 65, "width": 64, "blocks": 2})",
                 {{"input", {DType::i32, {32}}}})),
             (65 + 32) * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 128);
   // TinyLlama 1.1B.
   EXPECT_EQ(parameters_of(ready_made(
-                R"({"model": "llama", "symbols": 32000, "width": 2048, "blocks": 22, "heads": 32,
-                    "kv_heads": 4, "hidden": 5632})",
+                R"({"model": "llama", "vocab_size": 32000, "width": 2048, "blocks": 22, "heads": 32,
+                    "kv_heads": 4, "ffn_width": 5632})",
                 {{"input", {DType::i32, {8}}}})),
             1100048384);
 }
@@ -199,7 +199,7 @@ TEST(Attention, SharesHeadsOfKeysAndValues) {
 
 TEST(ReadyMadeModels, KeepTheirLossWhereOnlyItsOptionsAreGiven) {
   const nn::Model smoothed(parse_json(
-      R"({"model": "transformer_decoder", "symbols": 5, "loss": {"label_smoothing": 0.1}})",
+      R"({"model": "transformer_decoder", "vocab_size": 5, "loss": {"label_smoothing": 0.1}})",
       "test"));
   EXPECT_EQ(smoothed.target(), "target");
   EXPECT_EQ(smoothed.json()["loss"]["label_smoothing"], 0.1);
@@ -207,16 +207,16 @@ TEST(ReadyMadeModels, KeepTheirLossWhereOnlyItsOptionsAreGiven) {
       parse_json(R"({"model": "mlp", "loss": {"loss": "mse", "target": "y"}})", "test"));
   EXPECT_EQ(other.target(), "y");
   const nn::Model detector(
-      parse_json(R"({"model": "ssd", "classes": 2, "loss": {"most_boxes": 8}})", "test"));
+      parse_json(R"({"model": "ssd", "classes": 2, "loss": {"max_boxes": 8}})", "test"));
   EXPECT_EQ(detector.target(), "boxes");
 }
 
 TEST(ReadyMadeModels, TheEncoderDecoderReadsThreeFields) {
-  const nn::ModelGraph m =
-      ready_made(R"({"model": "transformer", "symbols": 11, "width": 8, "heads": 2, "blocks": 1})",
-                 {{"source", {DType::i32, {7}}},
-                  {"source_length", {DType::i32, {}}},
-                  {"input", {DType::i32, {5}}}});
+  const nn::ModelGraph m = ready_made(
+      R"({"model": "transformer", "vocab_size": 11, "width": 8, "heads": 2, "blocks": 1})",
+      {{"source", {DType::i32, {7}}},
+       {"source_length", {DType::i32, {}}},
+       {"input", {DType::i32, {5}}}});
   EXPECT_EQ(m.graph.shape(m.output), (Shape{2, 5, 11}));
   EXPECT_EQ(m.inputs.size(), 3u);
   EXPECT_EQ(m.graph.value(m.target).name, "target");

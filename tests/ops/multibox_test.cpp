@@ -70,7 +70,7 @@ Doubles match(const Doubles& boxes, double threshold) {
 TEST(BoxMatch, GivesEachAnchorItsBoxAndEachBoxAnAnchor) {
   for (const double threshold : {0.5, 0.3, 0.95})
     check_op({.op = "box_match",
-              .options = R"({"overlap": )" + std::to_string(threshold) + "}",
+              .options = R"({"iou_threshold": )" + std::to_string(threshold) + "}",
               .inputs = {{kSamples, kAnchors, kColumns}, {kSamples, kMost, 5}},
               .reference =
                   [&](const auto& in) {
@@ -124,7 +124,7 @@ Doubles multibox(const std::vector<Doubles>& in, double negatives) {
 
 void check_loss(double negatives, const std::function<void(std::vector<Doubles>&)>& change) {
   check_op({.op = "multibox_loss",
-            .options = R"({"negatives": )" + std::to_string(negatives) + "}",
+            .options = R"({"negative_ratio": )" + std::to_string(negatives) + "}",
             .inputs = {{kSamples, kAnchors, kColumns}, {kSamples, kMost, 5}, {kSamples, kAnchors}},
             .reference = [&](const auto& in) { return multibox(in, negatives); },
             .gradient_tolerance = 5e-4,

@@ -156,32 +156,33 @@ RuleCase adam(bool decoupled, double decay) {
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, Rule,
-    testing::Values(sgd(0, false, 0), sgd(0, false, 0.1), sgd(0.9, false, 0), sgd(0.9, true, 0),
-                    sgd(0.8, true, 0.05), adam(false, 0), adam(false, 0.1), adam(true, 0.3),
-                    RuleCase{R"({"optimizer": "adagrad", "initial": 0.1, "weight_decay": 0.1})",
-                             [](State& s, double g, double rate, int step, bool decays) {
-                               if (step == 1) s.v = 0.1;
-                               g += decays ? 0.1 * s.w : 0;
-                               s.v += g * g;
-                               s.w -= rate * g / std::sqrt(s.v);
-                             }},
-                    RuleCase{R"({"optimizer": "rmsprop", "decay": 0.9, "momentum": 0.5})",
-                             [](State& s, double g, double rate, int, bool) {
-                               s.v = 0.9 * s.v + 0.1 * g * g;
-                               s.m = 0.5 * s.m + g / (std::sqrt(s.v) + 1e-8);
-                               s.w -= rate * s.m;
-                             }},
-                    RuleCase{R"({"optimizer": "lion", "weight_decay": 0.2})",
-                             [](State& s, double g, double rate, int, bool decays) {
-                               const double c = 0.9 * s.m + 0.1 * g;
-                               s.w -= rate * ((c > 0) - (c < 0) + (decays ? 0.2 * s.w : 0));
-                               s.m = 0.99 * s.m + 0.01 * g;
-                             }},
-                    // Clipping by value, with plain SGD.
-                    RuleCase{R"({"optimizer": "sgd", "clip_value": 0.15})",
-                             [](State& s, double g, double rate, int, bool) {
-                               s.w -= rate * std::clamp(g, -0.15, 0.15);
-                             }}));
+    testing::Values(
+        sgd(0, false, 0), sgd(0, false, 0.1), sgd(0.9, false, 0), sgd(0.9, true, 0),
+        sgd(0.8, true, 0.05), adam(false, 0), adam(false, 0.1), adam(true, 0.3),
+        RuleCase{R"({"optimizer": "adagrad", "initial_accumulator": 0.1, "weight_decay": 0.1})",
+                 [](State& s, double g, double rate, int step, bool decays) {
+                   if (step == 1) s.v = 0.1;
+                   g += decays ? 0.1 * s.w : 0;
+                   s.v += g * g;
+                   s.w -= rate * g / std::sqrt(s.v);
+                 }},
+        RuleCase{R"({"optimizer": "rmsprop", "decay": 0.9, "momentum": 0.5})",
+                 [](State& s, double g, double rate, int, bool) {
+                   s.v = 0.9 * s.v + 0.1 * g * g;
+                   s.m = 0.5 * s.m + g / (std::sqrt(s.v) + 1e-8);
+                   s.w -= rate * s.m;
+                 }},
+        RuleCase{R"({"optimizer": "lion", "weight_decay": 0.2})",
+                 [](State& s, double g, double rate, int, bool decays) {
+                   const double c = 0.9 * s.m + 0.1 * g;
+                   s.w -= rate * ((c > 0) - (c < 0) + (decays ? 0.2 * s.w : 0));
+                   s.m = 0.99 * s.m + 0.01 * g;
+                 }},
+        // Clipping by value, with plain SGD.
+        RuleCase{R"({"optimizer": "sgd", "clip_value": 0.15})",
+                 [](State& s, double g, double rate, int, bool) {
+                   s.w -= rate * std::clamp(g, -0.15, 0.15);
+                 }}));
 
 double norm_of(const std::vector<double>& values) {
   double sum = 0;
@@ -295,7 +296,7 @@ TEST(Proximal, PullsEchoedBatchesToTheirAnchor) {
 }
 
 TEST(Average, FollowsTheWeights) {
-  Harness run(R"({"optimizer": "sgd", "average": 0.9})");
+  Harness run(R"({"optimizer": "sgd", "ema_decay": 0.9})");
   double mean = 0.5;
   for (int i = 0; i < 4; ++i) {
     run.plain(i);

@@ -327,7 +327,7 @@ TEST(BadRecords, TheSameOneInAnotherEpochIsNoOther) {
   EXPECT_EQ(p.stats()["bad_records"], 1);
   EXPECT_EQ(p.stats()["bad_record_times"], 5);
   ASSERT_EQ(p.bad_record_list().size(), 1u);
-  EXPECT_EQ(p.bad_record_list()[0]["times"], 5);
+  EXPECT_EQ(p.bad_record_list()[0]["occurrences"], 5);
   for (const char* list : {"list.jsonl", "bad/bad_records.jsonl"}) {
     const std::string lines = platform::read_file(dir.path(list));
     EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << list;

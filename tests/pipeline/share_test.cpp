@@ -82,14 +82,14 @@ Case random_case(const TempDir& dir, std::mt19937& random) {
   made.spec = {{"seed", pick(1000)},
                {"threads", 1},
                {"on_error", "skip"},
-               {"drop_rest", false},
+               {"drop_remainder", false},
                {"stages", stages}};
   return made;
 }
 
 Pipeline rank_of(Json spec, int rank, int world) {
   spec["rank"] = rank;
-  spec["world"] = world;
+  spec["world_size"] = world;
   return Pipeline(spec, {{"name", name_copy}});
 }
 
@@ -195,7 +195,7 @@ Json shuffled(const TempDir& dir, const Json& more = Json::array()) {
                    stage("shuffle", {{"buffer", 9}}), stage("map", {{"function", "name"}})});
   for (const Json& one : more) stages.push_back(one);
   stages.push_back(stage("batch", {{"size", 4}, {"drop_remainder", false}}));
-  return {{"seed", 3}, {"threads", 2}, {"drop_rest", false}, {"stages", stages}};
+  return {{"seed", 3}, {"threads", 2}, {"drop_remainder", false}, {"stages", stages}};
 }
 
 TEST(Share, TheSamePositionsGiveTheSameRest) {

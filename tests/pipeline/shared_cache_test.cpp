@@ -122,7 +122,7 @@ std::string failure(const Json& spec) {
 TEST_F(SharedCacheTest, RanksMakeEachSampleOnceAndTheNextRunNone) {
   int64_t made = 0, recalled = 0;
   for (const int rank : {0, 1}) {
-    const Json own = spec({{"rank", rank}, {"world", 2}});
+    const Json own = spec({{"rank", rank}, {"world_size", 2}});
     Pipeline p(own);
     EXPECT_EQ(digest_of_epoch(p), digest(without_cache(own)));
     made += decoded(p);
@@ -131,7 +131,7 @@ TEST_F(SharedCacheTest, RanksMakeEachSampleOnceAndTheNextRunNone) {
   EXPECT_EQ(made, kImages);
   // In another order, so that each rank needs samples that the other made.
   for (const int rank : {0, 1}) {
-    const Json own = spec({{"rank", rank}, {"world", 2}, {"seed", 4}});
+    const Json own = spec({{"rank", rank}, {"world_size", 2}, {"seed", 4}});
     Pipeline p(own);
     EXPECT_EQ(digest_of_epoch(p), digest(without_cache(own)));
     EXPECT_EQ(decoded(p), 0);
@@ -144,7 +144,8 @@ TEST_F(SharedCacheTest, RanksMakeEachSampleOnceAndTheNextRunNone) {
 }
 
 TEST_F(SharedCacheTest, SeesWhatAnotherRankAddsWhileItRuns) {
-  Pipeline first(spec({{"rank", 0}, {"world", 2}})), second(spec({{"rank", 1}, {"world", 2}}));
+  Pipeline first(spec({{"rank", 0}, {"world_size", 2}})),
+      second(spec({{"rank", 1}, {"world_size", 2}}));
   Pipeline all(spec({{"queue_items", 1}, {"prefetch", 1}}));
   Item item;
   ASSERT_EQ(all.next(item), Pipeline::Next::item);  // has opened the cache, which is empty
@@ -279,7 +280,7 @@ TEST_F(SharedCacheTest, KeepsWithinItsBytes) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; ++rank)
     ranks.emplace_back([&, rank] {
-      const Json own = spec({{"rank", rank}, {"world", 3}}, {{"bytes", most}});
+      const Json own = spec({{"rank", rank}, {"world_size", 3}}, {{"bytes", most}});
       EXPECT_EQ(digest(own), digest(without_cache(own)));
     });
   for (std::thread& rank : ranks) rank.join();

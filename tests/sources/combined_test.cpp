@@ -174,7 +174,7 @@ TEST(Cache, ChangesCostsAndNothingElse) {
           // Short queues: the source must not read an epoch ahead of the cache.
           Json out{{"epochs", 4},
                    {"seed", 5},
-                   {"world", world},
+                   {"world_size", world},
                    {"queue_items", 4},
                    {"stages", {source}}};
           for (const Json& stage : middle) out["stages"].push_back(stage);

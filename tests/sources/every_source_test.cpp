@@ -130,14 +130,15 @@ TEST_P(EverySource, IsSharedOutEqually) {
   for (const int world : {2, 3, 5}) {
     std::vector<std::vector<std::string>> shares;
     for (int rank = 0; rank < world; ++rank)
-      shares.push_back(epoch({{"rank", rank}, {"world", world}}));
+      shares.push_back(epoch({{"rank", rank}, {"world_size", world}}));
     for (size_t i = 0; i < 37 / static_cast<size_t>(world) * static_cast<size_t>(world); ++i)
       ASSERT_EQ(shares[i % static_cast<size_t>(world)].at(i / static_cast<size_t>(world)),
                 whole[i]);
     for (const auto& share : shares) EXPECT_EQ(share.size(), 37u / static_cast<size_t>(world));
     std::multiset<std::string> all;  // with what is over: nothing is missing, nothing comes twice
     for (int rank = 0; rank < world; ++rank)
-      for (const auto& sample : epoch({{"rank", rank}, {"world", world}, {"drop_rest", false}}))
+      for (const auto& sample :
+           epoch({{"rank", rank}, {"world_size", world}, {"drop_remainder", false}}))
         all.insert(sample);
     EXPECT_EQ(all, std::multiset<std::string>(whole.begin(), whole.end()));
   }
@@ -145,7 +146,7 @@ TEST_P(EverySource, IsSharedOutEqually) {
 
 TEST_P(EverySource, IsRestoredInTheMiddle) {
   for (const int world : {1, 3}) {
-    const Json shared{{"rank", world - 1}, {"world", world}};
+    const Json shared{{"rank", world - 1}, {"world_size", world}};
     Pipeline original(spec(shared));
     Item item;
     for (int i = 0; i < 7; ++i) original.next(item);
@@ -238,7 +239,7 @@ TEST_P(EverySourceMoved, PositionsOfEarlierVersionsBelongToThePlace) {
 }
 
 TEST_P(EverySource, GoesOnWithAnotherNumberOfRanksBetweenEpochs) {
-  Pipeline original(spec({{"world", 2}}));
+  Pipeline original(spec({{"world_size", 2}}));
   contents(original);
   const Json between = original.save();
   Pipeline alone(spec()), reference(spec());

@@ -119,7 +119,7 @@ TEST(TextWindowsFamily, CharactersAreUtf8) {
     return failure(spec_of("text_windows",
                            {{"pattern", dir.path("{a,b}.txt")},
                             {"length", 2},
-                            {"symbols", "characters"},
+                            {"tokens", "characters"},
                             {"alphabet", alphabet}},
                            {{"epochs", 1}}));
   };
@@ -139,10 +139,9 @@ TEST(TextWindowsFamily, FilesAreOneText) {
   TempDir dir;
   put(dir.path("a.txt"), "a\xC3");
   put(dir.path("b.txt"), "\xA4z");
-  const auto items = read_all(
-      spec_of("text_windows",
-              {{"pattern", dir.path("{a,b}.txt")}, {"length", 2}, {"symbols", "characters"}},
-              {{"epochs", 1}}));
+  const auto items = read_all(spec_of(
+      "text_windows", {{"pattern", dir.path("{a,b}.txt")}, {"length", 2}, {"tokens", "characters"}},
+      {{"epochs", 1}}));
   ASSERT_EQ(items.size(), 1u);
   EXPECT_EQ(values<int32_t>(items[0], "input"), (std::vector<int32_t>{0, 2}));
   EXPECT_EQ(values<int32_t>(items[0], "target"), (std::vector<int32_t>{2, 1}));

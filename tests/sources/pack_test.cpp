@@ -292,13 +292,13 @@ TEST(Folder, HoldsFilesOut) {
     while (p.next(item) == Pipeline::Next::item) out.insert(item.origin->key);
     return out;
   };
-  const auto all = keys(Json::object()), train = keys({{"hold_out", 10}}),
-             held = keys({{"hold_out", 10}, {"held_out", true}});
+  const auto all = keys(Json::object()), train = keys({{"validation_every", 10}}),
+             held = keys({{"validation_every", 10}, {"validation_only", true}});
   EXPECT_EQ(held, (std::set<std::string>{"few/122.png", "many/101.png", "many/111.png"}));
   EXPECT_EQ(train.size() + held.size(), all.size());
   for (const std::string& key : held) EXPECT_FALSE(train.contains(key));
-  EXPECT_THROW(keys({{"held_out", true}}), Error);
-  EXPECT_THROW(keys({{"hold_out", 1}}), Error);
+  EXPECT_THROW(keys({{"validation_only", true}}), Error);
+  EXPECT_THROW(keys({{"validation_every", 1}}), Error);
 }
 
 }  // namespace

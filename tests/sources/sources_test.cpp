@@ -234,16 +234,16 @@ TEST(Text, LinesAndWindows) {
   ASSERT_EQ(bytes.size(), 2u);  // 10 bytes: windows at 0 and 4, each with one more for its target
   EXPECT_EQ(values<int32_t>(bytes[0], "input"), (std::vector<int32_t>{'a', 'b', 'c', 0xC3}));
   EXPECT_EQ(values<int32_t>(bytes[0], "target"), (std::vector<int32_t>{'b', 'c', 0xC3, 0xA4}));
-  const auto characters = read_all(spec({{"length", 3}, {"stride", 1}, {"symbols", "characters"}}));
+  const auto characters = read_all(spec({{"length", 3}, {"stride", 1}, {"tokens", "characters"}}));
   ASSERT_EQ(characters.size(), 6u);
   EXPECT_EQ(values<int32_t>(characters[1], "input"), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(values<int32_t>(characters[1], "target"), (std::vector<int32_t>{2, 3, 0}));
-  EXPECT_HAS(failure(spec({{"length", 3}, {"symbols", "characters"}, {"alphabet", "abc"}})),
+  EXPECT_HAS(failure(spec({{"length", 3}, {"tokens", "characters"}, {"alphabet", "abc"}})),
              "not in the alphabet");
   EXPECT_HAS(failure(spec({{"length", 10}})), "need 11");
   // The last half: its symbols are numbered by the alphabet of the whole.
   const auto half =
-      read_all(spec({{"length", 3}, {"stride", 1}, {"symbols", "characters"}, {"begin", 0.5}}));
+      read_all(spec({{"length", 3}, {"stride", 1}, {"tokens", "characters"}, {"begin", 0.5}}));
   ASSERT_EQ(half.size(), 2u);
   EXPECT_EQ(values<int32_t>(half[0], "input"), (std::vector<int32_t>{0, 1, 2}));
   EXPECT_HAS(failure(spec({{"length", 3}, {"begin", 0.5}, {"end", 0.5}})), "must lie before");

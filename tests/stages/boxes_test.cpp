@@ -33,7 +33,7 @@ std::vector<float> boxes_of(const Item& item) {
 }
 
 TEST(Boxes, ReadsTextAndNumbersAndFillsUp) {
-  const Item centred = run("boxes", R"({"field": "txt", "format": "centre", "most_boxes": 3})",
+  const Item centred = run("boxes", R"({"field": "txt", "format": "centre", "max_boxes": 3})",
                            with_text("2 0.5 0.25 0.5 0.25\n0 0.25 0.75 0.5 0.5\r\n"));
   EXPECT_EQ(boxes_of(centred), (std::vector<float>{2, 0.25f, 0.125f, 0.75f, 0.375f,  //
                                                    0, 0, 0.5f, 0.5f, 1,              //
@@ -45,16 +45,16 @@ TEST(Boxes, ReadsTextAndNumbersAndFillsUp) {
   const float box[] = {1, 0, 0.25f, 0.5f, 1.005f};  // rounded a little too far: cut
   std::copy(std::begin(box), std::end(box), given.mutable_view<float>().begin());
   numbers.set("boxes", given);
-  EXPECT_EQ(boxes_of(run("boxes", R"({"most_boxes": 1})", numbers)),
+  EXPECT_EQ(boxes_of(run("boxes", R"({"max_boxes": 1})", numbers)),
             (std::vector<float>{1, 0, 0.25f, 0.5f, 1}));
-  EXPECT_EQ(boxes_of(run("boxes", R"({"field": "txt", "most_boxes": 1})", with_text(" \n"))),
+  EXPECT_EQ(boxes_of(run("boxes", R"({"field": "txt", "max_boxes": 1})", with_text(" \n"))),
             (std::vector<float>{-1, 0, 0, 0, 0}));
 }
 
 TEST(Boxes, MistakesAreNamed) {
   const auto error = [](const std::string& text, const std::string& more = "") {
     try {
-      run("boxes", R"({"field": "txt", "most_boxes": 2)" + more + "}", with_text(text));
+      run("boxes", R"({"field": "txt", "max_boxes": 2)" + more + "}", with_text(text));
     } catch (const Error& e) {
       return std::string(e.what());
     }
@@ -70,7 +70,7 @@ TEST(Boxes, MistakesAreNamed) {
   has("1.5 0 0 1 1", "whole number");
   has("3 0 0 1 1", "from 0 to 2", R"(, "classes": 3)");
   has("0 0 0 1 nan", "finite");
-  has("0 0 0 1 1 0 0 0 1 1 0 0 0 1 1", "more than 'most_boxes' (2)");
+  has("0 0 0 1 1 0 0 0 1 1 0 0 0 1 1", "more than 'max_boxes' (2)");
 }
 
 constexpr int64_t kHeight = 40, kWidth = 60;
@@ -83,7 +83,7 @@ Item scene(int64_t left, int64_t top, int64_t right, int64_t bottom) {
       image.mutable_view<uint8_t>()[static_cast<size_t>(y * kWidth + x)] =
           x >= left && x < right && y >= top && y < bottom ? 255 : 0;
   Item item = run(
-      "boxes", R"({"field": "txt", "most_boxes": 2})",
+      "boxes", R"({"field": "txt", "max_boxes": 2})",
       with_text(cat("7 ", static_cast<double>(left) / kWidth, " ",
                     static_cast<double>(top) / kHeight, " ", static_cast<double>(right) / kWidth,
                     " ", static_cast<double>(bottom) / kHeight)));

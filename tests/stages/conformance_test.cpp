@@ -55,7 +55,7 @@ const std::vector<Case> kCases = {
     {"skip", R"("count": 13)", ""},
     {"bucket", R"("field": "png", "boundaries": [75, 80, 85], "size": 4)", ""},
     {"cache", R"("bytes": 5000)", kDecode},
-    {"pack_sequences", R"("field": "txt", "length": 7, "open": 3)", ""},
+    {"pack_sequences", R"("field": "txt", "length": 7, "open_rows": 3)", ""},
     {"overtake", R"("replay": "/dev/null")", kDecode},  // in order; overtake_test has the others
     {"prefetch", R"("items": 7)", ""},
     {"batch", R"("size": 4)", R"({"stage": "decode"}, {"stage": "label", "field": "txt"},)"},

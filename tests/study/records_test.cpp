@@ -112,7 +112,7 @@ TEST(Records, ErrorsNameTheLineAndWhatIsWrong) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   expect(problem([](Json& j) { j["status"] = "reachd"; }), "did you mean 'reached'");
-  expect(problem([](Json& j) { j.erase("unit"); }), "'unit'");
+  expect(problem([](Json& j) { j.erase("unit_point"); }), "'unit_point'");
   expect(problem([](Json& j) { j["trial"] = -1; }), "'trial'");
   expect(problem([](Json& j) { j["v"] = 2; }), "version 2");
   expect(problem([](Json& j) { j["best"]["metric"] = "low"; }), "'metric'");

@@ -417,10 +417,10 @@ TEST_F(Studies, HopelessTrialsAreWorseThanTheMedian) {
   json_["stop_early"] = "median";
   run_study(json_, folder());
   const auto records = records_in(folder());
-  size_t hopeless = 0;
+  size_t pruned = 0;
   for (size_t i = 0; i < records.size(); ++i) {
-    if (records[i].status != Status::hopeless) continue;
-    ++hopeless;
+    if (records[i].status != Status::pruned) continue;
+    ++pruned;
     EXPECT_GE(i, 5u);
     EXPECT_GE(records[i].spent.steps, 8);
     EXPECT_LT(records[i].spent.steps, 40);
@@ -436,7 +436,7 @@ TEST_F(Studies, HopelessTrialsAreWorseThanTheMedian) {
     EXPECT_GE(all, 5u);
     EXPECT_GT(2 * better, all);
   }
-  EXPECT_GT(hopeless, 0u);
+  EXPECT_GT(pruned, 0u);
 }
 
 TEST_F(Studies, ScaledConditionsBeginFromTheBestOfTheirBase) {

@@ -37,7 +37,7 @@ Record trial(uint64_t number, double metric, double end = 100) {
 }
 
 bool is_stopped(const Standing& standing, bool accuracy, double metric, double steps = 30) {
-  return standing.verdict(workload(accuracy), point(steps, metric), metric) == Status::hopeless;
+  return standing.verdict(workload(accuracy), point(steps, metric), metric) == Status::pruned;
 }
 
 // The median of six trials lies between the third and the fourth. A trial is stopped only if it is
@@ -59,7 +59,7 @@ TEST(Standing, TrialsThatWereStoppedBeforeAreNotComparedWith) {
   Standing standing;
   for (uint64_t i = 0; i < 4; ++i) standing.add(losses, trial(i, 0.5));
   Record stopped = trial(4, 0.9, 30);
-  stopped.status = Status::hopeless;
+  stopped.status = Status::pruned;
   standing.add(losses, stopped);
   EXPECT_TRUE(is_stopped(standing, false, 0.6)) << "five trials got to step 30";
   EXPECT_FALSE(is_stopped(standing, false, 0.6, 40)) << "only four got to step 40";

@@ -63,7 +63,7 @@ TEST(Summary, ASearchThatMissedCountsAsInfinite) {
   EXPECT_EQ(summary.conditions[0].to_target[kFresh].finite, 1u);
   const Json json = study::to_json(summary, records);
   EXPECT_TRUE(json["conditions"][0]["to_target"]["fresh"]["median"].is_null());
-  EXPECT_EQ(json["conditions"][0]["to_target"]["fresh"]["least"], 100);
+  EXPECT_EQ(json["conditions"][0]["to_target"]["fresh"]["min"], 100);
   EXPECT_EQ(json["conditions"][0]["warnings"][0], "only 1 of 3 searches reached the target");
 }
 
@@ -260,14 +260,14 @@ TEST(Summary, GainsCountSearchesThatOnlyOneHasReached) {
   add(1, {}, 100);
   add(2, {}, {});
   EXPECT_EQ(gain(),
-            Json::parse(R"({"median": 2, "least": 2, "most": null, "pairs": 2, "reached": 2})"));
+            Json::parse(R"({"median": 2, "min": 2, "max": null, "pairs": 2, "reached": 2})"));
   add(3, 200, {});
   EXPECT_EQ(gain(),
-            Json::parse(R"({"median": 2, "least": 0, "most": null, "pairs": 3, "reached": 2})"));
+            Json::parse(R"({"median": 2, "min": 0, "max": null, "pairs": 3, "reached": 2})"));
   add(4, {}, 100);
   add(5, {}, 100);
   EXPECT_EQ(gain(),
-            Json::parse(R"({"median": null, "least": 0, "most": null, "pairs": 5, "reached": 4})"));
+            Json::parse(R"({"median": null, "min": 0, "max": null, "pairs": 5, "reached": 4})"));
   EXPECT_TRUE(std::isinf(study::summarize(goal(), records).conditions[1].gain[kFresh].median));
   records.clear();
   add(0, {}, {});
@@ -303,7 +303,7 @@ TEST(Summary, FindsWhereScalingEnds) {
   EXPECT_DOUBLE_EQ(*summary.scaling[0].critical_batch, (ratio - 16) / (1 - ratio / 1024));
   EXPECT_EQ(summary.scaling[0].noise_scale.median, 200);
   EXPECT_EQ(study::to_json(summary, records)["scaling"][0]["noise_scale"],
-            Json::parse(R"({"median": 200, "least": 50, "most": 300, "reached": 3, "of": 3})"));
+            Json::parse(R"({"median": 200, "min": 50, "max": 300, "reached": 3, "count": 3})"));
   records.front().to_target.reset();
   records.front().status = Status::missed;
   const auto unknown = study::summarize(goal(), records);

@@ -113,7 +113,7 @@ TEST(Hybrids, TrainAsOneDeviceOnEightRanks) {
 TEST(Hybrids, GoOnOnOtherMeshes) {
   TempDir dir;
   Json whole = layers(job_of(dir, 24, dir.path("whole")), dense_layers());
-  whole["optimizer"] = {{"optimizer", "adamw"}, {"clip_norm", 0.5}, {"average", 0.9}};
+  whole["optimizer"] = {{"optimizer", "adamw"}, {"clip_norm", 0.5}, {"ema_decay", 0.9}};
   whole["schedule"]["learning_rate"] = 0.002;
   whole["train"] = {{"steps", 10}, {"planned_steps", 10}};
   ASSERT_FALSE(run(whole, Start::fresh, nullptr, {}).error);

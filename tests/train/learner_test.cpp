@@ -26,7 +26,7 @@ pipeline::Item counting_batch(int seed) {
 }
 
 constexpr const char* kDecoder =
-    R"({"model": "transformer_decoder", "symbols": 7, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})";
+    R"({"model": "transformer_decoder", "vocab_size": 7, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})";
 
 TEST(Learner, ADecoderLearnsToCount) {
   Learner learner = make_learner(kDecoder, R"({"optimizer": "adamw", "clip_norm": 1})");
@@ -41,7 +41,7 @@ TEST(Learner, ADecoderLearnsToCount) {
 // The decoder learns to copy the source. Symbols after a sample's length must not matter.
 TEST(Learner, AnEncoderDecoderReadsSourcesOfManyLengths) {
   Learner learner = make_learner(
-      R"({"model": "transformer", "symbols": 9, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})",
+      R"({"model": "transformer", "vocab_size": 9, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})",
       R"({"optimizer": "adam"})");
   const auto batch_of = [](int seed, int garbage) {
     const auto length = [](int64_t r) { return static_cast<int>(3 + r % 4); };
@@ -70,7 +70,7 @@ TEST(Learner, AnEncoderDecoderReadsSourcesOfManyLengths) {
 
 // With an average that hardly moves, predictions remain those of the initial weights.
 TEST(Learner, EvaluatesWithTheMeanOfTheWeights) {
-  Learner still = make_learner(kDecoder, R"({"optimizer": "sgd", "average": 0.9999999})", 0.5);
+  Learner still = make_learner(kDecoder, R"({"optimizer": "sgd", "ema_decay": 0.9999999})", 0.5);
   still.prepare(counting_batch(0));
   const Tensor before = still.predict(counting_batch(0));
   for (int i = 0; i < 10; ++i) still.step(counting_batch(i));
@@ -199,7 +199,7 @@ TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
         with_precision(R"({"layers": [{"layer": "dense", "units": 4}, {"layer": "batch_norm"},
                                       {"layer": "dense", "units": 2}]})",
                        precision),
-        R"({"optimizer": "adam", "average": 0.5})");
+        R"({"optimizer": "adam", "ema_decay": 0.5})");
     learner.step(batch_of(1));
     ASSERT_EQ(learner.take_metrics(true).size(), 1u);
     learner.step(batch_of(2));
@@ -281,7 +281,7 @@ TEST(Learner, TrainsAlikeWhereTheDeviceBindsLittle) {
         {parse_json(R"({"layers": [{"layer": "dense", "units": 3000, "activation": "relu"},
                                                {"layer": "dense", "units": 5}]})",
                     "model"),
-         parse_json(R"({"optimizer": "adam", "clip_norm": 0.1, "average": 0.9, "accumulate": 2})",
+         parse_json(R"({"optimizer": "adam", "clip_norm": 0.1, "ema_decay": 0.9, "accumulate": 2})",
                     "optimizer"),
          Json{{"learning_rate", 0.01}}, 3, 100});
     Tensor x(DType::f32, {4, 6});
@@ -337,7 +337,7 @@ TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
 // Saves in the middle of an accumulation, with an average and a proximal term.
 TEST(Learner, GoesOnBitForBit) {
   const char* optimizer =
-      R"({"optimizer": "adamw", "accumulate": 3, "clip_norm": 0.5, "average": 0.9, "proximal": 0.1})";
+      R"({"optimizer": "adamw", "accumulate": 3, "clip_norm": 0.5, "ema_decay": 0.9, "proximal": 0.1})";
   Learner whole = make_learner(kDecoder, optimizer), first = make_learner(kDecoder, optimizer);
   for (int i = 0; i < 10; ++i) whole.step(counting_batch(i));
   for (int i = 0; i < 4; ++i) first.step(counting_batch(i));

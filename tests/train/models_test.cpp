@@ -60,21 +60,21 @@ const std::map<std::string, Case>& cases() {
         },
         {2, 4 * (8 * 8 + 4 * 4), 11}}},
       {"transformer_decoder",
-       {R"({"symbols": 10, "blocks": 1, "width": 16, "heads": 2})",
+       {R"({"vocab_size": 10, "blocks": 1, "width": 16, "heads": 2})",
         [](pipeline::Item& batch, Rng& rng) {
           batch.set("input", integers({3, 7}, 10, rng));
           batch.set("target", integers({3, 7}, 10, rng));
         },
         {3, 7, 10}}},
       {"llama",
-       {R"({"symbols": 10, "blocks": 1, "width": 16, "heads": 2, "kv_heads": 1})",
+       {R"({"vocab_size": 10, "blocks": 1, "width": 16, "heads": 2, "kv_heads": 1})",
         [](pipeline::Item& batch, Rng& rng) {
           batch.set("input", integers({3, 7}, 10, rng));
           batch.set("target", integers({3, 7}, 10, rng));
         },
         {3, 7, 10}}},
       {"transformer",
-       {R"({"symbols": 10, "blocks": 1, "width": 16, "heads": 2})",
+       {R"({"vocab_size": 10, "blocks": 1, "width": 16, "heads": 2})",
         [](pipeline::Item& batch, Rng& rng) {
           batch.set("source", integers({3, 5}, 10, rng));
           batch.set("source_length", integers({3}, 6, rng));

@@ -118,7 +118,7 @@ Json job_of_blocks(const TempDir& dir, int64_t batch, const std::string& out) {
   layers.insert(layers.end() - 1, {{{"layer", "dense"}, {"units", 24}, {"activation", "relu"}},
                                    {{"layer", "dropout"}, {"rate", 0.2}},
                                    {{"layer", "dense"}, {"units", 12}, {"activation", "relu"}}});
-  job["optimizer"] = {{"optimizer", "adam"}, {"average", 0.9}, {"clip_norm", 0.5}};
+  job["optimizer"] = {{"optimizer", "adam"}, {"ema_decay", 0.9}, {"clip_norm", 0.5}};
   job["schedule"] = {{"learning_rate", 0.002}};
   job["train"] = {{"steps", 10}};
   return job;

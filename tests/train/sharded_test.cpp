@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
     Optimizers, SharedOutUpdates,
     testing::Values(
         Update{"momentum", {{"optimizer", "sgd"}, {"momentum", 0.9}}, 4},
-        Update{"adamw", {{"optimizer", "adamw"}, {"average", 0.9}}, 3},
+        Update{"adamw", {{"optimizer", "adamw"}, {"ema_decay", 0.9}}, 3},
         Update{"clipped", {{"optimizer", "adamw"}, {"clip_norm", 0.1}}, 2, 1e-4},
         Update{
             "accumulated", {{"optimizer", "sgd"}, {"momentum", 0.9}, {"accumulate", 3}}, 3, 1e-4},
@@ -140,7 +140,7 @@ TEST(SharedOutUpdates, SaveAndResumeOneDevicesCheckpoint) {
   TempDir dir;
   const std::string folders[] = {dir.path("whole"), dir.path("shared")};
   const auto train = [&](int folder, int steps, int size, int stage) {
-    Json job = with({"", {{"optimizer", "adamw"}, {"average", 0.9}, {"proximal", 0.01}}},
+    Json job = with({"", {{"optimizer", "adamw"}, {"ema_decay", 0.9}, {"proximal", 0.01}}},
                     job_of(dir, 12, folders[folder]));
     job["train"]["steps"] = steps;
     job.erase("evaluation");

@@ -310,7 +310,7 @@ TEST(Sparse, MistakesInTheJobAreTold) {
   expect_problem(job, "'easgd' moves all of a table");
   job["parallel"] = with(kSequential, {{"server_momentum", 0.9}});
   expect_problem(job, "server_momentum moves all rows");
-  for (const char* option : {"clip_norm", "clip_value", "average"}) {
+  for (const char* option : {"clip_norm", "clip_value", "ema_decay"}) {
     job = good;
     job["optimizer"][option] = 0.5;
     expect_problem(job, option);

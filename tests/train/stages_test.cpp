@@ -251,7 +251,7 @@ TEST(StagesOfAModel, NoticeThatTheirBatchesDiffer) {
 TEST(StagesOfAModel, SaveWhatOneDeviceLoadsAndTheOtherWayRound) {
   TempDir dir;
   Json whole = layers(job_of(dir, 24, dir.path("whole")), dense_layers());
-  whole["optimizer"] = {{"optimizer", "adamw"}, {"clip_norm", 0.5}, {"average", 0.9}};
+  whole["optimizer"] = {{"optimizer", "adamw"}, {"clip_norm", 0.5}, {"ema_decay", 0.9}};
   whole["schedule"]["learning_rate"] = 0.01;
   whole["train"] = {{"steps", 8}, {"planned_steps", 15}};
   ASSERT_FALSE(run(whole, Start::fresh, nullptr, {}).error);

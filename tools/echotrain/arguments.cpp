@@ -32,6 +32,10 @@ const Option& option_row(const Command& command, const std::string& name) {
   std::vector<std::string> known;
   for (const Option& option : command.options) {
     if (name == option.name) return option;
+    if (*option.former && name == option.former) {
+      tell_new_name("--" + name, std::string("--") + option.name);
+      return option;
+    }
     known.push_back(option.name);
   }
   const bool takes_job = std::find(known.begin(), known.end(), "set") != known.end();
@@ -106,7 +110,7 @@ size_t Arguments::take_option(const std::vector<std::string>& words, size_t at) 
       !choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end())
     wrong(command_, "--" + name + " must be " + option.value + ", not '" + value + "'" +
                         suggestion(value, choices));
-  values_.emplace_back(name, value);
+  values_.emplace_back(option.name, value);
   return at;
 }
 

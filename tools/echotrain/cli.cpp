@@ -34,6 +34,11 @@ std::string counted(int64_t count, const std::string& one, const std::string& pl
   return std::to_string(count) + " " + (count == 1 ? one : plural.empty() ? one + "s" : plural);
 }
 
+void tell_new_name(const std::string& former, const std::string& name) {
+  std::fprintf(stderr, "echotrain: '%s' is now called '%s'; the old name will stop working\n",
+               former.c_str(), name.c_str());
+}
+
 std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
   const std::string near = etr::nearest(word, known);
   return near.empty() ? "" : " (did you mean '" + near + "'?)";

@@ -65,6 +65,9 @@ etr_tensor field(const Batch& batch, const char* name);
 // Returns "1 sample" or "12 samples"; `plural` is for nouns that do not just add an s.
 std::string counted(int64_t count, const std::string& one, const std::string& plural = "");
 
+// Says on standard error that a word of the command line has a new name.
+void tell_new_name(const std::string& former, const std::string& name);
+
 // Returns " (did you mean 'echo'?)" if a known name is close to `word`, else "".
 std::string suggestion(const std::string& word, const std::vector<std::string>& known);
 

@@ -14,10 +14,12 @@ constexpr Option kSet{
 constexpr Option kDevice{"device", "DEVICE", "number or part of a name from 'echotrain devices'"};
 constexpr Option kKernels{"kernels", "automatic|cpu|tiled|matrix", "family of kernels"};
 constexpr Option kTuning{"tuning", "FILE", "measured kernels, from 'tune-kernels --out FILE'"};
-constexpr Option kValidation{"validation", "", "run under the Vulkan validation layers"};
-constexpr Option kStep{"step", "MS",
+constexpr Option kValidation{"validation-layer", "", "run under the Vulkan validation layers", 0,
+                             "validation"};
+constexpr Option kStep{"step-ms", "MS",
                        "what a training step takes, in milliseconds: the consumer waits so long "
-                       "for each batch; 0 without it"};
+                       "for each batch; 0 without it",
+                       0, "step"};
 constexpr Option kJson{"json", "", "print JSON"};
 
 std::vector<Option> job_options(std::vector<Option> more = {}) {
@@ -83,7 +85,7 @@ const std::vector<Command> kCommands = {
           {"overwrite", "", "start again, and replace the run that output.dir holds"},
           kValidation}),
      command_launch},
-    {"serve",
+    {"parameter-server",
      "JOB.json",
      "serves one shard of the job's parameter server",
      "A parameter server is as many shards as the job's parallel.servers says, a process each, "
@@ -98,7 +100,8 @@ const std::vector<Command> kCommands = {
      "worker "
      "comes for parallel.timeout seconds, it ends with an error.",
      {kSet, {"shard", "N", "which shard this is, 0 to parallel.servers - 1; 0 without it"}},
-     command_serve},
+     command_parameter_server,
+     "serve"},
     {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
      command_eval},
     {"predict", "JOB.json FILE...",
@@ -154,7 +157,7 @@ const std::vector<Command> kCommands = {
           {"check", "", "run the job and the changed one in turns: predictions beside outcomes"},
           kJson}),
      command_advise},
-    {"tune",
+    {"tune-pipeline",
      "JOB.json",
      "finds threads, connections and prefetching by trying",
      "",
@@ -162,7 +165,8 @@ const std::vector<Command> kCommands = {
       {"seconds", "S", "how long each trial runs; 2 without it"},
       kStep,
       {"out", "FILE", "where to write the settings; tuned.json without it"}},
-     command_tune},
+     command_tune_pipeline,
+     "tune"},
     {"profile", "JOB.json", "says where a training step's time goes on the device", "",
      job_options({{"steps", "N", "steps to measure; 10 without it"},
                   {"trace", "FILE", "write a step as a Chrome trace"},
@@ -271,6 +275,10 @@ const Command& find_command(const std::string& name) {
   std::vector<std::string> known;
   for (const Command& command : commands()) {
     if (name == command.name) return command;
+    if (*command.former && name == command.former) {
+      tell_new_name(name, command.name);
+      return command;
+    }
     known.push_back(command.name);
   }
   throw UsageError("unknown command '" + name + "'" + suggestion(name, known) +

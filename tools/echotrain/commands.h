@@ -13,7 +13,8 @@ struct Option {
   const char* name;   // without the dashes
   const char* value;  // its argument: "N", "FILE", "FOLDER", or choices "a|b|c"; "": a flag
   const char* doc;
-  char letter = 0;  // short form: -n
+  char letter = 0;          // short form: -n
+  const char* former = "";  // an earlier name, which is still accepted
 };
 
 struct Command {
@@ -23,6 +24,7 @@ struct Command {
   const char* details;   // paragraphs, separated by empty lines; may be ""
   std::vector<Option> options;
   int (*run)(const Arguments& arguments);  // returns the exit status
+  const char* former = "";                 // an earlier name, which is still accepted
 };
 
 const std::vector<Command>& commands();
@@ -48,11 +50,11 @@ int command_predict(const Arguments& arguments);
 int command_profile(const Arguments& arguments);
 int command_report(const Arguments& arguments);
 int command_schema(const Arguments& arguments);
-int command_serve(const Arguments& arguments);
+int command_parameter_server(const Arguments& arguments);
 int command_study(const Arguments& arguments);
 int command_train(const Arguments& arguments);
 int command_advise(const Arguments& arguments);
-int command_tune(const Arguments& arguments);
+int command_tune_pipeline(const Arguments& arguments);
 int command_tune_kernels(const Arguments& arguments);
 int command_version(const Arguments& arguments);
 

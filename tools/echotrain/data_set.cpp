@@ -154,9 +154,9 @@ DataSet held_out_folders(const fs::path& folder, const std::vector<std::string>&
   out.classes = names;
   out.train = folder_source(kDataVariable);
   if (!has_pair(folder, names)) return out;
-  out.train["hold_out"] = 10;
+  out.train["validation_every"] = 10;
   out.validation = out.train;
-  out.validation["held_out"] = true;
+  out.validation["validation_only"] = true;
   return out;
 }
 

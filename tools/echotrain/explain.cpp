@@ -91,7 +91,7 @@ int command_explain(const Arguments& arguments) {
   Pipeline pipeline;
   check(etr_pipeline_create_from_json(pipeline_of(arguments, !trace_path.empty()).dump().c_str(),
                                       pipeline.out()));
-  consume(pipeline.get(), arguments.number("seconds", 5), arguments.number("step", 0));
+  consume(pipeline.get(), arguments.number("seconds", 5), arguments.number("step-ms", 0));
   std::printf("%s\n", explained(pipeline.get(), arguments.flag("json") ? "json" : "text").c_str());
   if (!svg_path.empty()) write_file(svg_path, explained(pipeline.get(), "svg"));
   if (!trace_path.empty()) {
@@ -102,7 +102,7 @@ int command_explain(const Arguments& arguments) {
   return 0;
 }
 
-int command_tune(const Arguments& arguments) {
+int command_tune_pipeline(const Arguments& arguments) {
   const auto show = [](void*, const char* text) -> int32_t {
     const Json trial = Json::parse(text);
     for (const auto& [key, value] : trial.items())
@@ -115,7 +115,7 @@ int command_tune(const Arguments& arguments) {
   {
     const InterruptEnds guard;
     check(etr_pipeline_tune(pipeline_of(arguments, false).dump().c_str(),
-                            arguments.number("seconds", 2), arguments.number("step", 0), show,
+                            arguments.number("seconds", 2), arguments.number("step-ms", 0), show,
                             nullptr, &text));
   }
   const std::string result = take_string(text);

@@ -66,7 +66,7 @@ void open_runtime(const Arguments& arguments, const std::string& otherwise, Runt
   etr_runtime_options options{};
   options.struct_size = sizeof options;
   options.device = device.c_str();
-  options.validation = arguments.flag("validation");
+  options.validation = arguments.flag("validation-layer");
   // In the numbering of etr_runtime_options.
   const auto families = choices_of("automatic|cpu|tiled|matrix");
   const auto family =

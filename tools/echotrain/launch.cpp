@@ -123,8 +123,8 @@ void add_settings(std::vector<std::string>& out, const Plan& plan) {
 }
 
 std::vector<std::string> words_of_server(const Plan& plan, int shard) {
-  std::vector<std::string> out{"echotrain", "serve", plan.arguments.operand(0), "--shard",
-                               std::to_string(shard)};
+  std::vector<std::string> out{"echotrain", "parameter-server", plan.arguments.operand(0),
+                               "--shard", std::to_string(shard)};
   add_settings(out, plan);
   return out;
 }
@@ -141,7 +141,7 @@ std::vector<std::string> words_of_rank(const Plan& plan, int rank) {
   const auto devices = arguments.values("device");
   if (!devices.empty())
     out.insert(out.end(), {"--device", devices[static_cast<size_t>(rank) % devices.size()]});
-  for (const char* flag : {"resume", "overwrite", "validation"})
+  for (const char* flag : {"resume", "overwrite", "validation-layer"})
     if (arguments.flag(flag)) out.push_back(std::string("--") + flag);
   return out;
 }

@@ -44,9 +44,8 @@ std::string score_text(const Json& score) {
 std::string spread_text(const Json& spread) {
   if (spread.at("reached") == 0) return "never";
   const std::string median = score_text(spread.at("median"));
-  if (spread.at("of") == 1) return median;
-  return median + " (" + score_text(spread.at("least")) + " to " + score_text(spread.at("most")) +
-         ")";
+  if (spread.at("count") == 1) return median;
+  return median + " (" + score_text(spread.at("min")) + " to " + score_text(spread.at("max")) + ")";
 }
 
 const Json& scores_of(const Json& result) {

@@ -38,6 +38,21 @@ namespace EchoTrain
             Handle = new PipelineHandle(shownOptions);
         }
 
+        private Pipeline(PipelineHandle handle, string json)
+        {
+            functions = new Functions(failures);
+            shownOptions = json;
+            Handle = handle;
+        }
+
+        /// <summary>Creates a pipeline from the JSON of a job's section "pipeline": "stages" and
+        /// options.</summary>
+        public static Pipeline FromJson(string json)
+        {
+            Natives.Load();
+            return new Pipeline(PipelineHandle.from_json(json), json);
+        }
+
         /// <summary>Appends stages.</summary>
         public Pipeline Add(params Spec[] stages)
         {

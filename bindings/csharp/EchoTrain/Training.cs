@@ -19,7 +19,7 @@ namespace EchoTrain
         public Model(string[] inputs, params Spec[] layers)
         {
             Natives.Load();
-            Handle = new ModelHandle(Json(inputs, layers));
+            Handle = new ModelHandle(JsonOf(inputs, layers));
         }
 
         private Model(ModelHandle handle)
@@ -42,7 +42,15 @@ namespace EchoTrain
             return new Model(new ModelHandle(Spec.Write(spec)));
         }
 
-        private static string Json(string[] inputs, Spec[] layers)
+        /// <summary>Creates a model from the form that jobs use: layers, inputs and loss, or the
+        /// name of a ready-made model with its options.</summary>
+        public static Model FromJson(string json)
+        {
+            Natives.Load();
+            return new Model(new ModelHandle(json));
+        }
+
+        private static string JsonOf(string[] inputs, Spec[] layers)
         {
             if (layers.Length == 1 && layers[0].Kind == "models") return layers[0].BranchJson();
             foreach (Spec layer in layers)
@@ -82,14 +90,17 @@ namespace EchoTrain
         /// that the model reads.</summary>
         public string Summary(string fields) => Handle.summary(fields, "text");
 
-        /// <summary>Returns the model in the form that jobs use.</summary>
-        public override string ToString() => "Model(" + Handle.json() + ")";
+        /// <summary>The model in the form that jobs use.</summary>
+        public string Json => Handle.json();
+
+        public override string ToString() => "Model(" + Json + ")";
 
         /// <summary>Sets the loss: "softmax_cross_entropy" (integer labels),
-        /// "binary_cross_entropy", "mse", "l1" or "huber".</summary>
-        public Model Loss(string loss)
+        /// "binary_cross_entropy", "mse", "l1" or "huber". <paramref name="options"/> is an object
+        /// with options of the loss: <c>new { label_smoothing = 0.1 }</c>.</summary>
+        public Model Loss(string loss, object options = null)
         {
-            Handle.loss(loss, "{}");
+            Handle.loss(loss, Spec.Write(Pipeline.OptionsOf(options)));
             return this;
         }
     }
@@ -306,11 +317,11 @@ namespace EchoTrain
         public Batch Predict(Batch batch) => new Batch(batch.With(handle.predict));
 
         /// <summary>Decodes the outputs of a detector, as returned by <see cref="Predict"/>, into
-        /// the field "boxes": [N, most, 6] with label, left, top, right, bottom (shares of the
+        /// the field "boxes": [N, maxDetections, 6] with label, left, top, right, bottom (shares of the
         /// image) and score, the best first. Unused rows have the label -1.</summary>
-        public static Batch Detections(Batch outputs, double leastScore = 0.5, double mostOverlap = 0.45,
-                                       int most = 100) =>
-            new Batch(outputs.With(fields => TrainerHandle.detections(fields, leastScore, mostOverlap, most)));
+        public static Batch Detections(Batch outputs, double scoreThreshold = 0.5, double iouThreshold = 0.45,
+                                       int maxDetections = 100) =>
+            new Batch(outputs.With(fields => TrainerHandle.detections(fields, scoreThreshold, iouThreshold, maxDetections)));
 
         /// <summary>Trains for <paramref name="epochs"/> epochs, at least one, and returns the
         /// scores of each.</summary>
@@ -396,6 +407,12 @@ namespace EchoTrain
         /// <summary>Returns layers, shapes and parameters as a table. Needs a step or a prediction
         /// first.</summary>
         public string Summary() => handle.summary("text");
+
+        /// <summary>Measures where the time of a training step on <paramref name="batch"/> goes,
+        /// over <paramref name="steps"/> steps, which train. <paramref name="format"/> is "text"
+        /// (for people), "json" or "trace" (one step, for chrome://tracing).</summary>
+        public string Profile(Batch batch, int steps = 10, string format = "text") =>
+            batch.With(fields => handle.profile(fields, steps, format));
 
         /// <summary>Saves a checkpoint in a new folder below <paramref name="directory"/>: weights,
         /// optimizer state and step count.</summary>
@@ -491,6 +508,9 @@ namespace EchoTrain
         public static Job Parse(string json, params string[] overrides) => new Job(json, true, overrides);
 
         public string Json => Handle.json();
+
+        /// <summary>The folder that a run writes into; null if it writes nothing.</summary>
+        public string OutputDir => Handle.output_dir().Length == 0 ? null : Handle.output_dir();
 
         /// <summary>Measures the job for a few seconds and advises, as JSON, whether echoing helps,
         /// where an echo node should stand and with which factor, and what else would help first.

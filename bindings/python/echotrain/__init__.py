@@ -1,12 +1,23 @@
 """EchoTrain: input pipelines with echo nodes, and training on any Vulkan device.
 
-```python import echotrain as et
+    import echotrain as et
 
-pipeline = et.Pipeline([ et.stages.webdataset("train-*.tar.zst"), et.stages.label(classes=10),
-et.stages.decode(), et.stages.echo(2), et.stages.random_crop(pad=4), et.stages.flip(),
-et.stages.batch(128), et.stages.normalize(), ], seed=1) model = et.Model([et.layers.conv2d(32,
-activation="relu"), et.layers.flatten(), et.layers.dense(10)]) trainer = et.Trainer(model,
-et.optimizers.sgd(momentum=0.9), learning_rate=0.05) history = trainer.fit(pipeline, epochs=2) ```
+    pipeline = et.Pipeline([
+        et.stages.webdataset("train-*.tar.zst"),
+        et.stages.label(classes=10),
+        et.stages.decode(),
+        et.stages.echo(2),
+        et.stages.random_crop(pad=4),
+        et.stages.flip(),
+        et.stages.batch(128),
+        et.stages.normalize(),
+    ], seed=1)
+    model = et.Model([et.layers.conv2d(32, activation="relu"), et.layers.flatten(), et.layers.dense(10)])
+    trainer = et.Trainer(model, et.optimizers.sgd(momentum=0.9), learning_rate=0.05)
+    history = trainer.fit(pipeline, epochs=2)
+
+Log lines go to the logger "echotrain" of the module logging, those about bad records that a pipeline
+drops to "echotrain.bad_records".
 """
 
 from . import _loader  # noqa: F401: first, for a clear error where the native library is missing
@@ -16,6 +27,7 @@ from .errors import EchoTrainError
 native.echotrain_set_error_factory(errors.make_error)
 
 from . import layers, models, optimizers, stages  # noqa: E402
+from .library import explain_stats, schema, write_report  # noqa: E402
 from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source, tune  # noqa: E402
 from .callbacks import Callback, EarlyStopping, SaveCheckpoint  # noqa: E402
 from .model import LayerSummary, Model, Summary  # noqa: E402
@@ -25,6 +37,9 @@ from .training import History, StepResult, Trainer, schedule  # noqa: E402
 from .server import Server, ServerStatus  # noqa: E402
 from .study import Study  # noqa: E402
 from .transport import Transport  # noqa: E402
+from . import _log  # noqa: E402
+
+_log.start()
 
 __version__ = native.version()
 
@@ -40,6 +55,6 @@ __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
     "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "Server", "ServerStatus", "StepResult", "Study", "Summary",
     "Tensor", "Trainer", "Transport",
-    "devices", "errors", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
-    "schedule", "source", "stages", "tune",
+    "devices", "errors", "explain_stats", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
+    "schedule", "schema", "source", "stages", "tune", "write_report",
 ]

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import json
 import os
+import warnings
 from typing import Any, Dict, List, Union
 
 from . import native
@@ -134,13 +135,30 @@ def check_option(function: str, option: dict, value: Any) -> None:
         raise ValueError(f"{function}(): {name} cannot be '{value}'; {hint}")
 
 
+def warn_of_former_name(former: str, name: str) -> None:
+    warnings.warn(f"'{former}' is now called '{name}'; the old name will stop working", DeprecationWarning, stacklevel=4)
+
+
+def former_argument(arguments: Dict[str, Any], former: str, name: str, value: Any) -> Any:
+    """Takes an argument that was given under its former name out of ``arguments``; else ``value``."""
+    if former not in arguments:
+        return value
+    warn_of_former_name(former, name)
+    return arguments.pop(former)
+
+
 def make_function(kind: str, name: str, doc: str, options: List[dict]):
     signature = signature_of(options)
     by_name = {option["name"]: option for option in options}
+    by_former_name = {option["former"]: option["name"] for option in options if "former" in option}
 
     def function(*args, **kwargs):
-        for key in kwargs:
-            if key not in signature.parameters:
+        for key in list(kwargs):
+            present = by_former_name.get(key)
+            if present and present not in kwargs:
+                warn_of_former_name(key, present)
+                kwargs[present] = kwargs.pop(key)
+            elif key not in signature.parameters:
                 raise TypeError(_unknown_option(kind, name, key, list(signature.parameters)))
         try:
             bound = signature.bind(*args, **kwargs)

@@ -67,6 +67,11 @@ class Job(_NotPicklable):
     def json(self) -> Dict[str, Any]:
         return json.loads(self._handle.json())
 
+    @property
+    def output_dir(self) -> Optional[str]:
+        """The folder that a run writes into; None if it writes nothing."""
+        return self._handle.output_dir() or None
+
     def advise(self, *, device: Union[None, int, str, Runtime] = None, seconds: float = 3,
                check: bool = False) -> Dict[str, Any]:
         """Measures the job for a few seconds and advises whether echoing helps, where an echo node

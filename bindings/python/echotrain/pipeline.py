@@ -406,6 +406,18 @@ class Pipeline(_NotPicklable):
         more = "".join(f", {key}={value!r}" for key, value in options.items())
         self._shown = f"Pipeline([{', '.join(shown)}]{more})"
 
+    @classmethod
+    def from_json(cls, spec: Union[str, Mapping]) -> "Pipeline":
+        """Creates a pipeline from the form of the job section "pipeline": a dict, or its text, with
+        "stages" and options."""
+        text = spec if isinstance(spec, str) else json.dumps(spec)
+        pipeline = cls.__new__(cls)
+        pipeline._failures = _Failures()
+        pipeline._handle = native.PipelineHandle.from_json(text)
+        pipeline._shown = f"Pipeline.from_json({text!r})"
+        _open_pipelines.add(pipeline)
+        return pipeline
+
     def __repr__(self) -> str:
         return self._shown
 
@@ -491,7 +503,8 @@ def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **optio
 
 def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
                 seed: int = 0, format: str = "webdataset", validation: float = 0,
-                overwrite: bool = False, orientation: str = "exif") -> Dict[str, Any]:
+                overwrite: bool = False, orientation: str = "exif",
+                progress: Optional[Callable[[int, int], Optional[bool]]] = None) -> Dict[str, Any]:
     """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for
     `stages.webdataset`, or with ``format="fast"`` into ``PREFIX-000000.ets`` for
     `stages.fast_shard`, whose images decode several times as fast.
@@ -500,7 +513,12 @@ def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3
     the others. Shards of an earlier packing are an error unless ``overwrite`` replaces them. The
     names of the classes are written to ``classes.txt`` beside the shards. ``skipped`` in the result
     lists the files that were left out, with the reasons. PNGs are stored in fast shards turned as
-    their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file."""
+    their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file.
+
+    ``progress(done, total)`` is called after each file; returning False stops the packing, and no
+    shard of it is left."""
+    from ._calls import Told  # which imports this module
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
-    return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options)))
+    with Told(progress) as told:
+        return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options), told))

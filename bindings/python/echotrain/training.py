@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 import numpy as np
 
 from . import _schema, native
-from ._schema import Spec
+from ._schema import Spec, former_argument
 from .callbacks import Callback, as_callbacks
 from .device import Runtime, _runtime
 from .errors import CancelledError, StateError
@@ -187,16 +187,23 @@ class Trainer(_NotPicklable):
         return Batch(interruptible(lambda: self._handle.predict(batch._handle)))["output"]
 
     @staticmethod
-    def detections(outputs: np.ndarray, least_score: float = 0.5, most_overlap: float = 0.45,
-                   most: int = 100) -> List[np.ndarray]:
+    def detections(outputs: np.ndarray, score_threshold: float = 0.5, iou_threshold: float = 0.45,
+                   max_detections: int = 100, **former: float) -> List[np.ndarray]:
         """Decodes the outputs of a detector (``models.ssd``), as returned by ``predict``: for each
         image an array [boxes, 6] of label, left, top, right, bottom (shares of the image) and
         score, the best first.
 
-        A box counts if its score, the probability of its class, is at least ``least_score``. Of two
-        boxes of a class whose intersection over union is above ``most_overlap``, the better one
-        stays."""
-        handle = native.TrainerHandle.detections(Batch({"output": outputs})._handle, least_score, most_overlap, most)
+        A box counts if its score, the probability of its class, is at least ``score_threshold``. Of
+        two boxes of a class whose intersection over union is above ``iou_threshold``, the better
+        one stays. The former names of these arguments, ``least_score``, ``most_overlap`` and
+        ``most``, still work, with a DeprecationWarning."""
+        score_threshold = former_argument(former, "least_score", "score_threshold", score_threshold)
+        iou_threshold = former_argument(former, "most_overlap", "iou_threshold", iou_threshold)
+        max_detections = former_argument(former, "most", "max_detections", max_detections)
+        if former:
+            raise TypeError(f"detections() has no argument '{next(iter(former))}'")
+        handle = native.TrainerHandle.detections(Batch({"output": outputs})._handle, score_threshold,
+                                                 iou_threshold, max_detections)
         return [rows[rows[:, 0] >= 0] for rows in Batch(handle)["boxes"]]
 
     def save(self, directory) -> None:
@@ -249,6 +256,12 @@ class Trainer(_NotPicklable):
         """Lists layers, shapes and parameters, with the shapes of the first batch. Needs a step or
         a prediction first; `Model.summary` does not."""
         return Summary(self._handle.summary("text"), json.loads(self._handle.summary("json")))
+
+    def profile(self, batch: Union[Batch, Mapping[str, Any]], steps: int = 10) -> Dict[str, Any]:
+        """Measures where the time of a training step on ``batch`` goes, kernel by kernel. These
+        steps train."""
+        fields = batch if isinstance(batch, Batch) else Batch(batch)
+        return json.loads(interruptible(lambda: self._handle.profile(fields._handle, steps, "json")))
 
     def __repr__(self) -> str:
         return self._shown()

@@ -447,14 +447,14 @@ ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_
 ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
 /* Returns the first 1,000 bad records that were tolerated: a JSON array of {"stage", "shard",
- * "key", "reason", "offset", "times"}. "offset" is in bytes into the decompressed shard, and
- * missing if it is not known. "times" is how often the record was met, once in each epoch. Bytes of
+ * "key", "reason", "offset", "occurrences"}. "offset" is in bytes into the decompressed shard, and
+ * missing if it is not known. "occurrences" is how often the record was met, once in each epoch. Bytes of
  * names that are not UTF-8 are written as a backslash, "x" and two hexadecimal digits. Any
  * thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* Returns the position after the last batch that was read, as a small JSON text, for
- * etr_pipeline_restore. If several processes ("rank", "world") share the samples, each saves its
+ * etr_pipeline_restore. If several processes ("rank", "world_size") share the samples, each saves its
  * own. */
 ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
 
@@ -712,15 +712,15 @@ ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch
                                            const etr_vulkan_buffer* output);
 
 /* Decodes the outputs of a detector (model ssd, layers box_head), as returned by
- * etr_trainer_predict, into a new batch with the field "boxes": f32 [N, most, 6]. A row is label,
+ * etr_trainer_predict, into a new batch with the field "boxes": f32 [N, max_detections, 6]. A row is label,
  * left, top, right, bottom (as shares of the image) and score. The best boxes come first; unused
  * rows have the label -1.
  *
- * A box counts if its score, the probability of its class, is at least `least_score` (usually 0.5).
- * Of two boxes of a class whose intersection over union is above `most_overlap` (usually 0.45), the
+ * A box counts if its score, the probability of its class, is at least `score_threshold` (usually 0.5).
+ * Of two boxes of a class whose intersection over union is above `iou_threshold` (usually 0.45), the
  * better one stays. Both are 0 to 1. Any thread. */
-ETR_API int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
-                               int32_t most, etr_batch** boxes);
+ETR_API int32_t etr_detections(const etr_batch* outputs, double score_threshold,
+                               double iou_threshold, int32_t max_detections, etr_batch** boxes);
 
 /* Evaluates one whole epoch of `pipeline`. If an epoch has begun (an earlier evaluation was
  * stopped, or the program has read batches), its rest is skipped and the next epoch is evaluated;
@@ -1159,9 +1159,9 @@ ETR_API int32_t etr_study_stop(etr_study* study);
  * many are "planned"), their "counts" by status, "best" with the "point" of the best trial,
  * "searches" and "warnings".
  *
- * "to_target" (by clock) and "best_metric" are {"median", "least", "most", "reached", "of"} over
+ * "to_target" (by clock) and "best_metric" are {"median", "min", "max", "reached", "count"} over
  * the searches; null: the target was not reached. "gain" over the baseline (by clock) is {"median",
- * "least", "most", "pairs", "reached"} over pairs of searches; null: infinite, because the baseline
+ * "min", "max", "pairs", "reached"} over pairs of searches; null: infinite, because the baseline
  * did not reach the target. Conditions without a finished trial are left out. */
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 

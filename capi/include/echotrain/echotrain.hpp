@@ -128,6 +128,55 @@ class Failure {
 // Returns the library's version, such as "0.1.0".
 inline std::string version() { return etr_version(); }
 
+// Returns the name of a status, such as "invalid argument".
+inline std::string status_name(int32_t status) { return etr_status_name(status); }
+
+// Speeds up training on a CPU device. Call it first in main(); see etr_prefer_wide_cpu_vectors.
+inline void prefer_wide_cpu_vectors() { check(etr_prefer_wide_cpu_vectors()); }
+
+enum class LogLevel : int32_t {
+  debug = ETR_LOG_DEBUG,
+  info = ETR_LOG_INFO,
+  warning = ETR_LOG_WARNING,
+  error = ETR_LOG_ERROR
+};
+
+// What a log line is about; see etr_log_subject.
+enum class LogSubject : int32_t {
+  other = ETR_LOG_ABOUT_OTHER,
+  bad_record = ETR_LOG_ABOUT_BAD_RECORD,
+  partition = ETR_LOG_ABOUT_PARTITION
+};
+
+// Receives the log lines of the whole process; see etr_set_log_hook. It is called on the thread
+// that logs, one call at a time, and must not call the library. Its exceptions are dropped.
+using LogFunction = std::function<void(LogLevel level, LogSubject subject, const char* message)>;
+
+// Replaces the process's log function. An empty one, the default, drops all lines.
+inline void set_log_hook(LogFunction function) {
+  if (!function) {
+    check(etr_set_log_hook(nullptr, nullptr, nullptr));
+    return;
+  }
+  auto owned = std::make_unique<LogFunction>(std::move(function));
+  check(etr_set_log_hook(
+      [](void* hook, int32_t level, const char* message) {
+        try {
+          (*static_cast<LogFunction*>(hook))(static_cast<LogLevel>(level),
+                                             static_cast<LogSubject>(etr_log_subject()), message);
+        } catch (...) {
+        }
+      },
+      owned.release(), [](void* hook) { delete static_cast<LogFunction*>(hook); }));
+}
+
+// Allocates the memory of samples and batches, for the whole process; see etr_set_allocator, whose
+// arguments these are.
+inline void set_allocator(etr_allocate_function allocate, etr_release_function release,
+                          void* user_data = nullptr, void (*destroy)(void* user_data) = nullptr) {
+  check(etr_set_allocator(allocate, release, user_data, destroy));
+}
+
 // Returns the options of "stages", "layers", "models", "optimizers", "job", "study" or "pack" as
 // JSON; see etr_schema.
 inline std::string schema(const std::string& kind) {
@@ -187,6 +236,101 @@ class Options {
   explicit Options(Owned handle) : handle_(std::move(handle)) {}
   Owned handle_;
 };
+
+namespace detail {
+
+// Calls a C function that reports its progress to `function`, which may be empty and returns false
+// to stop. An exception of `function` stops the call and leaves this one.
+template <typename... Arguments>
+class Progress {
+ public:
+  using Function = std::function<bool(Arguments...)>;
+
+  template <typename Call>
+  static std::string text_by(const Function& function, Call&& call) {
+    Progress progress{function};
+    char* raw = nullptr;
+    const int32_t status = call(function ? report : nullptr, &progress, &raw);
+    const std::unique_ptr<char, void (*)(char*)> owned(raw, etr_string_free);
+    if (progress.thrown_) std::rethrow_exception(progress.thrown_);
+    check(status);
+    return owned.get();
+  }
+
+ private:
+  explicit Progress(const Function& function) : function_(function) {}
+
+  static int32_t report(void* self, Arguments... arguments) {
+    auto& progress = *static_cast<Progress*>(self);
+    try {
+      return progress.function_(arguments...);
+#ifdef __GLIBCXX__
+    } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
+      throw;
+#endif
+    } catch (...) {
+      progress.thrown_ = std::current_exception();
+      return 0;
+    }
+  }
+
+  const Function& function_;
+  std::exception_ptr thrown_;
+};
+
+}  // namespace detail
+
+// Packs the images root/CLASS/NAME into shards named `prefix`-*, and returns what etr_pack reports,
+// as JSON. `options` are those of schema("pack").
+inline std::string pack(const std::string& root, const std::string& prefix,
+                        const Options& options = {},
+                        const std::function<bool(int64_t done, int64_t total)>& progress = {}) {
+  return detail::Progress<int64_t, int64_t>::text_by(
+      progress, [&](auto report, void* self, char** json) {
+        return etr_pack(detail::c_string(root, "root"), detail::c_string(prefix, "prefix"),
+                        options.get(), report, self, json);
+      });
+}
+
+// Finds good settings for a pipeline, given as JSON, by trying them, and returns them as JSON; see
+// etr_pipeline_tune. `progress` receives the JSON of each trial.
+inline std::string tune_pipeline(const std::string& spec, double seconds = 2, double step_ms = 0,
+                                 const std::function<bool(const char* trial)>& progress = {}) {
+  return detail::Progress<const char*>::text_by(progress, [&](auto report, void* self,
+                                                              char** json) {
+    return etr_pipeline_tune(detail::c_string(spec, "spec"), seconds, step_ms, report, self, json);
+  });
+}
+
+// Explains the speed of a pipeline from its statistics, Pipeline::stats() or Run::pipeline_stats().
+// `format` is "text", "svg" or "json"; see etr_pipeline_explain.
+inline std::string explain_stats(const std::string& stats, const std::string& format = "text") {
+  return detail::text_by([&](char** out) {
+    return etr_explain_stats(detail::c_string(stats, "stats"), detail::c_string(format, "format"),
+                             out);
+  });
+}
+
+// A run for a report: its name, and its metrics.jsonl or the folder of that. Runs of the same name
+// are repetitions.
+struct ReportedRun {
+  std::string name, metrics_path;
+};
+
+// Compares runs in an HTML file and returns the table as JSON; see etr_report_write.
+inline std::string write_report(const std::string& title, const std::vector<ReportedRun>& runs,
+                                const std::string& html_path, double target_accuracy = 0) {
+  std::vector<const char*> names, paths;
+  for (const ReportedRun& run : runs) {
+    names.push_back(detail::c_string(run.name, "name"));
+    paths.push_back(detail::c_string(run.metrics_path, "metrics_path"));
+  }
+  return detail::text_by([&](char** json) {
+    return etr_report_write(detail::c_string(title, "title"), names.data(), paths.data(),
+                            static_cast<int32_t>(runs.size()), target_accuracy,
+                            detail::c_string(html_path, "html_path"), json);
+  });
+}
 
 // Lists the Vulkan devices: discrete GPUs first, CPU devices last.
 inline std::vector<etr_device_info> devices() {
@@ -307,6 +451,16 @@ class Batch {
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
     const char* const c_field = detail::c_string(field, "field");
     check(etr_batch_wrap_vulkan(handle_, c_field, &buffer, release_owner, kept.release()));
+  }
+  // Returns a field as a DLManagedTensor, which the caller deletes; see etr_batch_to_dlpack.
+  void* to_dlpack(const std::string& field) const {
+    void* managed = nullptr;
+    check(etr_batch_to_dlpack(handle_, detail::c_string(field, "field"), &managed));
+    return managed;
+  }
+  // Sets a field to a DLManagedTensor, which the batch then owns; see etr_batch_set_dlpack.
+  void set_dlpack(const std::string& field, void* managed) {
+    check(etr_batch_set_dlpack(handle_, detail::c_string(field, "field"), managed));
   }
   void remove(const std::string& field) {
     check(etr_batch_remove(handle_, detail::c_string(field, "field")));
@@ -678,7 +832,8 @@ class Study {
 
 // How a run begins; see ETR_START_NEW to ETR_START_TRIAL.
 enum class Start : int32_t {
-  fresh = ETR_START_NEW,
+  new_run = ETR_START_NEW,
+  fresh [[deprecated("use new_run")]] = ETR_START_NEW,
   resume = ETR_START_RESUME,
   overwrite = ETR_START_OVERWRITE,
   evaluate = ETR_START_EVALUATE,
@@ -977,10 +1132,10 @@ class Trainer {
     check(etr_trainer_predict_vulkan(get(), batch.get(), &output));
   }
   // Decodes a detector's outputs, as returned by predict(), into boxes; see etr_detections.
-  static Batch detections(const Batch& outputs, double least_score = 0.5,
-                          double most_overlap = 0.45, int32_t most = 100) {
+  static Batch detections(const Batch& outputs, double score_threshold = 0.5,
+                          double iou_threshold = 0.45, int32_t max_detections = 100) {
     return made_batch([&](etr_batch** out) {
-      return etr_detections(outputs.get(), least_score, most_overlap, most, out);
+      return etr_detections(outputs.get(), score_threshold, iou_threshold, max_detections, out);
     });
   }
   // Returns parameters and running statistics as fields of a batch; `name` selects one of them, ""
@@ -1100,7 +1255,7 @@ class Trainer {
 // echotrain.h.
 class Run {
  public:
-  Run(const Runtime& runtime, const Job& job, Start start = Start::fresh)
+  Run(const Runtime& runtime, const Job& job, Start start = Start::new_run)
       : handle_(detail::made_by<Owned>([&](etr_run** out) {
           return etr_run_start(runtime.get(), job.get(), static_cast<int32_t>(start), out);
         })) {}

@@ -15,6 +15,8 @@ public static partial class Behaviour
         Test("the inner exception is what ended the run", Causes);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("arguments that are missing or out of range", Arguments);
+        Test("bad records are log lines with their subject", LogLines);
+        Test("packing, tuning and explaining", LibraryFunctions);
     }
 
     private static void EndedRuns()
@@ -137,5 +139,59 @@ public static partial class Behaviour
     {
         var error = Fails<ArgumentException>(check);
         Expect(error.ParamName == argument, error);
+    }
+
+    private static void LogLines()
+    {
+        string folder = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+        Directory.CreateDirectory(Path.Combine(folder, "a"));
+        for (int i = 0; i < 3; ++i) File.WriteAllText(Path.Combine(folder, "a", i + ".png"), "no image");
+        var lines = new List<LogEventArgs>();
+        EventHandler<LogEventArgs> handler = (sender, line) =>
+        {
+            lock (lines) lines.Add(line);
+            if (lines.Count == 1) throw new InvalidOperationException("loses its own line only");
+        };
+        Log.Written += handler;
+        using (Pipeline pipeline = new Pipeline(new { on_error = "skip", max_bad_share = 1.0, epochs = 1 })
+            .Add(Stages.Folder(folder), Stages.Decode()))
+            FailsWith(ErrorCode.CorruptData, "", () => pipeline.Next());
+        for (int i = 0; i < 3000 && lines.Count < 3; ++i) Thread.Sleep(10);
+        Log.Written -= handler;
+        lock (lines)
+        {
+            Expect(lines.Count >= 3, lines.Count);
+            Expect(lines[0].Level == LogLevel.Warning && lines[0].Subject == LogSubject.BadRecord, lines[0].Level);
+            Expect(lines[0].Message.Contains("bad record dropped"), lines[0].Message);
+        }
+        Directory.Delete(folder, true);
+    }
+
+    private static void LibraryFunctions()
+    {
+        string folder = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+        Directory.CreateDirectory(folder);
+        long told = 0;
+        string packed = Library.Pack(root, Path.Combine(folder, "x"), new { per_shard = 40 },
+                                     (sender, progress) => told = progress.Done);
+        Expect(packed.Contains("\"samples\"") && told > 0, packed);
+        FailsWith(ErrorCode.Cancelled, "", () => Library.Pack(root, Path.Combine(folder, "y"), null,
+                                                              (sender, progress) => progress.Stop = true));
+        string spec = "{\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root +
+            "\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 4}]}";
+        Expect(Library.TunePipeline(spec, 0.02).Contains("samples_per_s"), spec);
+        using (Pipeline pipeline = Pipeline.FromJson(spec))
+        {
+            pipeline.Next().Dispose();
+            Expect(Library.ExplainStats(pipeline.Stats, "json").Contains("bottleneck"), pipeline);
+        }
+        FailsWith(ErrorCode.InvalidArgument, "", () => Library.ExplainStats("{}"));
+        FailsWith(ErrorCode.NotFound, "none", () => Library.WriteReport("title",
+            new[] { new ReportedRun("a", Path.Combine(folder, "none")) }, Path.Combine(folder, "r.html")));
+        Expect(Library.Schema("pack").Contains("per_shard") && Library.Version.StartsWith("0."), Library.Version);
+        Model model = Model.FromJson("{\"model\": \"mlp\", \"hidden\": [3]}")
+            .Loss("softmax_cross_entropy", new { label_smoothing = 0.1 });
+        Expect(model.Json.Contains("label_smoothing"), model);
+        Directory.Delete(folder, true);
     }
 }

@@ -33,7 +33,7 @@ public final class Behaviour {
 
   private static int passed;
   private static int failed;
-  private static String root;
+  static String root;
 
   static void test(String name, Check check) {
     try {

@@ -4,6 +4,7 @@ import io.echotrain.EchoTrainException;
 import io.echotrain.EchoTrainException.Code;
 import io.echotrain.Job;
 import io.echotrain.Layers;
+import io.echotrain.Library;
 import io.echotrain.Model;
 import io.echotrain.Optimizers;
 import io.echotrain.Pipeline;
@@ -14,8 +15,14 @@ import java.nio.FloatBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 
 /** What is left in the middle, stopped or wrongly given; called by Behaviour. */
 final class Misuse {
@@ -28,6 +35,8 @@ final class Misuse {
     Behaviour.test("the cause is what ended the run", Misuse::causes);
     Behaviour.test("an evaluation that is stopped within fit", Misuse::stoppedEvaluations);
     Behaviour.test("arguments that are missing or out of range", Misuse::arguments);
+    Behaviour.test("bad records reach a logger of their own", Misuse::logLines);
+    Behaviour.test("packing, tuning and explaining", Misuse::library);
   }
 
   private static void closedRuns() throws Exception {
@@ -155,5 +164,70 @@ final class Misuse {
   private static void named(String argument, Behaviour.Check check) throws Exception {
     String said = Behaviour.fails(NullPointerException.class, check).getMessage();
     Behaviour.expect(argument.equals(said), said);
+  }
+
+  private static void logLines() throws Exception {
+    Path folder = Files.createTempDirectory("echotrain-bad");
+    Files.createDirectory(folder.resolve("a"));
+    for (int i = 0; i < 3; ++i) Files.writeString(folder.resolve("a").resolve(i + ".png"), "no image");
+    List<LogRecord> records = Collections.synchronizedList(new ArrayList<>());
+    Handler handler = new Handler() {
+      @Override
+      public void publish(LogRecord record) {
+        records.add(record);
+        if (records.size() == 1) throw new IllegalStateException("loses its own line only");
+      }
+
+      @Override
+      public void flush() {}
+
+      @Override
+      public void close() {}
+    };
+    Logger logger = Logger.getLogger("io.echotrain.badRecords");  // that of System.Logger
+    logger.setUseParentHandlers(false);
+    logger.addHandler(handler);
+    try (Pipeline pipeline = Pipeline.builder().add(Stages.folder(folder.toString()), Stages.decode())
+        .option("on_error", "skip").option("max_bad_share", 1.0).option("epochs", 1).build()) {
+      Behaviour.failsWith(Code.CORRUPT_DATA, "", pipeline::next);
+    }
+    for (int i = 0; i < 3000 && records.size() < 3; ++i) Thread.sleep(10);
+    logger.removeHandler(handler);
+    Behaviour.expect(records.size() >= 3, records.size());
+    Behaviour.expect(records.get(0).getLevel() == Level.WARNING, records.get(0).getLevel());
+    Behaviour.expect(records.get(0).getMessage().contains("bad record dropped"), records.get(0).getMessage());
+  }
+
+  private static void library() throws Exception {
+    Path folder = Files.createTempDirectory("echotrain-library");
+    List<Long> told = new ArrayList<>();
+    String packed = Library.pack(Behaviour.root, folder.resolve("x").toString(), Map.of("per_shard", 40), (done, total) -> {
+      told.add(done);
+      return true;
+    });
+    Behaviour.expect(packed.contains("\"samples\"") && !told.isEmpty(), packed);
+    Behaviour.failsWith(Code.CANCELLED, "",
+        () -> Library.pack(Behaviour.root, folder.resolve("y").toString(), Map.of(), (done, total) -> false));
+    try {
+      Library.pack(Behaviour.root, folder.resolve("z").toString(), Map.of(), (done, total) -> {
+        throw new IllegalStateException("mine");
+      });
+      Behaviour.expect(false, "the listener's exception is lost");
+    } catch (IllegalStateException mine) {
+      Behaviour.expect(mine.getMessage().equals("mine"), mine);
+    }
+    String spec = "{\"stages\": [{\"stage\": \"folder\", \"root\": \"" + Behaviour.root
+        + "\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 4}]}";
+    Behaviour.expect(Library.tunePipeline(spec, 0.02, 0).contains("samples_per_s"), spec);
+    try (Pipeline pipeline = Pipeline.fromJson(spec)) {
+      pipeline.next().close();
+      Behaviour.expect(Library.explainStats(pipeline.stats(), "json").contains("bottleneck"), pipeline);
+    }
+    Behaviour.failsWith(Code.INVALID_ARGUMENT, "", () -> Library.explainStats("{}", "text"));
+    Behaviour.failsWith(Code.NOT_FOUND, "none", () -> Library.writeReport("title",
+        List.of(new Library.ReportedRun("a", folder.resolve("none").toString())), folder.resolve("r.html").toString(), 0));
+    Behaviour.expect(Library.schema("pack").contains("per_shard") && Library.version().startsWith("0."), Library.version());
+    Model model = Model.fromJson("{\"model\": \"mlp\", \"hidden\": [3]}").loss("softmax_cross_entropy", Map.of("label_smoothing", 0.1));
+    Behaviour.expect(model.json().contains("label_smoothing"), model);
   }
 }

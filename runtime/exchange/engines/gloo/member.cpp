@@ -109,7 +109,7 @@ void Member::heard(int rank, const Notice& told) {
     case NoticeKind::ask: {
       const Notice answer = notice(NoticeKind::answer);
       lock.unlock();
-      notices_.tell(rank, answer);
+      notices_.send(rank, answer);
       return;
     }
     case NoticeKind::answer:

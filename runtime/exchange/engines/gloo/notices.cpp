@@ -25,7 +25,7 @@ void Notices::watch(Heard heard, Silent silent) {
   }
 }
 
-void Notices::tell(int rank, const Notice& notice) {
+void Notices::send(int rank, const Notice& notice) {
   const std::lock_guard lock(mutex_);
   Sent& sent = sent_.emplace_back(Sent{notice, nullptr});
   try {
@@ -38,7 +38,7 @@ void Notices::tell(int rank, const Notice& notice) {
 
 void Notices::tell_all(const Notice& notice) {
   for (int rank = 0; rank < context_->size; ++rank)
-    if (rank != context_->rank) tell(rank, notice);
+    if (rank != context_->rank) send(rank, notice);
 }
 
 // Each wait has its own thread and no time limit: a wait that times out makes Gloo close all

@@ -25,7 +25,7 @@ class Notices {
   explicit Notices(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
 
   void watch(Heard heard, Silent silent);  // one thread for each peer, until the process ends
-  void tell(int rank, const Notice& notice);
+  void send(int rank, const Notice& notice);
   void tell_all(const Notice& notice);
   void flush(std::chrono::milliseconds patience);  // waits until the sent notices are on their way
 

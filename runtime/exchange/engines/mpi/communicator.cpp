@@ -150,7 +150,7 @@ void Communicator::hear() {
 
 void Communicator::heard(int rank, const Notice& told) {
   switch (told.kind) {
-    case NoticeKind::ask: return tell(rank, notice(NoticeKind::answer));
+    case NoticeKind::ask: return send(rank, notice(NoticeKind::answer));
     case NoticeKind::answer: answers_[rank] = told; return;
     case NoticeKind::leave: left_[rank] = told.collective; return check_left();
     case NoticeKind::failed:
@@ -159,7 +159,7 @@ void Communicator::heard(int rank, const Notice& told) {
   }
 }
 
-void Communicator::tell(int rank, const Notice& told) {
+void Communicator::send(int rank, const Notice& told) {
   Sent& sent = sent_.emplace_back();
   sent.notice = told;
   if (MPI_Isend(&sent.notice, sizeof sent.notice, MPI_BYTE, rank, tag_, control_, &sent.request) !=
@@ -169,7 +169,7 @@ void Communicator::tell(int rank, const Notice& told) {
 
 void Communicator::tell_all(const Notice& told) {
   for (int r = 0; r < size_; ++r)
-    if (r != rank_) tell(r, told);
+    if (r != rank_) send(r, told);
 }
 
 void Communicator::drop_sent() {

@@ -61,7 +61,7 @@ class Communicator {
   void heard(int rank, const Notice& told);
   void judge(const std::string& why);
   void end(const Failure& failure);
-  void tell(int rank, const Notice& notice);
+  void send(int rank, const Notice& notice);
   void tell_all(const Notice& notice);
   void drop_sent();
   Notice notice(NoticeKind kind) const;

@@ -222,6 +222,9 @@ public final class Job {
 
   public String json() { return handle.json(); }
 
+  /** Returns the folder that a run writes into; null if it writes nothing. */
+  public String outputDir() { return handle.output_dir().isEmpty() ? null : handle.output_dir(); }
+
   /**
    * Measures the job for a few seconds and advises, as JSON, whether echoing helps, where an echo
    * node should stand and with which factor, and what else would help first. The member "text" is

@@ -45,6 +45,15 @@ public final class Model {
     return new Model(new ModelHandle(Json.write(spec)));
   }
 
+  /**
+   * Creates a model from the form that jobs use: layers, inputs and loss, or the name of a
+   * ready-made model with its options.
+   */
+  public static Model fromJson(String json) {
+    Natives.load();
+    return new Model(new ModelHandle(json));
+  }
+
   private static String json(String[] inputs, Spec[] layers) {
     if (layers.length == 1 && layers[0].kind().equals("models")) return layers[0].branchJson();
     for (Spec layer : layers) {
@@ -86,15 +95,20 @@ public final class Model {
   public String summary(String fields) { return handle.summary(fields, "text"); }
 
   /** Returns the model in the form that jobs use. */
+  public String json() { return handle.json(); }
+
   @Override
-  public String toString() { return "Model(" + handle.json() + ")"; }
+  public String toString() { return "Model(" + json() + ")"; }
 
   /**
    * Sets the loss: "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or
    * "huber".
    */
-  public Model loss(String loss) {
-    handle.loss(loss, "{}");
+  public Model loss(String loss) { return loss(loss, Map.of()); }
+
+  /** Sets the loss with options, such as {@code Map.of("label_smoothing", 0.1)}. */
+  public Model loss(String loss, Map<String, ?> options) {
+    handle.loss(loss, Json.write(new LinkedHashMap<String, Object>(options)));
     return this;
   }
 }

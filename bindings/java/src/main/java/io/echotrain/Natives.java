@@ -30,6 +30,7 @@ final class Natives {
       throw new UnsatisfiedLinkError("EchoTrain's native library did not load. Tried:\n  "
           + String.join("\n  ", tried));
     }
+    Log.start();
   }
 
   private Natives() {}

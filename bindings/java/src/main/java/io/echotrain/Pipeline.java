@@ -61,6 +61,12 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
   public static Builder builder() { return new Builder(); }
 
+  /** Creates a pipeline from the JSON of a job's section "pipeline": "stages" and options. */
+  public static Pipeline fromJson(String json) {
+    Natives.load();
+    return new Pipeline(PipelineHandle.from_json(json), new Failures(), "Pipeline(" + json + ")");
+  }
+
   /** Collects stages and options; nothing is opened before {@link #build}. */
   public static final class Builder {
     private final Map<String, Object> options = new LinkedHashMap<>();

@@ -234,9 +234,9 @@ public final class Trainer implements AutoCloseable {
    * most, 6] with label, left, top, right, bottom (shares of the image) and score, the best first.
    * Unused rows have the label -1.
    */
-  public static Batch detections(Batch outputs, double leastScore, double mostOverlap, int most) {
+  public static Batch detections(Batch outputs, double scoreThreshold, double iouThreshold, int maxDetections) {
     return new Batch(
-        outputs.with(fields -> TrainerHandle.detections(fields, leastScore, mostOverlap, most)), true);
+        outputs.with(fields -> TrainerHandle.detections(fields, scoreThreshold, iouThreshold, maxDetections)), true);
   }
 
   /**
@@ -328,6 +328,16 @@ public final class Trainer implements AutoCloseable {
 
   /** Returns layers, shapes and parameters as a table. Needs a step or a prediction first. */
   public String summary() { return handle.summary("text"); }
+
+  /**
+   * Measures where the time of a training step on {@code batch} goes, over {@code steps} steps,
+   * which train.
+   *
+   * @param format "text" (for people), "json" or "trace" (one step, for chrome://tracing)
+   */
+  public String profile(Batch batch, int steps, String format) {
+    return batch.with(fields -> handle.profile(fields, steps, format));
+  }
 
   /**
    * Saves a checkpoint in a new folder below {@code directory}: weights, optimizer state and step

@@ -1,4 +1,4 @@
-// echotrain serve: one shard of a parameter server.
+// echotrain parameter-server: one shard of a parameter server.
 #include <cstdio>
 
 #include "console.h"
@@ -48,7 +48,7 @@ void say_changes(const etr_server_status& before, const etr_server_status& now, 
 
 }  // namespace
 
-int command_serve(const Arguments& arguments) {
+int command_parameter_server(const Arguments& arguments) {
   Job job;
   load_job(arguments, job);
   const int64_t shard = arguments.integer("shard").value_or(0);

@@ -1,0 +1,47 @@
+package io.echotrain;
+
+import io.echotrain.internal.LogLine;
+import io.echotrain.internal.LogQueue;
+
+/**
+ * Passes the library's log lines to {@link System.Logger}: those about bad records to the logger
+ * "io.echotrain.badRecords", all others to "io.echotrain".
+ */
+final class Log {
+  private static final double FOREVER_SECONDS = 1e6;
+  private static final int ABOUT_BAD_RECORD = 1;
+  private static final System.Logger.Level[] LEVELS = {System.Logger.Level.DEBUG, System.Logger.Level.INFO,
+      System.Logger.Level.WARNING, System.Logger.Level.ERROR};
+
+  private Log() {}
+
+  /** Starts the thread that reads the lines. Called once, when the library has been loaded. */
+  static void start() {
+    LogQueue.open();
+    Thread reader = new Thread(Log::read, "echotrain-log");
+    reader.setDaemon(true);
+    reader.start();
+    Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+      LogQueue.close();  // the reader ends after the lines that are left
+      try {
+        reader.join(1000);
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }, "echotrain-log-end"));
+  }
+
+  private static void read() {
+    System.Logger logger = System.getLogger("io.echotrain");
+    System.Logger badRecords = System.getLogger("io.echotrain.badRecords");
+    while (true) {
+      LogLine line = LogQueue.next(FOREVER_SECONDS);
+      if (!line.getValid()) return;
+      try {
+        (line.getSubject() == ABOUT_BAD_RECORD ? badRecords : logger).log(LEVELS[line.getLevel()], line.getMessage());
+      } catch (RuntimeException failure) {
+        // A handler of the program failed; the next line may fare better.
+      }
+    }
+  }
+}
