@@ -69,10 +69,11 @@ class Echo : public SerialStage {
   Echo(const Options& options, const StageContext& context)
       : context_(context), compacts_(has_budget(context)), device_(options.boolean("device")) {}
 
-  bool makes_views() const final { return device_; }
-  bool repeats_samples() const final { return true; }
-  uint64_t last_replica(uint64_t replica) const final {
-    return replica * kUseNumbers + most_uses() - 1;
+  SerialTraits traits() const final {
+    return {.repeats_samples = true,
+            .replica_stride = kUseNumbers,
+            .copies = most_uses(),
+            .makes_views = device_};
   }
 
   void start_epoch(uint64_t) override { fresh_ = 0; }
@@ -196,7 +197,7 @@ class FixedEcho final : public BufferedEcho {
 
 // The time-dependent modes. A decision is the number of echoes after a fresh item and before the
 // next.
-class AdaptiveEcho final : public BufferedEcho {
+class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDependent {
  public:
   AdaptiveEcho(const Options& options, const StageContext& context, bool plans)
       : BufferedEcho(options, context, Draw::spread),
@@ -232,7 +233,9 @@ class AdaptiveEcho final : public BufferedEcho {
 
   void finish_pass(Emitter&) override { decisions_.end_epoch(); }
 
-  bool echoes_on_demand() const override { return true; }
+  OnDemand* on_demand() override { return this; }
+  TimeDependent* time_dependent() override { return this; }
+
   size_t echo(size_t most, Emitter& out) override {
     if (fresh_ == 0 || decisions_.replaying(fresh_ + 1)) return 0;
     size_t given = 0;
@@ -350,7 +353,7 @@ class TogetherEcho final : public Echo {
   const uint32_t copies_;
 };
 
-std::unique_ptr<Stage> make(const Options& options, const StageContext& context) {
+AnyStage make(const Options& options, const StageContext& context) {
   const std::string mode = options.string("mode");
   const bool decides = mode == "auto" || mode == "on_demand";
   if (!decides && !(options.string("log") + options.string("replay")).empty())

@@ -24,12 +24,12 @@ class Collector final : public Emitter {
 
 // Passes the item through the stage. Returns nothing if the stage emits nothing.
 std::vector<Item> through(BudgetStage& at, Item item) {
-  if (at.kind == StageKind::map) {
-    static_cast<MapStage&>(*at.stage).process(item, 0);
+  if (const MapStage* map = map_of(at.stage)) {
+    map->process(item, 0);
     return item.dropped ? std::vector<Item>() : std::vector<Item>{std::move(item)};
   }
-  auto& serial = static_cast<SerialStage&>(*at.stage);
-  if (!serial.reads_items()) return {std::move(item)};
+  SerialStage& serial = *serial_of(at.stage);
+  if (!serial.traits().reads_items()) return {std::move(item)};
   serial.start_epoch(0);
   Collector out;
   for (int fed = 0; out.items.empty() && fed < kMostFed; ++fed) serial.process(Item(item), out);
@@ -40,7 +40,7 @@ std::vector<Item> through(BudgetStage& at, Item item) {
 // The size of an item after each stage: the largest of the samples tried.
 std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* interrupt) {
   std::vector<double> sizes(stages.size(), 0);
-  auto& source = static_cast<Source&>(*stages[0].stage);
+  Source& source = *source_of(stages[0].stage);
   source.start_pass(0, 0);
   int good = 0;
   for (int tried = 0; tried < 4 * kProbes && good < kProbes; ++tried) {
@@ -84,17 +84,17 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
   std::vector<double> largest, leaving;  // bytes of an item within a segment, and after it
   for (size_t i = 0; i < sizes.size(); ++i) {
     const BudgetStage& stage = request.stages[i];
-    if (stage.kind != StageKind::map) {
+    if (!map_of(stage.stage)) {
       largest.push_back(0);
       leaving.push_back(0);
     }
     largest.back() = std::max(largest.back(), std::max(sizes[i], 64.0));
     leaving.back() = std::max(sizes[i], 64.0);
     double holds = 0;
-    if (stage.kind == StageKind::serial)
-      holds = static_cast<SerialStage&>(*stage.stage).holds_bytes(sizes[i - 1]);
-    else if (stage.kind == StageKind::map)
-      holds = static_cast<MapStage&>(*stage.stage).holds_bytes();
+    if (const SerialStage* serial = serial_of(stage.stage))
+      holds = serial->holds_bytes(sizes[i - 1]);
+    else if (const MapStage* map = map_of(stage.stage))
+      holds = map->holds_bytes();
     if (holds <= 0) continue;
     held += holds;
     holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", bytes_text(holds));

@@ -13,8 +13,7 @@ namespace etr::pipeline {
 // A stage to plan for.
 struct BudgetStage {
   std::string name;
-  StageKind kind = StageKind::map;
-  std::unique_ptr<Stage> stage;  // a separate instance for trial samples
+  AnyStage stage;  // a separate instance for trial samples
 };
 
 struct BudgetRequest {

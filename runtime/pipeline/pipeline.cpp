@@ -83,29 +83,26 @@ QueueLimits Pipeline::limits_after(bool batches) const {
 
 // A cache stores the result of reading and mapping a record. The result must be the same each time,
 // and still belong to a single record.
-void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const {
+void Pipeline::check_cache(const std::vector<AnyStage>& stages) const {
   size_t cache = 0;
   for (size_t i = 1; i < stages.size(); ++i) {
-    if (entries_[i].spec->kind != StageKind::map ||
-        !static_cast<MapStage&>(*stages[i]).sample_cache())
-      continue;
+    const MapStage* map = map_of(stages[i]);
+    if (!map || !map->sample_cache()) continue;
     if (cache != 0) fail(Code::invalid_argument, "a pipeline has one cache, not two");
     cache = i;
   }
-  if (cache != 0)
-    static_cast<MapStage&>(*stages[cache]).sample_cache()->check_stages(stages_before(cache));
+  if (cache != 0) map_of(stages[cache])->sample_cache()->check_stages(stages_before(cache));
   for (size_t i = 0; i < cache; ++i) {
     const std::string before = cat("the cache stands after '", entries_[i].name, "', ");
     if (entries_[i].spec->random)
       fail(Code::invalid_argument, before,
            "which is random: its first picture of a sample would be the only one; put the cache in "
            "front");
-    if (i == 0 && !static_cast<Source&>(*stages[i]).numbers_records())
+    if (const Source* source = source_of(stages[i]); source && !source->numbers_records())
       fail(Code::invalid_argument, before,
            "whose records have no numbers to find them by, or are changed at random");
-    if (entries_[i].spec->kind != StageKind::serial) continue;
-    const auto& serial = static_cast<SerialStage&>(*stages[i]);
-    if (serial.makes_batches() || serial.depends_on_content())
+    const SerialStage* serial = serial_of(stages[i]);
+    if (serial && serial->traits().reads_items())
       fail(Code::invalid_argument, before,
            "which puts samples together; put the cache in front of it");
   }
@@ -118,14 +115,14 @@ Json Pipeline::stages_before(size_t position) const {
 }
 
 // The decisions of `overtake` identify samples by their ordinals.
-void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stages) const {
+void Pipeline::check_overtaking(const std::vector<AnyStage>& stages) const {
   std::string joins;  // the stage after which ordinals do not identify samples
   for (size_t i = 1; i < stages.size(); ++i) {
-    if (entries_[i].spec->kind != StageKind::serial) continue;
-    const auto& stage = static_cast<SerialStage&>(*stages[i]);
-    if (stage.makes_batches() || stage.repeats_samples() || stage.depends_on_content())
-      joins = entries_[i].name;
-    if (stage.overtaking_window() == 0) continue;
+    const SerialStage* stage = serial_of(stages[i]);
+    if (!stage) continue;
+    const SerialTraits traits = stage->traits();
+    if (traits.reads_items() || traits.repeats_samples) joins = entries_[i].name;
+    if (!stage->overtaking()) continue;
     const std::string where = cat("pipeline stage ", i + 1, " ('", entries_[i].name, "')");
     if (!joins.empty())
       fail(Code::invalid_argument, where, " stands behind '", joins,
@@ -138,18 +135,19 @@ void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stage
 }
 
 // Copies of a sample are told apart by the 32 bits of Item::replica. Batches start from 0 again.
-void Pipeline::check_replicas(const std::vector<std::unique_ptr<Stage>>& stages) const {
+void Pipeline::check_replicas(const std::vector<AnyStage>& stages) const {
   uint64_t last = 0;
   std::string before;  // the earlier stages that repeat samples
   for (size_t i = 1; i < stages.size(); ++i) {
-    if (entries_[i].spec->kind != StageKind::serial) continue;
-    const auto& stage = static_cast<SerialStage&>(*stages[i]);
-    if (stage.makes_batches()) {
+    const SerialStage* stage = serial_of(stages[i]);
+    if (!stage) continue;
+    const SerialTraits traits = stage->traits();
+    if (traits.makes_batches) {
       last = 0;
       before.clear();
     }
-    if (!stage.repeats_samples()) continue;
-    last = stage.last_replica(last);
+    if (!traits.repeats_samples) continue;
+    last = last * traits.replica_stride + traits.copies - 1;
     if (last > std::numeric_limits<uint32_t>::max())
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
            "') repeats what is repeated by ", before,
@@ -161,20 +159,18 @@ void Pipeline::check_replicas(const std::vector<std::unique_ptr<Stage>>& stages)
 
 // Checks even if the consumer does not perform these steps, so that a spec is valid everywhere or
 // nowhere.
-void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) const {
+void Pipeline::check_views(const std::vector<AnyStage>& stages) const {
   size_t echo = 0, last = 0;
   ViewStep done = ViewStep::any;
   for (size_t i = 1; i < stages.size(); ++i) {
-    const bool is_map = entries_[i].spec->kind == StageKind::map;
-    const bool makes = !is_map && static_cast<SerialStage&>(*stages[i]).makes_views();
+    const MapStage* map = map_of(stages[i]);
+    const SerialTraits traits = map ? SerialTraits() : serial_of(stages[i])->traits();
     if (echo == 0) {
-      if (makes) echo = i;
+      if (traits.makes_views) echo = i;
       continue;
     }
-    const ViewStep step = is_map ? static_cast<MapStage&>(*stages[i]).view_step()
-                          : static_cast<SerialStage&>(*stages[i]).carries_views() && !makes
-                              ? ViewStep::any
-                              : ViewStep::none;
+    const bool carries = (!traits.reads_items() || traits.carries_views) && !traits.makes_views;
+    const ViewStep step = map ? map->view_step() : carries ? ViewStep::any : ViewStep::none;
     if (step == ViewStep::none)
       fail(
           Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
@@ -195,56 +191,54 @@ void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) co
 
 void Pipeline::build() {
   uint64_t passes = 1;
-  std::vector<std::unique_ptr<Stage>> stages;
+  std::vector<AnyStage> stages;
   for (size_t i = 0; i < entries_.size(); ++i) {
     stages.push_back(entries_[i].spec->make(entries_[i].options, context_of(i)));
-    if (entries_[i].spec->kind == StageKind::serial)
-      passes *= static_cast<SerialStage&>(*stages.back()).passes();
+    if (const SerialStage* serial = serial_of(stages.back())) passes *= serial->traits().passes;
   }
   check_cache(stages);
   check_views(stages);
   check_overtaking(stages);
   check_replicas(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)
-    if (entries_[i].spec->kind == StageKind::map && entries_[i + 1].spec->kind == StageKind::map)
-      static_cast<MapStage&>(*stages[i]).followed_by(static_cast<MapStage&>(*stages[i + 1]));
+    if (MapStage* map = map_of(stages[i]), *next = map_of(stages[i + 1]); map && next)
+      map->followed_by(*next);
   bool batches = false;
   SegmentHost& host = *this;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const StageEntry& entry = entries_[i];
-    if (entry.spec->kind == StageKind::map) {
-      MapEntry map{std::unique_ptr<MapStage>(static_cast<MapStage*>(stages[i].release())),
-                   std::make_unique<StageStats>()};
+    if (auto* made = std::get_if<std::unique_ptr<MapStage>>(&stages[i])) {
+      MapEntry map{std::move(*made), std::make_unique<StageStats>()};
       map.stats->name = entry.name;
       map.stats->position = i;
       if (auto cache = map.stage->sample_cache())
         source_->set_cache(std::move(cache), stages_before(i));
       segments_.back()->add_map(std::move(map));
-    } else if (entry.spec->kind == StageKind::source) {
-      std::unique_ptr<Source> stage(static_cast<Source*>(stages[i].release()));
-      MapEntry reader{stage->reader(), std::make_unique<StageStats>()};
+    } else if (auto* first = std::get_if<std::unique_ptr<Source>>(&stages[i])) {
+      MapEntry reader{(*first)->reader(), std::make_unique<StageStats>()};
       reader.stats->name = entry.name;
       auto source = std::make_unique<SourceSegment>(
-          host, entry.name, limits_after(false), std::move(stage), passes,
+          host, entry.name, limits_after(false), std::move(*first), passes,
           static_cast<uint64_t>(options_->integer("epochs")));
       source->set_shard(rank(), world(), options_->boolean("drop_remainder"));
       if (reader.stage) source->add_map(std::move(reader));
       source_ = source.get();
       segments_.push_back(std::move(source));
     } else {
-      std::unique_ptr<SerialStage> stage(static_cast<SerialStage*>(stages[i].release()));
-      batches = batches || stage->makes_batches();
+      auto stage = std::get<std::unique_ptr<SerialStage>>(std::move(stages[i]));
+      const SerialTraits traits = stage->traits();
+      batches = batches || traits.makes_batches;
       QueueLimits limits = limits_after(batches);
-      if (const int64_t items = stage->queue_items(); items > 0) limits.items = items;
-      if (stage->may_block()) limits.chunk = 1;  // items that took long should proceed at once
-      const bool loosens = stage->overtaking_window() > 0;
-      if (loosens && segments_.back()->maps().empty())
+      if (traits.queue_items > 0) limits.items = traits.queue_items;
+      if (traits.may_block) limits.chunk = 1;  // items that took long should proceed at once
+      const Overtaking* overtaking = stage->overtaking();
+      if (overtaking && segments_.back()->maps().empty())
         fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entry.name,
              "') stands behind the stages whose samples take different times, such as decode, and "
              "there is none between it and '",
              segments_.back()->head_stats().name, "'");
       auto serial = std::make_unique<SerialSegment>(host, entry.name, i, limits, std::move(stage));
-      if (loosens) segments_.back()->loosen(serial->stage());
+      if (overtaking) segments_.back()->loosen(*overtaking);
       serial_.push_back(serial.get());
       serial_stages_.push_back(&serial->stage());
       segments_.push_back(std::move(serial));
@@ -253,8 +247,9 @@ void Pipeline::build() {
   for (size_t i = 0; i < segments_.size(); ++i)
     segments_[i]->connect(i > 0 ? segments_[i - 1].get() : nullptr,
                           i + 1 < segments_.size() ? segments_[i + 1].get() : nullptr);
+  pass_rules_ = PassRules(serial_stages_);
   source_->set_demand(
-      [this](uint64_t epoch, uint64_t pass) { return demand_of(serial_stages_, epoch, pass); });
+      [this](uint64_t epoch, uint64_t pass) { return pass_rules_.demand(epoch, pass); });
 }
 
 void Pipeline::start() {
@@ -301,8 +296,8 @@ std::vector<QueueLimits> Pipeline::planned_limits() {
   request.interrupt = &interrupt_;
   request.prefetch = options_->integer("prefetch");
   for (size_t i = 0; i < entries_.size(); ++i)
-    request.stages.push_back({entries_[i].name, entries_[i].spec->kind,
-                              entries_[i].spec->make(entries_[i].options, context_of(i, true))});
+    request.stages.push_back(
+        {entries_[i].name, entries_[i].spec->make(entries_[i].options, context_of(i, true))});
   for (const auto& segment : segments_) request.limits.push_back(segment->limits());
   return plan_budget(std::move(request));
 }
@@ -317,7 +312,7 @@ void Pipeline::run() {
   source_->start_at(restored_epoch_);
   for (SerialSegment* segment : serial_) {
     segment->start_at(restored_epoch_, walked_);
-    segment->stage().begin_run();
+    if (TimeDependent* decides = segment->stage().time_dependent()) decides->begin_run();
   }
   for (const auto& segment : segments_) segment->start(*graph_);
   source_->trigger();
@@ -437,7 +432,7 @@ Pipeline::Next Pipeline::next(Item& item) {
         lock.unlock();
         segments_.back()->release(done);
         for (SerialSegment* segment : serial_)
-          if (segment->stage().echoes_on_demand()) segment->trigger();
+          if (segment->stage().on_demand()) segment->trigger();
         lock.lock();
       }
       if (deliver_it) return Next::item;
@@ -458,7 +453,8 @@ Pipeline::Next Pipeline::next(Item& item) {
       restored_.reset();
       bad_records_->forget_before(epoch_);
       source_->forget_before(epoch_);
-      for (SerialStage* stage : serial_stages_) stage->forget_before(epoch_);
+      for (SerialStage* stage : serial_stages_)
+        if (TimeDependent* decides = stage->time_dependent()) decides->forget_before(epoch_);
     }
     lock.unlock();
     segments_.back()->release(done);
@@ -487,13 +483,13 @@ uint64_t Pipeline::view_samples() const {
   double samples = 0, in_item = 1;
   bool behind = false;
   for (SerialSegment* segment : serial_) {
-    const SerialStage& stage = segment->stage();
-    behind = behind || stage.makes_views();
+    const SerialTraits& traits = segment->traits();
+    behind = behind || traits.makes_views;
     if (!behind) continue;
-    const double held = stage.holds_bytes(1);
+    const double held = segment->stage().holds_bytes(1);
     samples += held;
     // Batching counts both what it takes and what it makes.
-    if (stage.makes_batches()) in_item = held / 2;
+    if (traits.makes_batches) in_item = held / 2;
     samples += in_item * static_cast<double>(segment->limits().items);
   }
   return static_cast<uint64_t>(samples);

@@ -93,10 +93,10 @@ class Pipeline final : private SegmentHost {
 
   void parse(const Json& spec);
   ErrorRules error_rules() const;
-  void check_overtaking(const std::vector<std::unique_ptr<Stage>>& stages) const;
-  void check_replicas(const std::vector<std::unique_ptr<Stage>>& stages) const;
-  void check_views(const std::vector<std::unique_ptr<Stage>>& stages) const;
-  void check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const;
+  void check_overtaking(const std::vector<AnyStage>& stages) const;
+  void check_replicas(const std::vector<AnyStage>& stages) const;
+  void check_views(const std::vector<AnyStage>& stages) const;
+  void check_cache(const std::vector<AnyStage>& stages) const;
   Json stages_before(size_t position) const;
   void build();
   void start();
@@ -115,7 +115,7 @@ class Pipeline final : private SegmentHost {
   void set_done(std::shared_ptr<const DoneSamples> done);
   void begin_epoch(const ReplayInput& input) const;
   ReplayInput replay_input() const;
-  ReplayInput replay_input(std::vector<std::unique_ptr<Stage>>& copies) const;
+  ReplayInput replay_input(std::vector<AnyStage>& copies) const;
   SerialSegment* last_repeating() const;
   int threads() const;
   uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
@@ -150,6 +150,7 @@ class Pipeline final : private SegmentHost {
   SourceSegment* source_ = nullptr;
   std::vector<SerialSegment*> serial_;
   std::vector<SerialStage*> serial_stages_;  // the heads of serial_
+  PassRules pass_rules_;
 
   // For restoring.
   DropSet replay_drops_;

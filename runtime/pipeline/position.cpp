@@ -15,7 +15,7 @@ namespace etr::pipeline {
 Json Pipeline::data() const {
   if (const auto known = source_->data()) return *known;
   const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
-  return static_cast<Source&>(*source).data();
+  return source_of(source)->data();
 }
 
 Json Pipeline::save() const {
@@ -24,8 +24,9 @@ Json Pipeline::save() const {
   if (restored_) return *restored_;  // still on the way to the restored position
   Json decisions = Json::object();
   for (SerialSegment* segment : serial_)
-    if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
-      decisions[std::to_string(segment->head_stats().position)] = std::move(made);
+    if (const TimeDependent* decides = segment->stage().time_dependent())
+      if (Json made = decides->save_decisions(epoch_); !made.is_null())
+        decisions[std::to_string(segment->head_stats().position)] = std::move(made);
   Json state{{"pipeline", canonical_},
              {"data", std::move(what)},
              {"epoch", epoch_},
@@ -97,19 +98,19 @@ ReplayInput Pipeline::replay_input() const {
     if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
   for (SerialSegment* segment : serial_) {
     input.stages.emplace_back(segment->head_stats().position, &segment->stage());
-    input.passes *= segment->stage().passes();
+    input.passes *= segment->traits().passes;
   }
   return input;
 }
 
 // Replays fresh copies of them; `copies` must outlive the result.
-ReplayInput Pipeline::replay_input(std::vector<std::unique_ptr<Stage>>& copies) const {
+ReplayInput Pipeline::replay_input(std::vector<AnyStage>& copies) const {
   ReplayInput input = replay_input();
   for (auto& [position, stage] : input.stages) {
     copies.push_back(
         entries_[position].spec->make(entries_[position].options, context_of(position)));
     const SerialStage* own = stage;
-    stage = static_cast<SerialStage*>(copies.back().get());
+    stage = serial_of(copies.back());
     if (input.repeats == own) input.repeats = stage;
   }
   return input;
@@ -119,8 +120,8 @@ ReplayInput Pipeline::replay_input(std::vector<std::unique_ptr<Stage>>& copies) 
 SerialSegment* Pipeline::last_repeating() const {
   SerialSegment* last = nullptr;
   for (SerialSegment* segment : serial_) {
-    if (segment->stage().makes_batches()) break;
-    if (segment->stage().repeats_samples()) last = segment;
+    if (segment->traits().makes_batches) break;
+    if (segment->traits().repeats_samples) last = segment;
   }
   return last;
 }
@@ -135,9 +136,8 @@ void Pipeline::begin_epoch(const ReplayInput& input) const {
 }
 
 std::optional<uint64_t> Pipeline::length() const {
-  for (const SerialStage* stage : serial_stages_)
-    if (stage->echoes_on_demand() || stage->adapts() || stage->depends_on_content())
-      return std::nullopt;
+  for (SerialStage* stage : serial_stages_)
+    if (stage->on_demand() || stage->traits().depends_on_content) return std::nullopt;
   {
     std::scoped_lock lock(mutex_);
     if (done_) return std::nullopt;
@@ -148,12 +148,12 @@ std::optional<uint64_t> Pipeline::length() const {
   std::optional<uint64_t> samples = source_->last_pass_length();
   if (!samples) {  // a separate source, because the other one may be running
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
-    samples = static_cast<Source&>(*source).samples();
+    samples = source_of(source)->samples();
     if (samples) samples = own_samples(*samples);
   }
   if (!samples) return std::nullopt;
   std::scoped_lock lock(mutex_);
-  std::vector<std::unique_ptr<Stage>> copies;
+  std::vector<AnyStage> copies;
   const ReplayInput input = replay_input(copies);
   for (const auto& [position, stage] : input.stages) stage->start_epoch(epoch_);
   return count_outputs(input, *samples);
@@ -168,7 +168,7 @@ uint64_t Pipeline::own_samples(uint64_t all) const {
 bool Pipeline::needs_contents() const {
   return bad_records_->uses(ErrorPolicy::substitute) ||
          std::any_of(serial_stages_.begin(), serial_stages_.end(),
-                     [](const SerialStage* stage) { return stage->depends_on_content(); });
+                     [](const SerialStage* stage) { return stage->traits().depends_on_content; });
 }
 
 void Pipeline::set_done(std::shared_ptr<const DoneSamples> done) {
@@ -187,7 +187,7 @@ void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) 
   const std::vector<Drop> drops = unpack_drops(state.at("drops"));
   replay_drops_ = drop_set(drops);
   bad_records_->restore_dropped(epoch_, drops);
-  std::vector<std::unique_ptr<Stage>> copies;
+  std::vector<AnyStage> copies;
   ReplayInput copied = replay_input(copies), own = replay_input();
   const auto length = samples ? std::optional(own_samples(*samples)) : std::nullopt;
   for (ReplayInput* input : {&copied, &own}) take_notes(state, *input, replay_drops_, length);

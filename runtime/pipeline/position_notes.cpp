@@ -99,7 +99,8 @@ void take_notes(const Json& state, ReplayInput& input, const DropSet& drops,
                 std::optional<uint64_t> own_samples) {
   for (const auto& [position, stage] : input.stages)
     if (const std::string key = std::to_string(position); state.at("decisions").contains(key))
-      stage->load_decisions(input.epoch, state["decisions"][key]);
+      if (TimeDependent* decides = stage->time_dependent())
+        decides->load_decisions(input.epoch, state["decisions"][key]);
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.pass_length = own_samples;
   input.drops = &drops;

@@ -24,7 +24,7 @@ void Pipeline::check_shareable() const {
     if (entry.spec->kind == StageKind::serial)
       for (SerialSegment* segment : serial_)
         if (&entries_[segment->head_stats().position] == &entry &&
-            segment->stage().depends_on_content())
+            segment->traits().depends_on_content)
           refuse_rest(entry.name.c_str());
 }
 
@@ -40,7 +40,7 @@ void Pipeline::plan_share(const std::vector<Json>& positions, std::optional<uint
   }
   for (const Json& state : positions) {
     const DropSet drops = drop_set(unpack_drops(state.at("drops")));
-    std::vector<std::unique_ptr<Stage>> copies;
+    std::vector<AnyStage> copies;
     ReplayInput input = replay_input(copies);
     input.rank = state["rank"];
     input.world = state["world"];
@@ -56,8 +56,8 @@ void Pipeline::begin_rest(Delivered delivered) {
   DoneSamples& done = delivered.done;
   uint64_t passes = 1, repeats = 0;
   for (const SerialStage* stage : serial_stages_)
-    if (stage->passes() != 1) {
-      passes *= stage->passes();
+    if (const uint64_t wanted = stage->traits().passes; wanted != 1) {
+      passes *= wanted;
       ++repeats;
     }
   uint64_t first = std::max(done.first_pass(), delivered.first_open);

@@ -20,6 +20,7 @@ class Replay {
   // `tokens`: track what is still held at the end.
   Replay(const ReplayInput& input, bool tokens) : input_(input), tokens_(tokens) {
     for (const auto& [position, stage] : input_.stages) stages_.push_back(stage);
+    rules_ = PassRules(stages_);
   }
 
   // Feeds tokens until the outputs are reached or `samples` are fed. Returns whether it stopped for
@@ -34,7 +35,7 @@ class Replay {
         if (fed_samples_ == samples) return true;
         check_way(ended);
         feed(ordinal_of(pass_, index_));
-        demand = demand_of(stages_, input_.epoch, pass_);
+        demand = rules_.demand(input_.epoch, pass_);
       }
       epoch_ends = demand == Demand::end_epoch || pass_ + 1 == input_.passes;
       if (!done_) finish_pass(epoch_ends);
@@ -47,14 +48,14 @@ class Replay {
   std::optional<uint64_t> count(uint64_t pass_length) {
     uint64_t fed = 0;
     for (uint64_t pass = 0;; ++pass) {
-      Demand demand = demand_of(stages_, input_.epoch, pass);
+      Demand demand = rules_.demand(input_.epoch, pass);
       for (uint64_t index = 0; index < pass_length && demand == Demand::more; ++index) {
         if (++fed > kCountable) return std::nullopt;
         Item item;
         item.ordinal = ordinal_of(pass, index);
         item.ghost = true;
         receive(0, std::move(item));
-        demand = demand_of(stages_, input_.epoch, pass);
+        demand = rules_.demand(input_.epoch, pass);
       }
       const bool epoch_ends = demand == Demand::end_epoch || pass + 1 == input_.passes;
       finish_pass(epoch_ends);
@@ -200,7 +201,8 @@ class Replay {
     for (size_t i = 0; i < stages_.size() && !done_; ++i) {
       Chain chain(*this, i + 1);
       stages_[i]->finish_pass(chain);
-      if (!stages_[i]->forwards_end(epoch_ends)) return;
+      PassControl* const control = stages_[i]->pass_control();
+      if (control && !control->forwards_end(epoch_ends)) return;
     }
   }
 
@@ -216,6 +218,7 @@ class Replay {
   const ReplayInput& input_;
   const bool tokens_;
   std::vector<SerialStage*> stages_;
+  PassRules rules_;
   uint64_t pass_ = 0, index_ = 0, fed_samples_ = 0, outputs_ = 0;
   bool done_ = false;
   std::vector<Alive::Pass> passes_;
@@ -231,7 +234,7 @@ std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_le
   return Replay(input, /*tokens=*/false).count(pass_length);
 }
 
-ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies) {
+ReplayPlan plan_replay(const ReplayInput& input, std::vector<AnyStage> copies) {
   if (input.outputs == 0) return {};
   Replay replay(input, /*tokens=*/true);
   // Stages hold tokens, which point into the replay, so they must be destroyed first, also on
@@ -243,8 +246,7 @@ ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Sta
   return {[alive](uint64_t ordinal) { return alive->is_ghost(ordinal); }, alive->unneeded()};
 }
 
-void add_delivered(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies,
-                   Delivered& delivered) {
+void add_delivered(const ReplayInput& input, std::vector<AnyStage> copies, Delivered& delivered) {
   if (input.outputs == 0) {
     delivered.first_open = 0;
     return;

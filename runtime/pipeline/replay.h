@@ -47,7 +47,7 @@ struct ReplayPlan {
 // `copies` owns the stages that `input` refers to, which must be at the beginning of the epoch;
 // they are destroyed here. Throws Error(corrupt_data) if the replay does not reach that many
 // outputs.
-ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies);
+ReplayPlan plan_replay(const ReplayInput& input, std::vector<AnyStage> copies);
 
 // What the ranks of another world have delivered of an epoch.
 struct Delivered {
@@ -55,8 +55,7 @@ struct Delivered {
   uint64_t first_open = UINT64_MAX;  // all ranks are done with all samples of earlier passes
 };
 // Adds the samples that one rank is done with at its position. Parameters as in plan_replay().
-void add_delivered(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies,
-                   Delivered& delivered);
+void add_delivered(const ReplayInput& input, std::vector<AnyStage> copies, Delivered& delivered);
 
 // Where a source continues, and the number of outputs before.
 struct ReplayPlace {

@@ -81,10 +81,11 @@ void Segment::connect(Segment* previous, Segment* next) {
   next_ = next;
 }
 
-void Segment::loosen(const SerialStage& stage) {
+void Segment::loosen(const Overtaking& overtaking) {
   limits_.chunk = 1;  // samples in one message would wait for each other
-  loose_order_ = std::make_unique<LooseOrder>(
-      stage.overtaking_window(), [&stage](uint64_t epoch) { return stage.lets_overtake(epoch); });
+  loose_order_ = std::make_unique<LooseOrder>(overtaking.window(), [&overtaking](uint64_t epoch) {
+    return overtaking.lets_overtake(epoch);
+  });
 }
 
 void Segment::start(FlowGraph& graph) {

@@ -73,9 +73,9 @@ class Segment {
 
   void add_map(MapEntry map) { maps_.push_back(std::move(map)); }
   void connect(Segment* previous, Segment* next);
-  // Call before start(). Lets samples leave the maps out of order, as `stage`, the next segment's
-  // head, allows.
-  void loosen(const SerialStage& stage);
+  // Call before start(). Lets samples leave the maps out of order, as the next segment's head
+  // allows.
+  void loosen(const Overtaking& overtaking);
   void start(FlowGraph& graph);
   // To be called after the host has stopped. Ends the head's thread, if any.
   void stop() {
@@ -257,8 +257,9 @@ class SerialSegment final : public Segment, private Emitter {
   // For restoring: discards those copies in the first epoch.
   void set_done(std::shared_ptr<const DoneSamples> done) { done_before_ = std::move(done); }
   SerialStage& stage() { return *stage_; }
+  const SerialTraits& traits() const { return traits_; }
 
-  bool head_blocks() const override { return stage_->may_block(); }
+  bool head_blocks() const override { return traits_.may_block; }
 
  protected:
   Idle advance() override;
@@ -277,7 +278,9 @@ class SerialSegment final : public Segment, private Emitter {
   void process_some();
   void finish_input();
 
-  std::unique_ptr<SerialStage> stage_;
+  const std::unique_ptr<SerialStage> stage_;
+  const SerialTraits traits_;
+  OnDemand* const on_demand_;  // nullptr: the stage gives nothing without input
   std::shared_ptr<const DoneSamples> done_before_;
   uint64_t epoch_ = 0;
   Chunk current_;        // being processed

@@ -17,7 +17,10 @@ constexpr int64_t kEchoesAhead = 64;
 
 SerialSegment::SerialSegment(SegmentHost& host, std::string name, uint64_t position,
                              QueueLimits limits, std::unique_ptr<SerialStage> stage)
-    : Segment(host, std::move(name), position, limits), stage_(std::move(stage)) {}
+    : Segment(host, std::move(name), position, limits),
+      stage_(std::move(stage)),
+      traits_(stage_->traits()),
+      on_demand_(stage_->on_demand()) {}
 
 void SerialSegment::start_at(uint64_t epoch, bool under_way) {
   epoch_ = epoch;
@@ -57,15 +60,15 @@ bool SerialSegment::flush(bool everything) {
 
 void SerialSegment::tell_pace() {
   pace_told_ns_ = now_ns();
-  stage_->observe({host_.elapsed_seconds(), previous_->idle_seconds(Idle::blocked),
-                   host_.consumer_starved_seconds()});
+  on_demand_->observe({host_.elapsed_seconds(), previous_->idle_seconds(Idle::blocked),
+                       host_.consumer_starved_seconds()});
 }
 
 // Feeds the stage from the current chunk until a message's worth of output has accumulated.
 void SerialSegment::process_some() {
   const int64_t begin = now_ns();
   const size_t first = position_;
-  if (stage_->adapts() && begin - pace_told_ns_ > kPaceNs) tell_pace();
+  if (on_demand_ && on_demand_->adapts() && begin - pace_told_ns_ > kPaceNs) tell_pace();
   while (position_ < current_.items.size() && waiting() < limits_.chunk && !host_.stopped()) {
     Item& item = current_.items[position_++];
     ++stats_.items_in;
@@ -76,7 +79,7 @@ void SerialSegment::process_some() {
     bool of_the_item = true;
     try {
       if (!item.ghost) stage_->admit(item);
-      of_the_item = stage_->reads_items();
+      of_the_item = traits_.reads_items();
       stage_->process(std::move(item), *this);
     } catch (const Error& error) {
       if (!of_the_item) throw;
@@ -98,7 +101,8 @@ void SerialSegment::finish_input() {
     failed_ = true;
   } else if (current_.end != End::none) {
     stage_->finish_pass(*this);
-    if (stage_->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
+    PassControl* const control = stage_->pass_control();
+    if (!control || control->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
   }
   release_upstream(current_);
 }
@@ -107,7 +111,7 @@ void SerialSegment::finish_input() {
 // now should not queue behind a burst of old ones.
 size_t SerialSegment::echoes_wanted() const {
   const int64_t ahead = std::min(limits_.items, kEchoesAhead), queued = queued_items();
-  return stage_->echoes_on_demand() && queued < ahead && host_.consumer_starves()
+  return on_demand_ && queued < ahead && host_.consumer_starves()
              ? static_cast<size_t>(ahead - queued)
              : 0;
 }
@@ -128,7 +132,7 @@ std::optional<Segment::Idle> SerialSegment::step() {
     return std::nullopt;
   }
   if (!flush(/*everything=*/true)) return no_room();
-  if (const size_t most = echoes_wanted(); most > 0 && stage_->echo(most, *this) > 0)
+  if (const size_t most = echoes_wanted(); most > 0 && on_demand_->echo(most, *this) > 0)
     return std::nullopt;
   return Idle::starved;
 }

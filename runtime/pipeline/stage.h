@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/interrupt.h"
@@ -46,16 +47,13 @@ inline bool has_budget(const StageContext& context) {
   return context.pipeline && context.pipeline->integer("budget_bytes") > 0;
 }
 
-class Stage {
- public:
-  virtual ~Stage() = default;
-};
-
 class MapStage;
 
 // Produces samples on its own thread: it may block on files and networks.
-class Source : public Stage {
+class Source {
  public:
+  virtual ~Source() = default;
+
   // Begins pass `pass` of epoch `epoch` over the data.
   virtual void start_pass(uint64_t epoch, uint64_t pass) = 0;
 
@@ -102,8 +100,10 @@ enum class ViewStep { none, any, scale, place, adjust, jitter };
 
 // Transforms one item at a time. Called from many threads at once, in any order. All randomness
 // must come from item_rng().
-class MapStage : public Stage {
+class MapStage {
  public:
+  virtual ~MapStage() = default;
+
   // Sets item.dropped to drop the sample.
   virtual void process(Item& item, uint64_t epoch) const = 0;
   virtual bool may_drop() const { return false; }   // by setting item.dropped
@@ -137,21 +137,92 @@ class Emitter {
   virtual void emit(Item&& item) = 0;
 };
 
+// What a pipeline asks of a serial stage once, when it is built.
+struct SerialTraits {
+  bool makes_batches = false;       // its output is counted in batches
+  bool depends_on_content = false;  // what it emits depends on tensors, see SerialStage
+  bool may_block = false;           // needs its own thread
+  // Repeats samples: from one with the replica number r it makes those from r * replica_stride to
+  // r * replica_stride + copies - 1.
+  bool repeats_samples = false;
+  uint64_t replica_stride = 1, copies = 1;
+  // Whether image operations after it are left to a consumer that accepts them: pixels become
+  // Item::views. And whether it may follow such a stage though it reads items.
+  bool makes_views = false, carries_views = false;
+  uint64_t passes = 1;      // that it wants from the source in an epoch (`repeat`); 0: endless
+  int64_t queue_items = 0;  // size of the next queue (`prefetch`); 0: default
+
+  bool reads_items() const { return makes_batches || depends_on_content; }
+};
+
+// Of stages that end passes in their own way: `repeat` and `take`.
+class PassControl {
+ public:
+  // Whether the end of a pass is forwarded downstream; `repeat` swallows all but the last.
+  virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
+  // pass_id() of the pass of which no more is needed; 0: none. Thread safe.
+  virtual uint64_t satisfied_pass() const { return 0; }
+
+ protected:
+  ~PassControl() = default;
+};
+
+// Of stages that emit more while the consumer is about to wait: adaptive echo nodes.
+class OnDemand {
+ public:
+  // Called when the consumer is about to wait and there is no input. Emits up to `most` items and
+  // returns how many, 0 if it has none to give.
+  virtual size_t echo(size_t most, Emitter& out) = 0;
+  // Called now and then, between items, but not during a replay, if adapts().
+  virtual bool adapts() const { return false; }
+  virtual void observe(const Pace&) {}
+
+ protected:
+  ~OnDemand() = default;
+};
+
+// Of stages that decide by the clock and keep their decisions, so that a restored run can repeat
+// them: `overtake` and adaptive echo nodes.
+class TimeDependent {
+ public:
+  // Called once, in the first epoch of the pipeline's run, after the replay to a restored position,
+  // if any. Not called for copies that only replay, or that only measure memory.
+  virtual void begin_run() = 0;
+  virtual Json save_decisions(uint64_t epoch) const = 0;
+  virtual void load_decisions(uint64_t epoch, const Json& decisions) = 0;
+  virtual void forget_before(uint64_t epoch) = 0;  // the consumer has left those epochs
+
+ protected:
+  ~TimeDependent() = default;
+};
+
+// Of `overtake`: samples may leave the maps before it ahead of earlier ones.
+class Overtaking {
+ public:
+  virtual uint64_t window() const = 0;  // how many may overtake one
+  // While this is false for their epoch, samples come in order. Thread safe.
+  virtual bool lets_overtake(uint64_t epoch) const = 0;
+
+ protected:
+  ~Overtaking() = default;
+};
+
 // Sees all items in order, one call at a time. May hold, repeat, reorder or drop them. What it
 // emits may depend only on the options, the seed and the sequence of items, never on time, tensors
 // or threads: restoring a position replays the sequence without payloads. A stage whose output
 // depends on tensors declares that (depends_on_content); restoring then reads and maps everything
-// again.
-class SerialStage : public Stage {
+// again. One that decides by the clock is TimeDependent.
+class SerialStage {
  public:
+  virtual ~SerialStage() = default;
+
+  virtual SerialTraits traits() const { return {}; }
+
   virtual void start_epoch(uint64_t /*epoch*/) {}
   // Like start_epoch(), for the rest of an epoch that the ranks of another world have begun: the
   // first passes yield only samples that those ranks have not delivered, perhaps none. Throws
   // Error(unsupported) if the stage's output depends on the samples already delivered.
   virtual void start_rest(uint64_t epoch, const DoneSamples& /*done*/) { start_epoch(epoch); }
-  // Called once, in the first epoch of the pipeline's run, after the replay to a restored position,
-  // if any. Not called for copies that only replay, or that only measure memory.
-  virtual void begin_run() {}
   // Called for each item with a payload, before process(). If it throws Error, this item is a bad
   // record.
   virtual void admit(Item& /*item*/) {}
@@ -160,51 +231,33 @@ class SerialStage : public Stage {
   // only hide the problem, item after item.
   virtual void process(Item&& item, Emitter& out) = 0;
   virtual void finish_pass(Emitter& /*out*/) {}  // the source's pass has ended: emit what is held
-
-  // Whether the end of a pass is forwarded downstream; `repeat` swallows all but the last.
-  virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
-  // For `repeat`: the number of passes wanted from the source; 0: endless.
-  virtual uint64_t passes() const { return 1; }
-  // For `take`: pass_id() of the pass of which no more is needed; 0: none. Thread safe.
-  virtual uint64_t satisfied_pass() const { return 0; }
-  virtual bool repeats_samples() const { return false; }  // with their own replica numbers
-  // Returns the largest replica number of its output, if `replica` is the largest of its input.
-  virtual uint64_t last_replica(uint64_t replica) const { return replica; }
-  virtual bool may_block() const { return false; }      // needs its own thread
-  virtual bool makes_batches() const { return false; }  // its output is counted in batches
-  virtual bool depends_on_content() const { return false; }
-  bool reads_items() const { return makes_batches() || depends_on_content(); }
-  // Whether image operations after it are left to a consumer that accepts them: pixels become
-  // Item::views.
-  virtual bool makes_views() const { return false; }
-  // Whether it may follow such a stage.
-  virtual bool carries_views() const { return !makes_batches() && !depends_on_content(); }
   // The maximum memory it holds if incoming items have `item_bytes`.
   virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
-  // For `prefetch`: size of the next queue; 0: default.
-  virtual int64_t queue_items() const { return 0; }
 
-  // Echo on demand: echo() is called when the consumer is about to wait and there is no input. It
-  // emits up to `most` items and returns how many, 0 if it has none to give.
-  virtual bool echoes_on_demand() const { return false; }
-  virtual size_t echo(size_t /*most*/, Emitter& /*out*/) { return 0; }
-
-  // For `overtake`: how many samples may leave the maps before it ahead of an earlier one; 0: none.
-  // While lets_overtake() is false for their epoch, samples come in order. lets_overtake() must be
-  // thread safe.
-  virtual uint64_t overtaking_window() const { return 0; }
-  virtual bool lets_overtake(uint64_t /*epoch*/) const { return false; }
-
-  // For stages that adapt to the pace: observe() is called now and then, between items, but not
-  // during a replay.
-  virtual bool adapts() const { return false; }
-  virtual void observe(const Pace&) {}
-
-  // Decisions that depended on time, so that a restored run can repeat them.
-  virtual Json save_decisions(uint64_t epoch) const;
-  virtual void load_decisions(uint64_t /*epoch*/, const Json& /*decisions*/) {}
-  virtual void forget_before(uint64_t /*epoch*/) {}  // the consumer has left those epochs
+  // What only some stages do; nullptr: this one does not.
+  virtual PassControl* pass_control() { return nullptr; }
+  virtual OnDemand* on_demand() { return nullptr; }
+  virtual TimeDependent* time_dependent() { return nullptr; }
+  virtual const Overtaking* overtaking() const { return nullptr; }
 };
+
+// A stage of one of the three kinds, in the order of StageKind.
+using AnyStage =
+    std::variant<std::unique_ptr<Source>, std::unique_ptr<MapStage>, std::unique_ptr<SerialStage>>;
+
+// Return the stage if it is of that kind, else nullptr.
+inline Source* source_of(const AnyStage& stage) {
+  const auto* found = std::get_if<std::unique_ptr<Source>>(&stage);
+  return found ? found->get() : nullptr;
+}
+inline MapStage* map_of(const AnyStage& stage) {
+  const auto* found = std::get_if<std::unique_ptr<MapStage>>(&stage);
+  return found ? found->get() : nullptr;
+}
+inline SerialStage* serial_of(const AnyStage& stage) {
+  const auto* found = std::get_if<std::unique_ptr<SerialStage>>(&stage);
+  return found ? found->get() : nullptr;
+}
 
 enum class StageKind { source, map, serial };
 
@@ -213,7 +266,7 @@ struct StageSpec {
   const char* doc;
   StageKind kind;
   Schema options;
-  std::unique_ptr<Stage> (*make)(const Options&, const StageContext&);
+  AnyStage (*make)(const Options&, const StageContext&);
   bool random = false;    // transforms a sample differently each time
   bool prepares = false;  // preprocesses images for the model, in training and in prediction
 };
@@ -224,9 +277,23 @@ struct StageSpec {
 std::span<const StageSpec* const> stage_table();
 const StageSpec& find_stage(const std::string& name);  // Error(not_found) suggests the nearest name
 
-// Returns how much more of a pass the serial stages want. `stages` are in pipeline order.
+// How much more of a pass the serial stages want.
 enum class Demand { more, end_pass, end_epoch };
-Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass);
+
+// Asks those serial stages that can tell; `stages` are in pipeline order.
+class PassRules {
+ public:
+  PassRules() = default;
+  explicit PassRules(std::span<SerialStage* const> stages);
+  Demand demand(uint64_t epoch, uint64_t pass) const;
+
+ private:
+  struct Rule {
+    const PassControl* control;
+    bool repeated;  // it stands after a `repeat`: satisfaction ends the epoch, not the pass
+  };
+  std::vector<Rule> rules_;
+};
 
 // The random numbers for one replica of a sample in one stage, independent of the thread.
 inline Rng item_rng(const StageContext& context, uint64_t epoch, const Item& item) {
@@ -234,7 +301,7 @@ inline Rng item_rng(const StageContext& context, uint64_t epoch, const Item& ite
 }
 
 template <typename T>
-std::unique_ptr<Stage> make_stage(const Options& options, const StageContext& context) {
+AnyStage make_stage(const Options& options, const StageContext& context) {
   return std::make_unique<T>(options, context);
 }
 

@@ -30,15 +30,19 @@ void refuse_rest(const char* stage) {
 
 Json Source::changed() { return nullptr; }
 
-Json SerialStage::save_decisions(uint64_t) const { return nullptr; }
+PassRules::PassRules(std::span<SerialStage* const> stages) {
+  bool repeated = false;
+  for (SerialStage* stage : stages) {
+    if (const PassControl* control = stage->pass_control()) rules_.push_back({control, repeated});
+    repeated = repeated || stage->traits().passes != 1;
+  }
+}
 
-Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass) {
-  bool repeated = false;  // after a `repeat`, satisfaction ends the epoch, not the pass
-  for (const SerialStage* stage : stages) {
-    const uint64_t satisfied = stage->satisfied_pass();
-    if (repeated && satisfied >> 32 == epoch + 1) return Demand::end_epoch;
-    if (!repeated && satisfied == pass_id(epoch, pass)) return Demand::end_pass;
-    repeated = repeated || stage->passes() != 1;
+Demand PassRules::demand(uint64_t epoch, uint64_t pass) const {
+  for (const Rule& rule : rules_) {
+    const uint64_t satisfied = rule.control->satisfied_pass();
+    if (rule.repeated && satisfied >> 32 == epoch + 1) return Demand::end_epoch;
+    if (!rule.repeated && satisfied == pass_id(epoch, pass)) return Demand::end_pass;
   }
   return Demand::more;
 }

@@ -38,9 +38,9 @@ Branch::Branch(const Json& spec, const std::string& owner, size_t place,
     inner.position = position_of(context, place, i);
     auto stage = found.make(Options(found.options, cat(where, " ('", name, "')"), options), inner);
     if (i == 0)
-      source_.reset(static_cast<Source*>(stage.release()));
+      source_ = std::get<std::unique_ptr<Source>>(std::move(stage));
     else
-      maps_.emplace_back(static_cast<MapStage*>(stage.release()));
+      maps_.push_back(std::get<std::unique_ptr<MapStage>>(std::move(stage)));
     if (i > 0 && (maps_.back()->may_drop() || maps_.back()->sample_cache()))
       fail(Code::invalid_argument, where, ": '", name, "' belongs after '", owner, "'");
   }

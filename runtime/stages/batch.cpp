@@ -19,7 +19,7 @@ class Batch final : public Batching {
  public:
   Batch(const Options& options, const StageContext&) : Batching(options) {}
 
-  bool carries_views() const override { return true; }
+  SerialTraits traits() const override { return {.makes_batches = true, .carries_views = true}; }
 
  protected:
   void check_fits(const Item& first, const Item& item) const override {

@@ -16,7 +16,7 @@ class Batching : public pipeline::SerialStage {
   void start_epoch(uint64_t epoch) final;
   void process(pipeline::Item&& item, pipeline::Emitter& out) final;
   void finish_pass(pipeline::Emitter& out) final;
-  bool makes_batches() const final { return true; }
+  pipeline::SerialTraits traits() const override { return {.makes_batches = true}; }
   double holds_bytes(double item_bytes) const final {
     return 2 * item_bytes * static_cast<double>(size_);  // the samples and the batch made from them
   }

@@ -30,7 +30,7 @@ class Bucket final : public SerialStage {
       fail(Code::invalid_argument, "bucket: 'boundaries' must rise from one to the next");
   }
 
-  bool depends_on_content() const override { return true; }
+  SerialTraits traits() const override { return {.depends_on_content = true}; }
   double holds_bytes(double item_bytes) const override {
     return item_bytes * static_cast<double>(size_ * buckets_.size());
   }

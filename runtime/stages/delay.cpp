@@ -29,7 +29,7 @@ class Delay final : public SerialStage {
     out.emit(std::move(item));
   }
 
-  bool may_block() const override { return true; }
+  SerialTraits traits() const override { return {.may_block = true}; }
 
  private:
   using Clock = std::chrono::steady_clock;

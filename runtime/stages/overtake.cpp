@@ -45,14 +45,17 @@ constexpr int64_t unzigzag(uint64_t coded) {
   return static_cast<int64_t>(coded >> 1) ^ -static_cast<int64_t>(coded & 1);
 }
 
-class Overtake final : public SerialStage {
+class Overtake final : public SerialStage, private TimeDependent, private Overtaking {
  public:
   Overtake(const Options& options, const StageContext&)
       : window_(static_cast<uint64_t>(options.integer("window"))),
         replay_path_(options.string("replay")),
         log_(options.string("log"), kName, "sample") {}
 
-  uint64_t overtaking_window() const override { return window_; }
+  TimeDependent* time_dependent() override { return this; }
+  const Overtaking* overtaking() const override { return this; }
+
+  uint64_t window() const override { return window_; }
   bool lets_overtake(uint64_t epoch) const override {
     std::scoped_lock lock(mutex_);
     const auto due = due_.find(epoch);

@@ -16,7 +16,7 @@ class Prefetch final : public SerialStage {
   Prefetch(const Options& options, const StageContext&) : items_(options.integer("items")) {}
 
   void process(Item&& item, Emitter& out) override { out.emit(std::move(item)); }
-  int64_t queue_items() const override { return items_; }
+  SerialTraits traits() const override { return {.queue_items = items_}; }
 
  private:
   const int64_t items_;

@@ -12,10 +12,13 @@ constexpr OptionSpec kOptions[] = {
     {"count", OptionType::integer, "0", "passes in an epoch; 0 repeats for ever", 0, 1e9, "passes"},
 };
 
-class Repeat final : public SerialStage {
+class Repeat final : public SerialStage, private PassControl {
  public:
   Repeat(const Options& options, const StageContext&)
       : count_(static_cast<uint64_t>(options.integer("count"))) {}
+
+  SerialTraits traits() const override { return {.passes = count_}; }
+  PassControl* pass_control() override { return this; }
 
   void start_epoch(uint64_t) override { ended_ = samples_ = short_passes_ = 0; }
   void start_rest(uint64_t epoch, const DoneSamples& done) override {
@@ -37,7 +40,6 @@ class Repeat final : public SerialStage {
     ++ended_;
     return epoch_ends || (count_ != 0 && ended_ % count_ == 0);
   }
-  uint64_t passes() const override { return count_; }
 
  private:
   const uint64_t count_;

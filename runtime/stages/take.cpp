@@ -12,10 +12,12 @@ constexpr OptionSpec kOptions[] = {
     {"count", OptionType::integer, nullptr, "items that pass", 1, 1e15},
 };
 
-class Take final : public SerialStage {
+class Take final : public SerialStage, private PassControl {
  public:
   Take(const Options& options, const StageContext&)
       : count_(static_cast<uint64_t>(options.integer("count"))) {}
+
+  PassControl* pass_control() override { return this; }
 
   void start_epoch(uint64_t epoch) override {
     epoch_ = epoch;

@@ -111,7 +111,7 @@ class SameWork {
       options.erase("stage");
       const pipeline::StageSpec& spec = pipeline::find_stage(name);
       auto stage = spec.make(Options(spec.options, name, options), {0, stages_.size(), nullptr});
-      stages_.emplace_back(static_cast<pipeline::MapStage*>(stage.release()));
+      stages_.push_back(std::get<std::unique_ptr<pipeline::MapStage>>(std::move(stage)));
     }
   }
 

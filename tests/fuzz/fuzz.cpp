@@ -101,7 +101,7 @@ void source(Bytes bytes, const char* stage, const char* ending, Json options, co
   if (key == std::string("arrays")) options[key] = "x=" + options[key].get<std::string>();
   const pipeline::StageSpec& spec = pipeline::find_stage(stage);
   const auto made = spec.make(Options(spec.options, stage, options), {});
-  auto& reader = static_cast<pipeline::Source&>(*made);
+  auto& reader = *pipeline::source_of(made);
   reader.start_pass(0, 0);
   for (int i = 0; i < 1000; ++i) {
     pipeline::Item item;

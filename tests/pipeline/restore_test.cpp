@@ -428,11 +428,10 @@ struct StopsAndHolds final : pipeline::SerialStage {
 
 TEST(Restore, AWayThatIsStoppedMayHoldSamples) {  // the address sanitizer finds leaks
   Interrupt interrupt;
-  std::vector<std::unique_ptr<pipeline::Stage>> stages;
-  auto& stage =
-      static_cast<StopsAndHolds&>(*stages.emplace_back(std::make_unique<StopsAndHolds>(interrupt)));
+  std::vector<pipeline::AnyStage> stages;
+  stages.emplace_back(std::make_unique<StopsAndHolds>(interrupt));
   pipeline::ReplayInput input;
-  input.stages.emplace_back(1, &stage);
+  input.stages.emplace_back(1, pipeline::serial_of(stages.back()));
   input.outputs = 1;
   input.interrupt = &interrupt;
   EXPECT_THROW(plan_replay(input, std::move(stages)), Error);

@@ -10,7 +10,7 @@ class Alone {
   Alone(const std::string& stage, const Json& options)
       : options_(spec_options(stage, options)),
         stage_(pipeline::find_stage(stage).make(options_, {})),
-        source_(static_cast<pipeline::Source&>(*stage_)) {
+        source_(*pipeline::source_of(stage_)) {
     source_.start_pass(0, 0);
   }
   // Returns an error's message, "" for a sample, or "end".
@@ -32,7 +32,7 @@ class Alone {
     return Options(pipeline::find_stage(stage).options, stage, options);
   }
   const Options options_;
-  const std::unique_ptr<pipeline::Stage> stage_;
+  const pipeline::AnyStage stage_;
   pipeline::Source& source_;
 };
 

@@ -15,7 +15,6 @@ namespace etr::test {
 namespace {
 
 using pipeline::Item;
-using pipeline::Stage;
 using stages::Filter;
 
 // Runs one map stage on an item.
@@ -23,7 +22,7 @@ Item run(const char* stage, const char* options, Item item, uint64_t epoch = 0) 
   const pipeline::StageSpec& spec = pipeline::find_stage(stage);
   const pipeline::StageContext context{1, 2, nullptr, nullptr};
   const auto made = spec.make(Options(spec.options, stage, parse_json(options, stage)), context);
-  static_cast<const pipeline::MapStage&>(*made).process(item, epoch);
+  pipeline::map_of(made)->process(item, epoch);
   return item;
 }
 Item with_image(Tensor image) {

@@ -15,7 +15,7 @@ Item run(const char* stage, const std::string& options, Item item, uint64_t epoc
   const pipeline::StageSpec& spec = pipeline::find_stage(stage);
   const pipeline::StageContext context{1, 2, nullptr, nullptr};
   const auto made = spec.make(Options(spec.options, stage, parse_json(options, stage)), context);
-  static_cast<const pipeline::MapStage&>(*made).process(item, epoch);
+  pipeline::map_of(made)->process(item, epoch);
   return item;
 }
 

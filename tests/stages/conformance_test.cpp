@@ -179,6 +179,16 @@ TEST_P(StageConformance, UnknownOptionsAreRefused) {
   EXPECT_THROW(Pipeline{wrong}, Error);
 }
 
+TEST_P(StageConformance, IsOfTheKindThatItsSpecNames) {
+  const pipeline::StageSpec& found = pipeline::find_stage(GetParam().stage);
+  Json options = parse_json(std::string("{") + GetParam().options + "}", "options");
+  const pipeline::MapFunctions own = functions();
+  pipeline::StageContext context;
+  context.functions = &own;
+  const auto made = found.make(Options(found.options, found.name, options), context);
+  EXPECT_EQ(made.index(), static_cast<size_t>(found.kind));
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& info) { return info.param.stage; }
 INSTANTIATE_TEST_SUITE_P(Stages, StageConformance, testing::ValuesIn(kCases), name_of);
 
