@@ -187,9 +187,7 @@ void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
     const size_t p = producer[index(norm.inputs[0])];
     if (p == nodes.size() || users[index(norm.inputs[0])] != 1) continue;
     const Node& product = nodes[p];
-    const std::string_view op = product.op->name;
-    const bool plain = op == "conv2d" || (op == "dense" && !product.options.boolean("transposed"));
-    if (!plain || product.options.boolean("relu") ||
+    if (!product.op->folds || !product.op->folds(product.options) ||
         !is_weight(graph_.value(product.inputs[1]).kind))
       continue;
     const ops::OpCall call = call_of(flight, p), after = call_of(flight, n);

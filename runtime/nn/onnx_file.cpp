@@ -3,9 +3,11 @@
 #include "core/error.h"
 
 namespace etr::nn {
+
+using namespace ops;
+
 namespace {
 
-constexpr int kAttributeFloat = 1, kAttributeInt = 2, kAttributeString = 3, kAttributeInts = 7;
 constexpr int kIrVersion = 8, kOpset = 17;
 
 template <typename T>
@@ -29,29 +31,6 @@ Message value_info(const std::string& name, DType dtype, const Shape& shape) {
 }
 
 }  // namespace
-
-OnnxAttributes& OnnxAttributes::integer(const char* name, int64_t value) {
-  return add(name, kAttributeInt, Message().integer(3, static_cast<uint64_t>(value)));
-}
-
-OnnxAttributes& OnnxAttributes::real(const char* name, double value) {
-  return add(name, kAttributeFloat, Message().real(2, static_cast<float>(value)));
-}
-
-OnnxAttributes& OnnxAttributes::text(const char* name, const char* value) {
-  return add(name, kAttributeString, Message().bytes(4, value));
-}
-
-OnnxAttributes& OnnxAttributes::integers(const char* name, const std::vector<int64_t>& values) {
-  Message m;
-  for (const int64_t value : values) m.integer(8, static_cast<uint64_t>(value));
-  return add(name, kAttributeInts, std::move(m));
-}
-
-OnnxAttributes& OnnxAttributes::add(const char* name, int type, Message value) {
-  list_.push_back(value.bytes(1, name).integer(20, static_cast<uint64_t>(type)));
-  return *this;
-}
 
 OnnxFile::Name OnnxFile::emit(const char* op, const std::vector<Name>& inputs,
                               const OnnxAttributes& attributes, int outputs) {

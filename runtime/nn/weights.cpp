@@ -9,18 +9,15 @@
 namespace etr::nn {
 namespace {
 
-// The layout of a tensor in PyTorch.
-enum class Layout { same, transposed, convolution };
+using Layout = ops::WeightLayout;
 
-// Determines the layout by the op that reads the tensor.
+// Returns the layout of a tensor in PyTorch, as the op that reads it says.
 Layout layout_of(const graph::Graph& graph, graph::ValueId id) {
   for (const graph::Node& node : graph.nodes())
     for (size_t i = 1; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != id) continue;
-      const std::string op = node.op->name;
-      if (op == "dense" && i == 1 && !node.options.boolean("transposed")) return Layout::transposed;
-      if (op == "recurrent" && (i == 1 || i == 3)) return Layout::transposed;
-      if ((op == "conv2d" || op == "conv2d_transpose") && i == 1) return Layout::convolution;
+      if (node.inputs[i] != id || !node.op->layout) continue;
+      const Layout layout = node.op->layout(node.options, i);
+      if (layout != Layout::same) return layout;
     }
   return Layout::same;
 }

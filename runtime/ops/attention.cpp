@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -164,12 +165,65 @@ void backward(const OpCall& call, Emitter& emit) {
   emit.count_flops(flops_of(call, push, 4));
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const Shape y = node.shape();
+  const int64_t heads = node.options().integer("heads"), head = y[2] / heads;
+  const int64_t given = node.options().integer("kv_heads"), kv_heads = given ? given : heads;
+  const bool one = node.inputs() == 1;
+  const int64_t keys = one ? y[1] : node.shape_in(1)[1];
+  std::vector<OnnxName> parts;
+  if (one) {
+    const OnnxName first =
+        node.emit("Split", {node.in(0), node.integers({y[2], kv_heads * head, kv_heads * head})},
+                  OnnxAttributes().integer("axis", -1), 3);
+    parts = {first, first + ".1", first + ".2"};
+  } else {
+    parts = {node.in(0), node.in(1), node.in(2)};
+  }
+  // Heads of keys and values are repeated for the heads of queries that share them.
+  for (size_t i = 1; i < 3 && kv_heads != heads; ++i)
+    parts[i] = node.reshape(node.emit("Expand", {node.reshape(parts[i], {0, 0, kv_heads, 1, head}),
+                                                 node.integers({1, 1, 1, heads / kv_heads, 1})}),
+                            {0, keys, heads * head});
+  const auto by_head = [&](const OnnxName& x, const std::vector<int64_t>& axes) {
+    return node.transpose(node.reshape(x, {0, 0, heads, head}), axes);
+  };
+  OnnxName scores =
+      node.emit("MatMul", {by_head(parts[0], {0, 2, 1, 3}), by_head(parts[1], {0, 2, 3, 1})});
+  scores = node.emit("Mul", {scores, node.number(1 / std::sqrt(static_cast<double>(head)))});
+  constexpr float kNever = -1e30f;
+  if (node.options().boolean("causal")) {
+    std::vector<float> mask(static_cast<size_t>(y[1] * keys));
+    for (int64_t i = 0; i < y[1]; ++i)
+      for (int64_t j = i + keys - y[1] + 1; j < keys; ++j)
+        mask[static_cast<size_t>(i * keys + j)] = kNever;
+    scores = node.emit("Add", {scores, node.constant({y[1], keys}, mask)});
+  }
+  OnnxName seen;
+  if (node.inputs() == 4) {
+    std::vector<float> places;
+    for (int64_t j = 0; j < keys; ++j) places.push_back(static_cast<float>(j));
+    const OnnxName lengths = node.reshape(
+        node.emit("Cast", {node.in(3)}, OnnxAttributes().integer("to", kOnnxFloat)), {0, 1, 1, 1});
+    seen = node.emit("Less", {node.constant({keys}, places), lengths});
+    scores = node.emit("Where", {seen, scores, node.number(static_cast<double>(kNever))});
+  }
+  OnnxName p = node.emit("Softmax", {scores}, OnnxAttributes().integer("axis", -1));
+  // A sample without keys attends to nothing.
+  if (!seen.empty())
+    p = node.emit("Mul",
+                  {p, node.emit("Cast", {seen}, OnnxAttributes().integer("to", kOnnxFloat))});
+  const OnnxName mixed = node.emit("MatMul", {p, by_head(parts[2], {0, 2, 1, 3})});
+  return node.reshape(node.transpose(mixed, {0, 2, 1, 3}), {0, y[1], y[2]});
+}
+
 }  // namespace
 
 extern const OpSpec attention_op;
 const OpSpec attention_op{"attention", "fused multi-head attention, of q, k, v or of all in one",
                           kInputs,     kOptions,
                           shapes,      forward,
-                          backward};
+                          backward,    /*view=*/false,
+                          to_onnx};
 
 }  // namespace etr::ops

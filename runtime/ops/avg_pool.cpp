@@ -1,5 +1,6 @@
 // Mean over windows of [N, H, W, C]: windows of a given size, or as many as the result has pixels
 // (adaptive).
+#include "ops/onnx_node.h"
 #include "ops/pooling.h"
 
 namespace etr::ops {
@@ -44,10 +45,14 @@ void backward(const OpCall& call, Emitter& emit) {
                     push.at.c, push.at.h, static_cast<uint32_t>(call.output.shape[0]));
 }
 
+std::string to_onnx(OnnxNode& node) {
+  return pool_to_onnx(node, "AveragePool", node.options().integer("outputs"));
+}
+
 }  // namespace
 
 extern const OpSpec avg_pool_op;
 const OpSpec avg_pool_op{"avg_pool", "mean over windows", kInputs, kOptions, shapes, forward,
-                         backward};
+                         backward,   /*view=*/false,      to_onnx};
 
 }  // namespace etr::ops

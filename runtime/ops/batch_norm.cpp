@@ -1,7 +1,10 @@
 // Batch normalisation over all axes but the last; see shaders/batch_norm.comp for the formulas.
+#include <cmath>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 #include "ops/pointwise.h"
 
 namespace etr::ops {
@@ -150,11 +153,31 @@ void backward(const OpCall& call, Emitter& emit) {
                   glsl(static_cast<float>(push.rows)), ");"));
 }
 
+// Folded: y = x scale + shift with the running moments.
+std::string to_onnx(OnnxNode& node) {
+  const auto gamma = node.floats(1), beta = node.floats(2);
+  const auto mean = node.floats(3), var = node.floats(4);
+  std::vector<float> scale(gamma.size()), shift(gamma.size());
+  for (size_t i = 0; i < gamma.size(); ++i) {
+    const double s = static_cast<double>(gamma[i]) /
+                     std::sqrt(static_cast<double>(var[i]) + node.options().number("epsilon"));
+    scale[i] = static_cast<float>(s);
+    shift[i] = static_cast<float>(static_cast<double>(beta[i]) - s * static_cast<double>(mean[i]));
+  }
+  const std::vector<int64_t> dims{static_cast<int64_t>(gamma.size())};
+  const OnnxName y =
+      node.emit("Add", {node.emit("Mul", {node.in(0), node.parameter(1, dims, scale)}),
+                        node.parameter(2, dims, shift)});
+  return node.relu_where(y);
+}
+
 }  // namespace
 
 extern const OpSpec batch_norm_op;
-const OpSpec batch_norm_op{
-    "batch_norm", "batch normalisation with optional ReLU", kInputs, kOptions, shapes, forward,
-    backward};
+const OpSpec batch_norm_op{"batch_norm", "batch normalisation with optional ReLU",
+                           kInputs,      kOptions,
+                           shapes,       forward,
+                           backward,     /*view=*/false,
+                           to_onnx};
 
 }  // namespace etr::ops

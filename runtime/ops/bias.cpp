@@ -1,6 +1,7 @@
 // y[..., c] = x[..., c] + b[c].
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 #include "ops/pointwise.h"
 
 namespace etr::ops {
@@ -38,10 +39,15 @@ void backward(const OpCall& call, Emitter& emit) {
                     columns);
 }
 
+std::string to_onnx(OnnxNode& node) { return node.emit("Add", {node.in(0), node.in(1)}); }
+
 }  // namespace
 
 extern const OpSpec bias_op;
-const OpSpec bias_op{"bias",  "adds a vector along the last axis", kInputs, {}, shapes, forward,
-                     backward};
+const OpSpec bias_op{"bias",   "adds a vector along the last axis",
+                     kInputs,  {},
+                     shapes,   forward,
+                     backward, /*view=*/false,
+                     to_onnx};
 
 }  // namespace etr::ops

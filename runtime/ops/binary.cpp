@@ -1,6 +1,7 @@
 // Arithmetic on two tensors, with broadcasting by NumPy's rules.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 #include "ops/pointwise.h"
 #include "ops/reduction.h"
 
@@ -157,10 +158,24 @@ void backward(const OpCall& call, Emitter& emit) {
   }
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const std::string f = node.options().string("function");
+  const char* op = f == "add"        ? "Add"
+                   : f == "subtract" ? "Sub"
+                   : f == "multiply" ? "Mul"
+                   : f == "divide"   ? "Div"
+                   : f == "maximum"  ? "Max"
+                                     : "Min";
+  return node.relu_where(node.emit(op, {node.in(0), node.in(1)}));
+}
+
 }  // namespace
 
 extern const OpSpec binary_op;
-const OpSpec binary_op{"binary", "arithmetic on two tensors", kInputs, kOptions, shapes, forward,
-                       backward};
+const OpSpec binary_op{"binary", "arithmetic on two tensors",
+                       kInputs,  kOptions,
+                       shapes,   forward,
+                       backward, /*view=*/false,
+                       to_onnx};
 
 }  // namespace etr::ops

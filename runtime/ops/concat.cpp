@@ -1,6 +1,7 @@
 // Joins two tensors along an axis. One with a single sample is joined to every sample of the other.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 #include "ops/parts.h"
 
 namespace etr::ops {
@@ -52,10 +53,31 @@ void backward(const OpCall& call, Emitter& emit) {
   }
 }
 
+// Returns the input, repeated for all samples if it has only one.
+OnnxName each_sample(OnnxNode& node, size_t i) {
+  const Shape shape = node.shape_in(i);
+  if (shape[0] == node.shape()[0]) return node.in(i);
+  const OnnxName count =
+      node.emit("Gather", {node.emit("Shape", {node.in(1 - i)}), node.integers({0})},
+                OnnxAttributes().integer("axis", 0));
+  const OnnxName whole =
+      node.emit("Concat", {count, node.integers({shape.begin() + 1, shape.end()})},
+                OnnxAttributes().integer("axis", 0));
+  return node.emit("Expand", {node.in(i), whole});
+}
+
+std::string to_onnx(OnnxNode& node) {
+  return node.emit("Concat", {each_sample(node, 0), each_sample(node, 1)},
+                   OnnxAttributes().integer("axis", node.options().integer("axis")));
+}
+
 }  // namespace
 
 extern const OpSpec concat_op;
-const OpSpec concat_op{
-    "concat", "two tensors joined along an axis", kInputs, kOptions, shapes, forward, backward};
+const OpSpec concat_op{"concat", "two tensors joined along an axis",
+                       kInputs,  kOptions,
+                       shapes,   forward,
+                       backward, /*view=*/false,
+                       to_onnx};
 
 }  // namespace etr::ops

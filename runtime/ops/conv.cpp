@@ -7,6 +7,7 @@
 
 #include "gpu/run_once.h"
 #include "ops/measure.h"
+#include "ops/onnx_node.h"
 #include "ops/permute.h"
 
 namespace etr::ops {
@@ -343,6 +344,42 @@ void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
 void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                   const DeviceTensor& dy, const DeviceTensor& dw) {
   emit_pass(emit, Pass::dw, way_of(emit, g, Pass::dw), g, x, dw, dy);
+}
+
+WeightLayout conv_layout(const Options&, size_t input) {
+  return input == 1 ? WeightLayout::convolution : WeightLayout::same;
+}
+
+std::string conv_to_onnx(OnnxNode& node, bool transposed) {
+  const Shape w = node.shape_in(1);
+  const Options& o = node.options();
+  const int64_t pad = o.integer("pad");
+  int64_t pad_y = pad;
+  OnnxAttributes attributes;
+  if (!transposed) {
+    pad_y = o.integer("pad_height") < 0 ? pad : o.integer("pad_height");
+    attributes.integers("dilations", {o.integer("dilation"), o.integer("dilation")})
+        .integer("group", o.integer("groups"));
+  }
+  attributes.integers("kernel_shape", {w[0], w[1]})
+      .integers("pads", {pad_y, pad, pad_y, pad})
+      .integers("strides", {o.integer("stride"), o.integer("stride")});
+  // [KH, KW, C, F] -> [F, C, KH, KW]; for the transpose [KH, KW, F, C] -> [C, F, KH, KW]: the same
+  // permutation.
+  const std::vector<float> from = node.floats(1);
+  std::vector<float> to(from.size());
+  const auto taps = static_cast<size_t>(w[0] * w[1]), c = static_cast<size_t>(w[2]),
+             f = static_cast<size_t>(w[3]);
+  for (size_t t = 0; t < taps; ++t)
+    for (size_t i = 0; i < c; ++i)
+      for (size_t k = 0; k < f; ++k) to[(k * c + i) * taps + t] = from[(t * c + i) * f + k];
+  std::vector<OnnxName> inputs{"", node.parameter(1, {w[3], w[2], w[0], w[1]}, to)};
+  if (node.inputs() > 2) inputs.push_back(node.in(2));
+  const OnnxName y = node.on_image(node.in(0), [&](const OnnxName& image) {
+    inputs[0] = image;
+    return node.emit(transposed ? "ConvTranspose" : "Conv", inputs, attributes);
+  });
+  return transposed ? y : node.relu_where(y);
 }
 
 }  // namespace etr::ops

@@ -41,6 +41,12 @@ bool lines_fit(const gpu::Device& device, const ConvGeometry& g);
 // Returns whether the device computes at least one of the kernels along lines as the host does.
 bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 
+// Writes the op into an ONNX file.
+std::string conv_to_onnx(OnnxNode& node, bool transposed);
+
+// The layout of a convolution's weight in PyTorch.
+WeightLayout conv_layout(const Options& options, size_t input);
+
 // Emits dx, the gradient of x, from dy, the gradient of y.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                   const DeviceTensor& w, const DeviceTensor& dx);

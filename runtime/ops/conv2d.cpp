@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "ops/conv.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -72,12 +73,18 @@ void backward(const OpCall& call, Emitter& emit) {
     emit_column_sum(emit, dy, call.input_grads[2], g.batch * g.oh * g.ow, g.filters);
 }
 
+bool folds(const Options& options) { return !options.boolean("relu"); }
+
+std::string to_onnx(OnnxNode& node) { return conv_to_onnx(node, /*transposed=*/false); }
+
 }  // namespace
 
 extern const OpSpec conv2d_op;
 const OpSpec conv2d_op{"conv2d", "2-D convolution, NHWC, with optional bias and ReLU",
                        kInputs,  kOptions,
                        shapes,   forward,
-                       backward};
+                       backward, /*view=*/false,
+                       to_onnx,  conv_layout,
+                       folds};
 
 }  // namespace etr::ops

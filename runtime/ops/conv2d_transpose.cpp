@@ -2,6 +2,7 @@
 // x [N, H, W, C], w [KH, KW, filters, C], y [N, (H - 1) s - 2 pad + KH, ..., filters].
 #include "core/error.h"
 #include "ops/conv.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -51,10 +52,20 @@ void backward(const OpCall& call, Emitter& emit) {
     emit_conv_dw(emit, g, call.output_grad, call.inputs[0], call.input_grads[1]);
 }
 
+std::string to_onnx(OnnxNode& node) { return conv_to_onnx(node, /*transposed=*/true); }
+
 }  // namespace
 
 extern const OpSpec conv2d_transpose_op;
-const OpSpec conv2d_transpose_op{
-    "conv2d_transpose", "transposed 2-D convolution", kInputs, kOptions, shapes, forward, backward};
+const OpSpec conv2d_transpose_op{"conv2d_transpose",
+                                 "transposed 2-D convolution",
+                                 kInputs,
+                                 kOptions,
+                                 shapes,
+                                 forward,
+                                 backward,
+                                 /*view=*/false,
+                                 to_onnx,
+                                 conv_layout};
 
 }  // namespace etr::ops

@@ -1,6 +1,7 @@
 // y[..., units] = x[..., features] * w[features, units] (+ b) (ReLU); leading axes are rows.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -73,11 +74,31 @@ void backward(const OpCall& call, Emitter& emit) {
                     static_cast<uint32_t>(units));
 }
 
+WeightLayout layout(const Options& options, size_t input) {
+  return input == 1 && !options.boolean("transposed") ? WeightLayout::transposed
+                                                      : WeightLayout::same;
+}
+
+bool folds(const Options& options) {
+  return !options.boolean("transposed") && !options.boolean("relu");
+}
+
+std::string to_onnx(OnnxNode& node) {
+  OnnxName w = node.in(1);
+  if (node.options().boolean("transposed")) w = node.transpose(w, {1, 0});
+  OnnxName y = node.emit("MatMul", {node.in(0), w});
+  if (node.inputs() > 2) y = node.emit("Add", {y, node.in(2)});
+  return node.relu_where(y);
+}
+
 }  // namespace
 
 extern const OpSpec dense_op;
-const OpSpec dense_op{
-    "dense", "matrix product with optional bias and ReLU", kInputs, kOptions, shapes, forward,
-    backward};
+const OpSpec dense_op{"dense",  "matrix product with optional bias and ReLU",
+                      kInputs,  kOptions,
+                      shapes,   forward,
+                      backward, /*view=*/false,
+                      to_onnx,  layout,
+                      folds};
 
 }  // namespace etr::ops

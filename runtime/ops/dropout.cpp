@@ -1,5 +1,6 @@
 // Inverted dropout: in training each element is kept with probability 1 - rate and scaled by
 // 1 / (1 - rate); in evaluation y = x.
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -49,10 +50,17 @@ void backward(const OpCall& call, Emitter& emit) {
   apply(call, emit, call.output_grad, call.input_grads[0]);
 }
 
+std::string to_onnx(OnnxNode& node) {
+  return node.in(0);  // in evaluation
+}
+
 }  // namespace
 
 extern const OpSpec dropout_op;
-const OpSpec dropout_op{
-    "dropout", "zeroes random elements in training", kInputs, kOptions, shapes, forward, backward};
+const OpSpec dropout_op{"dropout", "zeroes random elements in training",
+                        kInputs,   kOptions,
+                        shapes,    forward,
+                        backward,  /*view=*/false,
+                        to_onnx};
 
 }  // namespace etr::ops

@@ -1,5 +1,6 @@
 // Looks up rows of a table: y[..., k] = w[ids[...], k].
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -52,10 +53,17 @@ void backward(const OpCall& call, Emitter& emit) {
       push.c, std::min(push.entries, kMostGroups));
 }
 
+std::string to_onnx(OnnxNode& node) {
+  return node.emit("Gather", {node.in(0), node.in(1)}, OnnxAttributes().integer("axis", 0));
+}
+
 }  // namespace
 
 extern const OpSpec embedding_op;
-const OpSpec embedding_op{
-    "embedding", "rows of a table by number", kInputs, kOptions, shapes, forward, backward};
+const OpSpec embedding_op{"embedding", "rows of a table by number",
+                          kInputs,     kOptions,
+                          shapes,      forward,
+                          backward,    /*view=*/false,
+                          to_onnx};
 
 }  // namespace etr::ops

@@ -1,5 +1,6 @@
 // [N, ...] -> [N, product]: the same memory with another shape.
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -14,11 +15,17 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 
 void no_dispatch(const OpCall&, Emitter&) {}
 
+std::string to_onnx(OnnxNode& node) {
+  return node.reshape(node.in(0), with_free_batch(node.shape()));
+}
+
 }  // namespace
 
 extern const OpSpec flatten_op;
-const OpSpec flatten_op{
-    "flatten",    "joins all axes but the first", kInputs, {}, shapes, no_dispatch, no_dispatch,
-    /*view=*/true};
+const OpSpec flatten_op{"flatten",     "joins all axes but the first",
+                        kInputs,       {},
+                        shapes,        no_dispatch,
+                        no_dispatch,
+                        /*view=*/true, to_onnx};
 
 }  // namespace etr::ops

@@ -1,5 +1,6 @@
 // Gathers rows of each sample: y[n, j, ...] = x[n, ids[n, j], ...].
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -42,10 +43,19 @@ void backward(const OpCall& call, Emitter& emit) {
                     push, push.c, std::min(push.samples * push.rows, kMostGroups));
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const OnnxName ids = node.emit("Cast", {node.in(1)}, OnnxAttributes().integer("to", kOnnxInt64));
+  return node.emit("GatherND", {node.in(0), node.emit("Unsqueeze", {ids, node.integers({-1})})},
+                   OnnxAttributes().integer("batch_dims", 1));
+}
+
 }  // namespace
 
 extern const OpSpec gather_op;
-const OpSpec gather_op{"gather", "rows of each sample by number", kInputs, {}, shapes, forward,
-                       backward};
+const OpSpec gather_op{"gather", "rows of each sample by number",
+                       kInputs,  {},
+                       shapes,   forward,
+                       backward, /*view=*/false,
+                       to_onnx};
 
 }  // namespace etr::ops

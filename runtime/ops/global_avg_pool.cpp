@@ -1,4 +1,5 @@
 // Mean over all pixels: [N, H, W, C] -> [N, C].
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -32,10 +33,16 @@ void backward(const OpCall& call, Emitter& emit) {
                     push, push.c, static_cast<uint32_t>(call.output.shape[0]));
 }
 
+std::string to_onnx(OnnxNode& node) {
+  return node.emit("ReduceMean", {node.in(0)},
+                   OnnxAttributes().integers("axes", {1, 2}).integer("keepdims", 0));
+}
+
 }  // namespace
 
 extern const OpSpec global_avg_pool_op;
 const OpSpec global_avg_pool_op{
-    "global_avg_pool", "mean over all pixels", kInputs, {}, shapes, forward, backward};
+    "global_avg_pool", "mean over all pixels", kInputs, {}, shapes, forward,
+    backward,          /*view=*/false,         to_onnx};
 
 }  // namespace etr::ops

@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -67,12 +68,30 @@ void backward(const OpCall& call, Emitter& emit) {
   emit_halves(emit, sums, call.input_grads[1], call.input_grads[2]);
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const Shape x = node.shape_in(0);
+  const int64_t groups = node.options().integer("groups"), c = x.back(),
+                pixels = element_count(x) / (x[0] * c);
+  const OnnxName split = node.reshape(node.in(0), {0, pixels, groups, c / groups});
+  const auto mean_of = [&](const OnnxName& v) {
+    return node.emit("ReduceMean", {v},
+                     OnnxAttributes().integers("axes", {1, 3}).integer("keepdims", 1));
+  };
+  const OnnxName centred = node.emit("Sub", {split, mean_of(split)});
+  const OnnxName variance = node.emit("Add", {mean_of(node.emit("Mul", {centred, centred})),
+                                              node.number(node.options().number("epsilon"))});
+  const OnnxName h =
+      node.reshape(node.emit("Div", {centred, node.emit("Sqrt", {variance})}), with_free_batch(x));
+  return node.emit("Add", {node.emit("Mul", {h, node.in(1)}), node.in(2)});
+}
+
 }  // namespace
 
 extern const OpSpec group_norm_op;
 const OpSpec group_norm_op{"group_norm", "normalisation of each sample's groups of channels",
                            kInputs,      kOptions,
                            shapes,       forward,
-                           backward};
+                           backward,     /*view=*/false,
+                           to_onnx};
 
 }  // namespace etr::ops

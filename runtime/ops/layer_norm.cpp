@@ -1,6 +1,7 @@
 // Layer normalisation over the last axis; see shaders/layer_norm.comp for the formulas.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -59,6 +60,20 @@ void backward(const OpCall& call, Emitter& emit) {
   emit_halves(emit, sums, call.input_grads[1], beta_wanted ? call.input_grads[2] : DeviceTensor{});
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const double epsilon = node.options().number("epsilon");
+  if (node.inputs() > 2)
+    return node.emit("LayerNormalization", {node.in(0), node.in(1), node.in(2)},
+                     OnnxAttributes().integer("axis", -1).real("epsilon", epsilon));
+  const OnnxName x = node.in(0);
+  const OnnxName square = node.emit("ReduceMean", {node.emit("Mul", {x, x})},
+                                    OnnxAttributes().integers("axes", {-1}).integer("keepdims", 1));
+  return node.emit(
+      "Mul",
+      {node.emit("Div", {x, node.emit("Sqrt", {node.emit("Add", {square, node.number(epsilon)})})}),
+       node.in(1)});
+}
+
 }  // namespace
 
 extern const OpSpec layer_norm_op;
@@ -66,6 +81,7 @@ const OpSpec layer_norm_op{
     "layer_norm", "layer normalisation; without beta that by the root mean square",
     kInputs,      kOptions,
     shapes,       forward,
-    backward};
+    backward,     /*view=*/false,
+    to_onnx};
 
 }  // namespace etr::ops

@@ -1,6 +1,7 @@
 // Maximum over windows of [N, H, W, C].
 #include <algorithm>
 
+#include "ops/onnx_node.h"
 #include "ops/pooling.h"
 
 namespace etr::ops {
@@ -57,10 +58,12 @@ void backward(const OpCall& call, Emitter& emit) {
   emit.set_fusible(std::make_shared<MaxPoolGrad>(call.inputs[0].buffer, call.output.buffer, fill));
 }
 
+std::string to_onnx(OnnxNode& node) { return pool_to_onnx(node, "MaxPool"); }
+
 }  // namespace
 
 extern const OpSpec max_pool_op;
 const OpSpec max_pool_op{"max_pool", "maximum over windows", kInputs, kOptions, shapes, forward,
-                         backward};
+                         backward,   /*view=*/false,         to_onnx};
 
 }  // namespace etr::ops

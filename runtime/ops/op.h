@@ -202,6 +202,12 @@ struct OpInput {
   DType dtype = DType::f32;
 };
 
+class OnnxNode;  // ops/onnx_node.h
+
+// How PyTorch lays out a weight: as here, [columns, rows] of a matrix here, or [F, C, KH, KW] of
+// [KH, KW, C, F].
+enum class WeightLayout { same, transposed, convolution };
+
 struct OpSpec {
   const char* name;
   const char* doc;
@@ -212,6 +218,13 @@ struct OpSpec {
   void (*forward)(const OpCall&, Emitter&);
   void (*backward)(const OpCall&, Emitter&);  // nullptr: not differentiable
   bool view = false;  // the output is the first input with another shape: no copy, no dispatch
+  // Writes the op, as evaluation computes it, into an ONNX file and returns its output's name.
+  // nullptr: it cannot be exported.
+  std::string (*to_onnx)(OnnxNode&) = nullptr;
+  WeightLayout (*layout)(const Options&, size_t input) = nullptr;  // nullptr: all as here
+  // Whether the output is linear in the columns of input 1, so that a normalisation after it can be
+  // folded into that weight for evaluation. nullptr: it is not.
+  bool (*folds)(const Options&) = nullptr;
 };
 
 // All ops, in the order of op_list.inc.

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -50,6 +51,10 @@ void backward(const OpCall& call, Emitter& emit) {
   emit_permute(emit, call.output_grad, inverse, call.input_grads[0]);
 }
 
+std::string to_onnx(OnnxNode& node) {
+  return node.transpose(node.in(0), node.options().integers("axes"));
+}
+
 }  // namespace
 
 void emit_permute(Emitter& emit, const DeviceTensor& x, const std::vector<size_t>& axes,
@@ -72,6 +77,6 @@ void emit_permute(Emitter& emit, const DeviceTensor& x, const std::vector<size_t
 
 extern const OpSpec permute_op;
 const OpSpec permute_op{"permute", "axes in another order", kInputs, kOptions, shapes, forward,
-                        backward};
+                        backward,  /*view=*/false,          to_onnx};
 
 }  // namespace etr::ops

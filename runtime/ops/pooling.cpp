@@ -1,6 +1,7 @@
 #include "ops/pooling.h"
 
 #include "core/error.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 
@@ -29,6 +30,28 @@ PoolGeometry pool_geometry(const OpCall& call) {
           u(o.integer("window")),
           u(o.integer("stride")),
           u(o.integer("pad"))};
+}
+
+std::string pool_to_onnx(OnnxNode& node, const char* op, int64_t outputs) {
+  const Options& o = node.options();
+  const Shape x = node.shape_in(0);
+  std::vector<int64_t> window{o.integer("window"), o.integer("window")},
+      stride{o.integer("stride"), o.integer("stride")};
+  int64_t pad = o.integer("pad");
+  if (outputs > 0) {
+    if (x[1] % outputs || x[2] % outputs)
+      node.lacks(cat("windows that share ", x[1], " x ", x[2], " pixels among ", outputs,
+                     " outputs differ in size"));
+    window = stride = {x[1] / outputs, x[2] / outputs};
+    pad = 0;
+  }
+  return node.on_image(node.in(0), [&](const OnnxName& image) {
+    return node.emit(op, {image},
+                     OnnxAttributes()
+                         .integers("kernel_shape", window)
+                         .integers("pads", {pad, pad, pad, pad})
+                         .integers("strides", stride));
+  });
 }
 
 }  // namespace etr::ops

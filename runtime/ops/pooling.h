@@ -21,6 +21,10 @@ Shape pooled_shape(const char* op, const Options& options, const Shape& x);
 
 PoolGeometry pool_geometry(const OpCall& call);
 
+// Writes the op as the node `op` of an ONNX file. `outputs`: pixels of the result along each axis,
+// for windows that share those of the input; 0: by the options.
+std::string pool_to_onnx(OnnxNode& node, const char* op, int64_t outputs = 0);
+
 // Describes the gradient of a max_pool, whose bindings are {winner, dy, dx}. Each dy is added to
 // the dx of one element of x, which equals y.
 struct MaxPoolGrad final : gpu::Fusible {

@@ -4,6 +4,7 @@
 // gradients of all weights. Only h Wh and the cell itself go position by position.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -113,11 +114,51 @@ void backward(const OpCall& call, Emitter& emit) {
   if (grads[4]) emit_column_sum(emit, dhg_all, grads[4], rows, s.gates);
 }
 
+WeightLayout layout(const Options&, size_t input) {
+  return input == 1 || input == 3 ? WeightLayout::transposed : WeightLayout::same;
+}
+
+// ONNX stores gates as rows, in another order, and both biases in one tensor.
+std::string to_onnx(OnnxNode& node) {
+  const bool lstm = node.options().string("cell") == "lstm",
+             reverse = node.options().boolean("reverse");
+  const std::vector<size_t> order =
+      lstm ? std::vector<size_t>{0, 3, 1, 2} : std::vector<size_t>{1, 0, 2};
+  const int64_t width = node.shape_in(3)[0], gates = width * static_cast<int64_t>(order.size());
+  // [rows, gates * width] -> [gates * width, rows] in ONNX's order of gates.
+  const auto arranged = [&](size_t input, int64_t rows) {
+    const std::vector<float> from = node.floats(input);
+    std::vector<float> to;
+    for (const size_t gate : order)
+      for (size_t k = 0; k < static_cast<size_t>(width); ++k)
+        for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+          to.push_back(
+              from[r * static_cast<size_t>(gates) + gate * static_cast<size_t>(width) + k]);
+    return to;
+  };
+  const int64_t features = node.shape_in(0)[2];
+  std::vector<float> biases = arranged(2, 1);
+  const std::vector<float> recurrent_biases = arranged(4, 1);
+  biases.insert(biases.end(), recurrent_biases.begin(), recurrent_biases.end());
+  OnnxAttributes attributes;
+  attributes.integer("hidden_size", width).text("direction", reverse ? "reverse" : "forward");
+  if (!lstm) attributes.integer("linear_before_reset", 1);
+  const OnnxName y = node.emit(lstm ? "LSTM" : "GRU",
+                               {node.transpose(node.in(0), {1, 0, 2}),
+                                node.parameter(1, {1, gates, features}, arranged(1, features)),
+                                node.parameter(3, {1, gates, width}, arranged(3, width)),
+                                node.constant({1, 2 * gates}, biases)},
+                               attributes);
+  return node.transpose(node.emit("Squeeze", {y, node.integers({1})}), {1, 0, 2});
+}
+
 }  // namespace
 
 extern const OpSpec recurrent_op;
-const OpSpec recurrent_op{
-    "recurrent", "a recurrent layer with LSTM or GRU cells", kInputs, kOptions, shapes, forward,
-    backward};
+const OpSpec recurrent_op{"recurrent", "a recurrent layer with LSTM or GRU cells",
+                          kInputs,     kOptions,
+                          shapes,      forward,
+                          backward,    /*view=*/false,
+                          to_onnx,     layout};
 
 }  // namespace etr::ops

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 #include "ops/reduction.h"
 
 namespace etr::ops {
@@ -135,6 +136,18 @@ void emit_sum(Emitter& emit, const DeviceTensor& x, std::vector<size_t> axes,
   }
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const std::string f = node.options().string("function");
+  const auto axes = node.options().integers("axes");
+  const int64_t keep = node.options().boolean("keep_axes");
+  if (f == "sum")
+    return node.emit("ReduceSum", {node.in(0), node.integers(axes)},
+                     OnnxAttributes().integer("keepdims", keep));
+  const char* op = f == "mean" ? "ReduceMean" : f == "max" ? "ReduceMax" : "ReduceMin";
+  return node.emit(op, {node.in(0)},
+                   OnnxAttributes().integers("axes", axes).integer("keepdims", keep));
+}
+
 }  // namespace
 
 void emit_sum_to(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out) {
@@ -149,8 +162,10 @@ void emit_sum_to(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out) 
 }
 
 extern const OpSpec reduce_op;
-const OpSpec reduce_op{
-    "reduce", "sum, mean, maximum or minimum over axes", kInputs, kOptions, shapes, forward,
-    backward};
+const OpSpec reduce_op{"reduce", "sum, mean, maximum or minimum over axes",
+                       kInputs,  kOptions,
+                       shapes,   forward,
+                       backward, /*view=*/false,
+                       to_onnx};
 
 }  // namespace etr::ops

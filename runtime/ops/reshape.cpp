@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -36,12 +37,17 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
 
 void no_dispatch(const OpCall&, Emitter&) {}
 
+std::string to_onnx(OnnxNode& node) {
+  return node.reshape(node.in(0), with_free_batch(node.shape()));
+}
+
 }  // namespace
 
 extern const OpSpec reshape_op;
-const OpSpec reshape_op{
-    "reshape",    "the same elements under another shape", kInputs, kOptions, shapes, no_dispatch,
-    no_dispatch,
-    /*view=*/true};
+const OpSpec reshape_op{"reshape",     "the same elements under another shape",
+                        kInputs,       kOptions,
+                        shapes,        no_dispatch,
+                        no_dispatch,
+                        /*view=*/true, to_onnx};
 
 }  // namespace etr::ops

@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "ops/gemm.h"
+#include "ops/onnx_node.h"
 
 namespace etr::ops {
 namespace {
@@ -52,10 +53,41 @@ void backward(const OpCall& call, Emitter& emit) {
   if (call.input_grads[0]) emit_rotation(call, emit, call.output_grad, call.input_grads[0], -1);
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const Shape x = node.shape_in(0), table = node.shape_in(1);
+  const int64_t heads = node.options().integer("heads"), head = table[1], half = head / 2;
+  const auto columns = [&](const OnnxName& of, int64_t begin, int64_t end, int64_t axis) {
+    return node.emit("Slice",
+                     {of, node.integers({begin}), node.integers({end}), node.integers({axis})});
+  };
+  const auto angles = [&](int64_t begin) {
+    return node.reshape(columns(node.in(1), begin, begin + half, 1), {x[1], 1, half});
+  };
+  const OnnxName cosines = angles(0), sines = angles(half);
+  const OnnxName by_head =
+      node.reshape(columns(node.in(0), 0, heads * head, 2), {0, 0, heads, head});
+  const OnnxName a = columns(by_head, 0, half, 3), b = columns(by_head, half, head, 3);
+  const auto product = [&](const OnnxName& of, const OnnxName& by) {
+    return node.emit("Mul", {of, by});
+  };
+  const OnnxName turned =
+      node.reshape(node.emit("Concat",
+                             {node.emit("Sub", {product(a, cosines), product(b, sines)}),
+                              node.emit("Add", {product(b, cosines), product(a, sines)})},
+                             OnnxAttributes().integer("axis", -1)),
+                   {0, x[1], heads * head});
+  if (heads * head == x[2]) return turned;
+  return node.emit("Concat", {turned, columns(node.in(0), heads * head, x[2], 2)},
+                   OnnxAttributes().integer("axis", -1));
+}
+
 }  // namespace
 
 extern const OpSpec rotary_op;
-const OpSpec rotary_op{
-    "rotary", "rotary position embedding of heads", kInputs, kOptions, shapes, forward, backward};
+const OpSpec rotary_op{"rotary", "rotary position embedding of heads",
+                       kInputs,  kOptions,
+                       shapes,   forward,
+                       backward, /*view=*/false,
+                       to_onnx};
 
 }  // namespace etr::ops

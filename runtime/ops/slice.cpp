@@ -1,5 +1,6 @@
 // A range of one axis.
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/parts.h"
 
 namespace etr::ops {
@@ -40,9 +41,21 @@ void backward(const OpCall& call, Emitter& emit) {
                 call.input_grads[0]);
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const auto rank = static_cast<int64_t>(node.shape_in(0).size());
+  int64_t axis = node.options().integer("axis");
+  if (axis < 0) axis += rank;
+  int64_t begin = node.options().integer("begin");
+  if (begin < 0) begin += node.shape_in(0)[static_cast<size_t>(axis)];
+  const int64_t length = node.shape()[static_cast<size_t>(axis)];
+  return node.emit("Slice", {node.in(0), node.integers({begin}), node.integers({begin + length}),
+                             node.integers({axis})});
+}
+
 }  // namespace
 
 extern const OpSpec slice_op;
-const OpSpec slice_op{"slice", "a range of one axis", kInputs, kOptions, shapes, forward, backward};
+const OpSpec slice_op{"slice",  "a range of one axis", kInputs, kOptions, shapes, forward,
+                      backward, /*view=*/false,        to_onnx};
 
 }  // namespace etr::ops

@@ -1,5 +1,6 @@
 // Softmax or log-softmax over the last axis.
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -37,12 +38,18 @@ void backward(const OpCall& call, Emitter& emit) {
                 push.rows, push.length);
 }
 
+std::string to_onnx(OnnxNode& node) {
+  return node.emit(node.options().boolean("logarithm") ? "LogSoftmax" : "Softmax", {node.in(0)},
+                   OnnxAttributes().integer("axis", -1));
+}
+
 }  // namespace
 
 extern const OpSpec softmax_op;
 const OpSpec softmax_op{"softmax", "softmax or log-softmax over the last axis",
                         kInputs,   kOptions,
                         shapes,    forward,
-                        backward};
+                        backward,  /*view=*/false,
+                        to_onnx};
 
 }  // namespace etr::ops

@@ -1,6 +1,11 @@
 // Functions of one element: y = f(x). Formulas in shaders/unary.comp.
 #include "ops/unary.h"
+
+#include <cmath>
+#include <map>
+
 #include "core/error.h"
+#include "ops/onnx_node.h"
 #include "ops/pointwise.h"
 
 namespace etr::ops {
@@ -63,10 +68,41 @@ void backward(const OpCall& call, Emitter& emit) {
       cat("$r = unary_slope(", kind_of(call), "u, ", glsl(push_of(call).alpha), ", $0, $1) * $2;"));
 }
 
+std::string to_onnx(OnnxNode& node) {
+  const std::string f = node.options().string("function");
+  const OnnxName x = node.in(0);
+  const double alpha = node.options().number("alpha");
+  const std::map<std::string, const char*> plain{
+      {"relu", "Relu"},         {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"},
+      {"softplus", "Softplus"}, {"exp", "Exp"},         {"log", "Log"},
+      {"sqrt", "Sqrt"},         {"abs", "Abs"},         {"negate", "Neg"}};
+  if (const auto it = plain.find(f); it != plain.end()) return node.emit(it->second, {x});
+  if (f == "leaky_relu") return node.emit("LeakyRelu", {x}, OnnxAttributes().real("alpha", alpha));
+  if (f == "elu") return node.emit("Elu", {x}, OnnxAttributes().real("alpha", alpha));
+  if (f == "square") return node.emit("Mul", {x, x});
+  if (f == "silu") return node.emit("Mul", {x, node.emit("Sigmoid", {x})});
+  // x times a factor between 0 and 1.
+  OnnxName inner;
+  if (f == "gelu") {
+    inner = node.emit("Erf", {node.emit("Mul", {x, node.number(std::sqrt(0.5))})});
+  } else {  // gelu_tanh
+    const OnnxName cube =
+        node.emit("Mul", {node.emit("Mul", {x, x}), node.emit("Mul", {x, node.number(0.044715)})});
+    inner = node.emit(
+        "Tanh",
+        {node.emit("Mul", {node.emit("Add", {x, cube}), node.number(std::sqrt(2 / M_PI))})});
+  }
+  return node.emit(
+      "Mul", {node.emit("Mul", {x, node.number(0.5)}), node.emit("Add", {inner, node.number(1)})});
+}
+
 }  // namespace
 
 extern const OpSpec unary_op;
-const OpSpec unary_op{"unary", "a function of each element", kInputs, kOptions, shapes, forward,
-                      backward};
+const OpSpec unary_op{"unary",  "a function of each element",
+                      kInputs,  kOptions,
+                      shapes,   forward,
+                      backward, /*view=*/false,
+                      to_onnx};
 
 }  // namespace etr::ops
