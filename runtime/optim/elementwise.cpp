@@ -1,4 +1,4 @@
-// Optimizers that treat each scalar separately; formulas in shaders/optimizer.comp.
+// Optimizers that treat each scalar separately; formulas in shaders/optimizer_NAME.comp.
 #include "core/error.h"
 #include "optim/optimizer.h"
 #include "optim/parts.h"
@@ -6,16 +6,13 @@
 namespace etr::optim {
 namespace {
 
-// Same order as the shader's constants.
-enum Kind : uint32_t { kSgd, kAdam, kAdagrad, kRmsprop, kLion };
-
 struct Push {
   uint32_t count, decayed;
   uint32_t flag = 0, keeps = 0;
   float epsilon = 0;
 };
 
-// A tensor that a kind keeps between updates, and its initial value.
+// A tensor that an optimizer keeps between updates, and its initial value.
 struct State {
   const char* name;  // nullptr: nothing
   float initial = 0;
@@ -23,11 +20,11 @@ struct State {
 
 class Elementwise final : public Optimizer {
  public:
-  Elementwise(const Portion& portion, Kind kind, State first, State second, float epsilon = 0,
-              bool flag = false)
+  Elementwise(const Portion& portion, const char* shader, State first, State second,
+              float epsilon = 0, bool flag = false)
       : portion_(portion),
         arena_(portion.device(), gpu::MemoryUse::device),
-        kind_(kind),
+        shader_(shader),
         flag_(flag),
         epsilon_(epsilon) {
     m_ = make(first);
@@ -43,13 +40,13 @@ class Elementwise final : public Optimizer {
         return state ? gpu::Binding{part_of(state.buffer, range), Access::read_write} : gradients;
       };
       const Push push{range.count, range.decayed, flag_, m_ ? 1u : 0u, epsilon_};
-      emit.for_each("optimizer",
+      emit.for_each(shader_,
                     {{part_of(portion_.weights(), range), Access::read_write},
                      gradients,
                      binding(m_),
                      binding(v_),
                      {step_values, Access::read}},
-                    push, invocations_over(*emit.device(), push.count), {kind_});
+                    push, invocations_over(*emit.device(), push.count));
     }
   }
 
@@ -67,7 +64,7 @@ class Elementwise final : public Optimizer {
 
   const Portion portion_;
   gpu::Arena arena_;
-  Kind kind_;
+  const char* const shader_;
   bool flag_;
   float epsilon_;
   ops::DeviceTensor m_, v_;
@@ -94,8 +91,9 @@ std::unique_ptr<Optimizer> make_sgd(const Options& o, const Portion& portion) {
   const double momentum = o.number("momentum");
   if (o.boolean("nesterov") && momentum == 0)
     fail(Code::invalid_argument, "optimizer 'sgd': nesterov needs a momentum above 0");
-  return std::make_unique<Elementwise>(portion, kSgd, State{momentum != 0 ? "velocity" : nullptr},
-                                       State{}, 0.0f, o.boolean("nesterov"));
+  return std::make_unique<Elementwise>(portion, "optimizer_sgd",
+                                       State{momentum != 0 ? "velocity" : nullptr}, State{}, 0.0f,
+                                       o.boolean("nesterov"));
 }
 
 // adam, adamw ---------------------------------------------------------------------------------
@@ -118,7 +116,7 @@ constexpr OptionSpec kAdamwOptions[] = {
 
 template <bool decoupled>
 std::unique_ptr<Optimizer> make_adam(const Options& o, const Portion& portion) {
-  return std::make_unique<Elementwise>(portion, kAdam, State{"mean"}, State{"square"},
+  return std::make_unique<Elementwise>(portion, "optimizer_adam", State{"mean"}, State{"square"},
                                        number(o, "epsilon"), decoupled);
 }
 
@@ -132,7 +130,7 @@ constexpr OptionSpec kAdagradOptions[] = {
 };
 
 std::unique_ptr<Optimizer> make_adagrad(const Options& o, const Portion& portion) {
-  return std::make_unique<Elementwise>(portion, kAdagrad, State{},
+  return std::make_unique<Elementwise>(portion, "optimizer_adagrad", State{},
                                        State{"square", number(o, "initial_accumulator")},
                                        number(o, "epsilon"));
 }
@@ -146,7 +144,7 @@ constexpr OptionSpec kRmspropOptions[] = {
 };
 
 std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const Portion& portion) {
-  return std::make_unique<Elementwise>(portion, kRmsprop,
+  return std::make_unique<Elementwise>(portion, "optimizer_rmsprop",
                                        State{o.number("momentum") != 0 ? "velocity" : nullptr},
                                        State{"square"}, number(o, "epsilon"));
 }
@@ -158,7 +156,7 @@ constexpr OptionSpec kLionOptions[] = {
 };
 
 std::unique_ptr<Optimizer> make_lion(const Options&, const Portion& portion) {
-  return std::make_unique<Elementwise>(portion, kLion, State{"mean"}, State{});
+  return std::make_unique<Elementwise>(portion, "optimizer_lion", State{"mean"}, State{});
 }
 
 }  // namespace
