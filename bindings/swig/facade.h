@@ -334,6 +334,7 @@ class ModelHandle {
     model_.loss(loss, Options::from_json(options));
   }
   void freeze(const std::string& pattern) { model_.freeze(pattern); }
+  void quantize(int bits) { model_.quantize(bits); }
   void lora(const std::string& options) { model_.lora(Options::from_json(options)); }
   std::string json() const { return model_.json(); }
   std::string summary(const std::string& fields, const std::string& format) const {

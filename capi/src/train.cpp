@@ -161,6 +161,14 @@ int32_t etr_model_set_lora(etr_model* model, const etr_options* options) {
   });
 }
 
+int32_t etr_model_quantize(etr_model* model, int32_t bits) {
+  return guarded([&] {
+    Json changed = required(model, "model").spec;
+    changed["quantize"] = bits;
+    replace_spec(*model, std::move(changed));
+  });
+}
+
 int32_t etr_optimizer_create(const char* name, const etr_options* options,
                              const etr_options* schedule, etr_optimizer** optimizer) {
   return guarded([&] {

@@ -69,6 +69,28 @@ void Graph::freeze_if(const std::function<bool(const std::string& name)>& chosen
     if (value.kind == ValueKind::parameter && chosen(value.name)) value.kind = ValueKind::frozen;
 }
 
+// A table that is looked up, or a weight that some op reads in another way, stays as it is.
+void Graph::quantize(int bits) {
+  std::vector<bool> fits(values_.size(), true), read(values_.size(), false);
+  for (const Node& node : nodes_)
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto id = static_cast<size_t>(node.inputs[i]);
+      read[id] = true;
+      fits[id] = fits[id] && node.op->layout &&
+                 node.op->layout(node.options, i) != ops::WeightLayout::same;
+    }
+  bool any = false;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i].kind != ValueKind::frozen || !fits[i] || !read[i]) continue;
+    values_[i].stored_bits = bits;
+    any = true;
+  }
+  if (!any)
+    fail(Code::invalid_argument,
+         "model: 'quantize' keeps the frozen weights of products and convolutions in fewer bits, "
+         "and none is frozen: give 'lora' or 'frozen', too");
+}
+
 ValueId Graph::parameter(const std::string& name) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < values_.size(); ++i) {

@@ -33,6 +33,7 @@ struct Value {
   DType dtype = DType::f32;
   bool decay = false;       // parameters: whether weight decay applies
   Initializer initializer;  // parameters, states and constants
+  int stored_bits = 32;     // frozen values: of each element in memory; see graph/quantized.h
 };
 
 struct Node {
@@ -68,6 +69,10 @@ class Graph {
   void freeze(const std::vector<std::string>& patterns);
   // Freezes the parameters for whose names `chosen` returns true.
   void freeze_if(const std::function<bool(const std::string& name)>& chosen);
+
+  // Keeps the frozen weights of products and convolutions in `bits` bits, 8 or 4. Throws
+  // Error(invalid_argument) if there are none.
+  void quantize(int bits);
 
   // Returns the parameter of that name, for layers that share one. Throws Error(not_found), naming
   // the nearest.

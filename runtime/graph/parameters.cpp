@@ -1,9 +1,12 @@
 #include "graph/parameters.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
 #include "gpu/run_once.h"
+#include "graph/quantized.h"
 
 namespace etr::graph {
 namespace {
@@ -55,7 +58,8 @@ ParameterStore::ParameterStore(const ParameterStore& shared, const Graph& graph)
       states_(shared.states_),
       parameters_(shared.parameters_),
       tensors_(shared.tensors_),
-      gradient_tensors_(shared.gradient_tensors_) {
+      gradient_tensors_(shared.gradient_tensors_),
+      quantized_(shared.quantized_) {
   for (const Value& value : graph.values()) {
     if (value.kind != ValueKind::constant || !has(graph, value)) continue;
     const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
@@ -72,7 +76,7 @@ void ParameterStore::initialise(const Value& value) {
   Tensor host(DType::f32, value.shape);
   Rng rng(seed_, parameter_stream(value.name));
   value.initializer(host.mutable_view<float>(), rng);
-  graph::upload(device_, host, tensor(value.name));
+  write(value.name, host);
 }
 
 Layout layout_of(const Graph& graph, const std::vector<bool>& has) {
@@ -115,6 +119,11 @@ void ParameterStore::place(const Graph& graph, bool keeps_gradients) {
       tensors_[value.name] = {weights_.slice(offset, bytes), value.shape};
       gradient_tensors_[value.name] = {
           keeps_gradients ? gradients_.slice(offset, bytes) : gpu::Buffer{}, value.shape};
+    } else if (value.stored_bits < 32) {
+      const uint64_t words = quantized_words(element_count(value.shape), value.stored_bits);
+      gpu::check_bindable(*device_, bytes);  // when it is f32 again
+      tensors_[value.name] = {arena_.allocate(words * 4), value.shape};
+      quantized_[value.name] = value.stored_bits;
     } else if (is_weight(value.kind) || value.kind == ValueKind::constant) {
       tensors_[value.name] = {arena_.allocate(bytes), value.shape};
     }
@@ -159,9 +168,42 @@ const ops::DeviceTensor& ParameterStore::gradient(const std::string& name) const
   return it->second;
 }
 
+int ParameterStore::stored_bits(const std::string& name) const {
+  const auto found = quantized_.find(name);
+  return found == quantized_.end() ? 32 : found->second;
+}
+
+Tensor ParameterStore::read(const std::string& name) const {
+  const ops::DeviceTensor& from = tensor(name);
+  const int bits = stored_bits(name);
+  if (bits == 32) return graph::download(device_, from);
+  Tensor out(DType::f32, from.shape);
+  const auto count = static_cast<int64_t>(quantized_words(element_count(from.shape), bits));
+  const Tensor words = graph::download(device_, {from.buffer, {count}}, DType::i32);
+  const auto view = words.view<int32_t>();
+  dequantize({reinterpret_cast<const uint32_t*>(view.data()), view.size()}, bits,
+             out.mutable_view<float>());
+  return out;
+}
+
+void ParameterStore::write(const std::string& name, const Tensor& from) {
+  const ops::DeviceTensor& to = tensor(name);
+  const int bits = stored_bits(name);
+  if (bits == 32) return graph::upload(device_, from, to);
+  const auto values = from.view<float>();
+  if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+    fail(Code::invalid_argument, "weight '", name,
+         "' has elements that are not finite; it is kept in ", bits,
+         " bits, which cannot hold them");
+  const std::vector<uint32_t> words = quantize(values, bits);
+  Tensor packed(DType::i32, {static_cast<int64_t>(words.size())});
+  std::memcpy(packed.mutable_data(), words.data(), words.size() * 4);
+  graph::upload(device_, packed, {to.buffer, packed.shape()});
+}
+
 std::map<std::string, Tensor> ParameterStore::download() const {
   std::map<std::string, Tensor> out;
-  for (const std::string& name : names_) out[name] = graph::download(device_, tensor(name));
+  for (const std::string& name : names_) out[name] = read(name);
   return out;
 }
 
@@ -180,7 +222,7 @@ void ParameterStore::check(const std::map<std::string, Tensor>& tensors) const {
 
 void ParameterStore::upload(const std::map<std::string, Tensor>& tensors) {
   check(tensors);
-  for (const std::string& name : names_) graph::upload(device_, tensors.at(name), tensor(name));
+  for (const std::string& name : names_) write(name, tensors.at(name));
 }
 
 Tensor download(const gpu::DevicePtr& device, const ops::DeviceTensor& from, DType dtype) {

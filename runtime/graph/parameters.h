@@ -27,7 +27,10 @@ class ParameterStore {
   // its own.
   ParameterStore(const ParameterStore& shared, const Graph& graph);
 
-  const ops::DeviceTensor& tensor(const std::string& name) const;  // Error(not_found)
+  // Error(not_found). The buffer of a quantised weight (stored_bits() below 32) holds its words
+  // (graph/quantized.h).
+  const ops::DeviceTensor& tensor(const std::string& name) const;
+  int stored_bits(const std::string& name) const;
   // Returns the tensor's place in a buffer that is laid out like weights(); for states and
   // constants, the tensor itself.
   ops::DeviceTensor elsewhere(const std::string& name, const gpu::Buffer& weights) const;
@@ -57,7 +60,12 @@ class ParameterStore {
   uint32_t decayed() const { return decayed_; }  // leading ones under weight decay
   int64_t trainable() const { return trainable_; }
 
-  // Copies between host and device; they wait for the device. Names are in the order of the graph.
+  // Copy a tensor between host and device, whatever it is stored as; they wait for the device.
+  // write() throws Error(invalid_argument) for a quantised weight that is not finite.
+  Tensor read(const std::string& name) const;
+  void write(const std::string& name, const Tensor& from);
+
+  // The same for all. Names are in the order of the graph.
   std::map<std::string, Tensor> download() const;
   // Throws Error(invalid_argument), naming the first tensor that is unknown or has another shape.
   void upload(const std::map<std::string, Tensor>& tensors);
@@ -84,6 +92,7 @@ class ParameterStore {
   std::vector<std::string> names_, states_;
   std::vector<Parameter> parameters_;
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
+  std::map<std::string, int> quantized_;  // to so many bits
 };
 
 // Returns the key of the random numbers that initialise a parameter: Rng(seed,

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "graph/fusion.h"
+#include "graph/quantized.h"
 #include "ops/gemm.h"
 #include "ops/pointwise.h"
 
@@ -169,6 +170,19 @@ ops::OpCall Plan::call_of(const Flight& flight, size_t n) const {
   return call;
 }
 
+ops::OpCall Plan::whole_call_of(ops::Emitter& emit, const Flight& flight, size_t n) const {
+  ops::OpCall call = call_of(flight, n);
+  const Node& node = graph_.nodes()[n];
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value& value = graph_.value(node.inputs[i]);
+    if (value.stored_bits == 32) continue;
+    const ops::DeviceTensor whole = emit.scratch(value.shape);
+    emit_dequantize(emit, call.inputs[i].buffer, value.stored_bits, whole);
+    call.inputs[i] = whole;
+  }
+  return call;
+}
+
 // Finds normalisations whose input is a product that nothing else reads and that has its own
 // weights.
 void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
@@ -188,7 +202,8 @@ void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
     if (p == nodes.size() || users[index(norm.inputs[0])] != 1) continue;
     const Node& product = nodes[p];
     if (!product.op->folds || !product.op->folds(product.options) ||
-        !is_weight(graph_.value(product.inputs[1]).kind))
+        !is_weight(graph_.value(product.inputs[1]).kind) ||
+        graph_.value(product.inputs[1]).stored_bits != 32)
       continue;
     const ops::OpCall call = call_of(flight, p), after = call_of(flight, n);
     Fold fold{p, emit.scratch(call.inputs[1].shape), emit.scratch(after.inputs[1].shape)};
@@ -230,7 +245,7 @@ void Plan::forward(ops::Emitter& emit, const Flight& flight) {
       continue;
     }
     emit.set_label(graph_.nodes()[n].label);
-    graph_.nodes()[n].op->forward(call_of(flight, n), emit);
+    graph_.nodes()[n].op->forward(whole_call_of(emit, flight, n), emit);
   }
 }
 
@@ -288,7 +303,7 @@ void Plan::forward_again(ops::Emitter& emit, Flight& flight, size_t begin, size_
     if (!stateful)
       for (ops::DeviceTensor& saved : flight.saved[n]) saved = emit.scratch(saved.shape);
     emit.set_label(node.label + " (again)");
-    ops::OpCall call = call_of(flight, n);
+    ops::OpCall call = whole_call_of(emit, flight, n);
     call.recomputed = true;
     node.op->forward(call, emit);
   }
@@ -338,7 +353,7 @@ void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
   if (!node.op->backward)
     fail(Code::invalid_argument, node.label, ": op '", node.op->name, "' has no gradient");
   emit.set_label(node.label + " (gradient)");
-  ops::OpCall call = call_of(flight, n);
+  ops::OpCall call = whole_call_of(emit, flight, n);
   call.output_grad = output_grad;
   std::vector<std::pair<ops::DeviceTensor, ops::DeviceTensor>> sums;  // from, into
   for (size_t i = 0; i < node.inputs.size(); ++i) {

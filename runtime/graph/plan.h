@@ -110,6 +110,8 @@ class Plan {
   void place(gpu::Kernels& kernels, const PlanOptions& options);
   void split_passes();
   ops::OpCall call_of(const Flight& flight, size_t node) const;
+  // The same, after commands that make quantised weights f32 again.
+  ops::OpCall whole_call_of(ops::Emitter& emit, const Flight& flight, size_t node) const;
 
   // For a part (graph/micro_batches.cpp).
   void make_micro_batches(ops::Emitter& emit, const PlanOptions& options);

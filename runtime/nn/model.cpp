@@ -149,6 +149,10 @@ constexpr OptionSpec kOptions[] = {
     {"frozen", OptionType::strings, "[]",
      "names of parameters that training leaves as they are, such as \"conv2d_1.weight\"; * stands "
      "for any characters"},
+    {"quantize", OptionType::integer, "0",
+     "bits in which the frozen weights of products and convolutions are kept in memory: 8 or 4; 0: "
+     "32",
+     0, 8, "bits"},
     {"recompute", OptionType::boolean, "false",
      "training keeps only what crosses between parts of the model, and computes the rest again for "
      "the "
@@ -266,6 +270,9 @@ Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   inputs_ = options.strings("inputs");
   if (inputs_.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
   frozen_ = options.strings("frozen");
+  quantize_ = static_cast<int>(options.integer("quantize"));
+  if (quantize_ != 0 && quantize_ != 4 && quantize_ != 8)
+    fail(Code::invalid_argument, "model: 'quantize' is ", quantize_, "; it takes 8, 4 or 0");
   recompute_ = options.boolean("recompute");
   precision_ = precision_named(options.string("precision"));
   loss_ = Loss(spec.value("loss", Json()));
@@ -330,6 +337,7 @@ ModelGraph Model::build(int64_t batch, const Fields& fields, bool with_lora) con
     lora_->freeze_base(m.graph);
     m.lora = lora_;
   }
+  if (quantize_ && (with_lora || !lora_)) m.graph.quantize(quantize_);
   m.recompute = recompute_;
   m.precision = precision_;
   return m;

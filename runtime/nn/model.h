@@ -46,7 +46,7 @@ class Model {
   //   {"layers": [{"layer": "conv2d", "filters": 16, "name": "a"}, {"layer": "relu"},
   //               {"layer": "add", "input": ["relu_2", "a"]}, ...],
   //    "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"},
-  //    "recompute": false, "precision": "bf16"}
+  //    "quantize": 4, "recompute": false, "precision": "bf16"}
   // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h), or
   // {"onnx": "net.onnx", "until": "flatten", "layers": [...], "loss": ...}: a file of another
   // framework (nn/onnx_import.h), optionally cut behind a value, with layers behind it. Without
@@ -83,6 +83,7 @@ class Model {
   std::vector<std::string> inputs_, frozen_;
   std::shared_ptr<const Lora> lora_;
   bool recompute_ = false, serves_ = false;
+  int quantize_ = 0;
   ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;
   std::shared_ptr<const checkpoint::NamedTensors> weights_;

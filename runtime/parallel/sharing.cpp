@@ -28,11 +28,11 @@ void broadcast_weights(exchange::Group& group, graph::ParameterStore& store) {
 
 void average_states(exchange::Group& group, graph::ParameterStore& store) {
   for (const std::string& name : store.states()) {
-    Tensor tensor = graph::download(store.device(), store.tensor(name));
+    Tensor tensor = store.read(name);
     const std::span<float> values = tensor.mutable_view<float>();
     group.all_reduce(values);
     for (float& value : values) value /= static_cast<float>(group.size());
-    graph::upload(store.device(), tensor, store.tensor(name));
+    store.write(name, tensor);
   }
 }
 

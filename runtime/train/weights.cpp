@@ -90,7 +90,7 @@ std::string Weights::base() const {
   if (!net.lora || !base_.empty()) return base_;
   uint32_t sum = 0;
   for (const std::string& name : frozen()) {
-    const Tensor value = graph::download(device, store.tensor(name));
+    const Tensor value = store.read(name);
     sum = crc32c(std::as_bytes(std::span(name)), sum);
     sum = crc32c(std::as_bytes(value.view<float>()), sum);
   }
@@ -111,7 +111,7 @@ void Weights::add_base(checkpoint::NamedTensors& tensors, const Loaded& loaded) 
     fail(Code::invalid_argument, loaded.origin,
          " holds adapters for a model whose other weights are not those of this one: load the "
          "weights that the adapters were trained on first");
-  for (const std::string& name : kept) tensors[name] = graph::download(device, store.tensor(name));
+  for (const std::string& name : kept) tensors[name] = store.read(name);
 }
 
 checkpoint::NamedTensors Weights::save() const {
@@ -119,7 +119,7 @@ checkpoint::NamedTensors Weights::save() const {
   if (net.lora) {
     for (const std::string& name : store.names()) out[name] = {};
     for (const std::string& name : frozen()) out.erase(name);
-    for (auto& [name, tensor] : out) tensor = graph::download(device, store.tensor(name));
+    for (auto& [name, tensor] : out) tensor = store.read(name);
   } else {
     out = store.download();
   }
@@ -260,7 +260,8 @@ const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
 
 std::vector<pipeline::Field> Weights::read(const std::string& name) const {
   const auto field = [&](const std::string& of) {
-    const Tensor own = graph::download(device, tensor(of));
+    tensor(of);  // throws if the model has no such weight
+    const Tensor own = store.read(of);
     return pipeline::Field{of, shared ? shared->whole(of, own) : own};
   };
   if (!name.empty()) return {field(name)};
@@ -280,7 +281,7 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
   }
   const gpu::Buffer averages = update->averages();
   for (const pipeline::Field& field : own) {
-    graph::upload(device, field.tensor, tensor(field.name));
+    store.write(field.name, field.tensor);
     if (averages && store.is_trainable(field.name))
       graph::upload(device, field.tensor, store.elsewhere(field.name, averages));
   }
@@ -322,9 +323,9 @@ std::string Weights::onnx(const nn::Model& model) const {
          "') is not exported: they are not on the device");
   const gpu::Buffer averages = update->averages();
   const auto value_of = [&](const std::string& name) {
-    ops::DeviceTensor tensor = store.tensor(name);
-    if (averages) tensor = store.elsewhere(name, averages);
-    const Tensor own = graph::download(device, tensor);
+    const bool averaged = averages && store.is_trainable(name);
+    const Tensor own =
+        averaged ? graph::download(device, store.elsewhere(name, averages)) : store.read(name);
     return shared ? shared->whole(name, own) : own;
   };
   if (!whole.lora) return nn::to_onnx(whole, value_of);

@@ -6,7 +6,8 @@ A decoder of the Llama family learns the documentation of Python's standard libr
 stay as they are, and adapters of its attention learn the library's source code. Both texts come with Python.
 
 With `--peft`, the same adapters are also trained by PyTorch with Hugging Face's PEFT, from the same weights on the same batches,
-and the losses and the adapters are compared (`pip install torch transformers peft`).
+and the losses and the adapters are compared (`pip install torch transformers peft`). `--quantize 4` keeps the weights that are not
+trained in 4 bits; PEFT then gets the rounded ones.
 """
 
 import argparse
@@ -120,6 +121,7 @@ def peft_side(weights, text, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000, help="of the base; its adapters get a third of them")
+    parser.add_argument("--quantize", type=int, choices=(0, 4, 8), default=0, help="bits of the weights that stay as they are; 0: 32")
     parser.add_argument("--peft", action="store_true", help="compare with PyTorch and PEFT")
     parser.add_argument("--device", default=None, help="the device's number or a part of its name")
     arguments = parser.parse_args()
@@ -131,7 +133,7 @@ def main():
     train(base, documentation, arguments.steps, seed=1)
     print(f"the base:      {loss_of(base, documentation):.3f} nats per character of documentation, {loss_of(base, code):.3f} of code")
 
-    adapted = et.Trainer(et.Model(et.models.llama(**SHAPE), lora=LORA), et.optimizers.adamw(weight_decay=0.01), 1e-3,
+    adapted = et.Trainer(et.Model(et.models.llama(**SHAPE), lora=LORA, quantize=arguments.quantize), et.optimizers.adamw(weight_decay=0.01), 1e-3,
                          device=device)
     adapted.predict({"input": np.zeros((1, CONTEXT), np.int32)})  # makes its weights
     adapted.set_weights(base.weights())

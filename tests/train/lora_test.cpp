@@ -120,6 +120,66 @@ TEST(Lora, CheckpointsHoldWhatIsTrained) {
     EXPECT_EQ(values_of(now[i].tensor), values_of(kept[i].tensor)) << now[i].name;
 }
 
+TEST(Lora, AQuantisedBaseTrainsLikeTheRoundedOne) {
+  for (const int bits : {8, 4}) {
+    const auto quantised = [&] {
+      return make_learner(cat(R"({"quantize": )", bits, R"(, "lora": )", kLora, ", ", kLayers),
+                          kAdam);
+    };
+    Learner small = quantised(), whole = with_lora(kLora);
+    small.predict(sequences(4, 1));
+    whole.predict(sequences(4, 1));
+    const auto original = whole.weights("hidden.weight")[0].tensor;
+    EXPECT_NE(values_of(small.weights("hidden.weight")[0].tensor), values_of(original));
+    whole.set_weights(small.weights(""));
+    small.set_weights(whole.weights(""));  // changes nothing
+    train(small, 3);
+    train(whole, 3);
+    const auto ours = small.weights(""), theirs = whole.weights("");
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_EQ(values_of(ours[i].tensor), values_of(theirs[i].tensor)) << ours[i].name;
+
+    checkpoint::Files files;
+    small.save(files);
+    Learner again = quantised();
+    again.load(files);
+    train(again, 1);
+    train(small, 1);
+    EXPECT_EQ(values_of(again.predict(sequences(4, 1))), values_of(small.predict(sequences(4, 1))));
+    Learner other = with_lora(kLora);  // its base is not rounded
+    EXPECT_NE(error_text([&] {
+                other.load(files);
+                other.predict(sequences(4, 1));
+              }).find("other weights are not those"),
+              std::string::npos);
+  }
+}
+
+TEST(Lora, FrozenWeightsAreQuantisedWithoutAdaptersToo) {
+  const auto frozen = [] {
+    return make_learner(cat(R"({"quantize": 4, "frozen": ["hidden.*", "a.*"], )", kLayers), kAdam);
+  };
+  Learner learner = frozen();
+  train(learner, 3);
+  checkpoint::Files files;
+  learner.save(files);
+  Learner again = frozen();
+  again.load(files);
+  train(learner, 2);
+  train(again, 2);
+  const auto ours = learner.weights(""), theirs = again.weights("");
+  for (size_t i = 0; i < ours.size(); ++i)
+    EXPECT_EQ(values_of(ours[i].tensor), values_of(theirs[i].tensor)) << ours[i].name;
+  EXPECT_NE(error_text([] {
+              make_learner(cat(R"({"quantize": 5, )", kLayers), kAdam);
+            }).find("'quantize' is 5; it takes 8, 4 or 0"),
+            std::string::npos);
+  EXPECT_NE(error_text([] {
+              make_learner(cat(R"({"quantize": 4, )", kLayers), kAdam).predict(sequences(4, 1));
+            }).find("none is frozen"),
+            std::string::npos);
+}
+
 TEST(Lora, PatternsMustMatch) {
   const auto problem = [](const char* lora) {
     return error_text([&] { with_lora(lora).predict(sequences(4, 1)); });

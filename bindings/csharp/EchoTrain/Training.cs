@@ -85,6 +85,14 @@ namespace EchoTrain
             return this;
         }
 
+        /// <summary>Keeps the frozen weights of products and convolutions in <paramref name="bits"/>
+        /// bits in device memory: 8 or 4. Call it before the trainer is created.</summary>
+        public Model Quantize(int bits)
+        {
+            Handle.quantize(bits);
+            return this;
+        }
+
         /// <summary>Returns layers, shapes and parameters as a table, for samples of these shapes:
         /// {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}, with each field
         /// that the model reads.</summary>

@@ -65,7 +65,8 @@ class Model:
     ``frozen`` names parameters that training leaves as they are; * stands for any characters:
     ``frozen="conv2d_*"``. ``lora`` gives dense layers and the projections of attention layers
     low-rank adapters and freezes the rest: ``lora={"layers": ["*.query", "*.value"], "rank": 8,
-    "alpha": 16}``; with "train" it names parameters that are trained as they are.
+    "alpha": 16}``; with "train" it names parameters that are trained as they are. ``quantize``
+    keeps the frozen weights of products and convolutions in 8 or 4 bits in device memory.
 
     A model is a description without weights: it can be copied and pickled.
     """
@@ -73,7 +74,7 @@ class Model:
     def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
                  loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32",
                  frozen: Union[str, Iterable[str]] = (),
-                 lora: Optional[Mapping[str, Any]] = None, **loss_options):
+                 lora: Optional[Mapping[str, Any]] = None, quantize: int = 0, **loss_options):
         self.layers = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
             spec = _schema.plain(self.layers[0])
@@ -90,6 +91,8 @@ class Model:
             spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
         if lora is not None:
             spec["lora"] = json.loads(_schema.to_json(dict(lora)))
+        if quantize:
+            spec["quantize"] = quantize
         if precision != "fp32":
             spec["precision"] = precision
         if loss_options and loss is None:

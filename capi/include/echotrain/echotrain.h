@@ -637,6 +637,14 @@ ETR_API int32_t etr_model_freeze(etr_model* model, const char* pattern);
  * ETR_NOT_FOUND if a pattern matches nothing. */
 ETR_API int32_t etr_model_set_lora(etr_model* model, const etr_options* options);
 
+/* Keeps the frozen weights of products and convolutions in `bits` bits in device memory: 8, 4, or
+ * 32 again with 0. They are rounded when they are set or loaded: 32 consecutive elements share a
+ * scale of 32 bits, and the one of the largest magnitude is kept exactly. Each is made f32 again in
+ * front of its use. Weights that are read, saved or exported are the rounded ones. Embeddings,
+ * biases and what is trained stay as they are. ETR_INVALID_ARGUMENT for another number; the first
+ * batch gives it, too, if no such weight is frozen. */
+ETR_API int32_t etr_model_quantize(etr_model* model, int32_t bits);
+
 /* Creates an optimizer by name. `options` may be NULL. `schedule` holds learning_rate and the other
  * options of the job section "schedule". */
 ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* options,

@@ -664,6 +664,11 @@ class Model {
     check(etr_model_set_lora(get(), options.get()));
     return *this;
   }
+  // Keeps frozen weights of products in 8 or 4 bits; see etr_model_quantize.
+  Model& quantize(int32_t bits) {
+    check(etr_model_quantize(get(), bits));
+    return *this;
+  }
   // Lists layers, shapes and parameters for samples of the shapes in `fields`, such as
   // {"image": [28, 28, 1]}. `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& fields, const std::string& format = "text") const {

@@ -88,6 +88,15 @@ public final class Model {
   }
 
   /**
+   * Keeps the frozen weights of products and convolutions in {@code bits} bits in device memory: 8
+   * or 4. Call it before the trainer is created.
+   */
+  public Model quantize(int bits) {
+    handle.quantize(bits);
+    return this;
+  }
+
+  /**
    * Returns layers, shapes and parameters as a table, for samples of these shapes: {@code {"image":
    * [28, 28, 1]}} or {@code {"text": {"dtype": "i32", "shape": [12]}}}, with each field that the
    * model reads.
