@@ -42,6 +42,11 @@ constexpr OptionSpec kTrain[] = {
      0, 1e12, "steps"},
     {"progress_every", OptionType::number, "0.2", "time between two progress events", 0.01, 3600,
      "s"},
+    {"pretrained", OptionType::string, "\"\"",
+     "a new run begins with the weights in this safetensors file of PyTorch's names", 0, 0, "path"},
+    {"pretrained_names", OptionType::strings, "[]",
+     "where that file has other names: OURS=THEIRS for each beginning of a name that differs "
+     "(\"backbone.=model.encoder.\"); \"head=\" leaves such weights as they begin"},
 };
 
 constexpr OptionSpec kEvaluation[] = {

@@ -65,6 +65,26 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
   }
 }
 
+// A new run begins with the weights that the job names.
+void Trainer::load_pretrained() {
+  const std::string path = job_.train().string("pretrained");
+  if (path.empty() || start_ == Start::resume || start_ == Start::evaluate) return;
+  if (membership_)
+    fail(
+        Code::unsupported,
+        "train: 'pretrained' is not there for workers of a parameter server, whose weights are the "
+        "servers'");
+  std::map<std::string, std::string> names;
+  for (const std::string& pair : job_.train().strings("pretrained_names")) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0)
+      fail(Code::invalid_argument, "train: 'pretrained_names' has '", pair,
+           "', which is not of the form OURS=THEIRS");
+    names[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  learner_->load_pytorch(path, names);
+}
+
 void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
   if (ranks_) ranks_->lay_out(job_.mesh());
   open(std::move(kernels));
@@ -90,6 +110,8 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     begin_as_others();
   else if (start_ == Start::resume && (!membership_ || leads()))
     load();
+  else
+    load_pretrained();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));

@@ -104,6 +104,7 @@ class Trainer {
 
  private:
   bool leads() const;
+  void load_pretrained();
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);

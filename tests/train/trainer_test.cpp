@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/platform.h"
 #include "train/small_learner.h"
@@ -49,6 +50,51 @@ TEST(Trainer, ShortCallsMakeTheSameRun) {
     curves.push_back(losses_of(out));
   }
   EXPECT_EQ(curves[0], curves[1]);
+}
+
+TEST(Trainer, BeginsWithPretrainedWeights) {
+  TempDir dir;
+  Json job = job_json(dir, dir.path("out"));
+  job["model"] = {
+      {"layers",
+       {{{"layer", "flatten"}}, {{"layer", "dense"}, {"units", 4}, {"name", "head"}}}}};
+  const int64_t features = 144;
+  checkpoint::NamedTensors file;
+  file["classifier.weight"] = Tensor(DType::f32, {4, features});
+  file["classifier.bias"] = Tensor(DType::f32, {4});
+  for (auto& [name, tensor] : file)
+    for (size_t i = 0; i < tensor.view<float>().size(); ++i)
+      tensor.mutable_view<float>()[i] = static_cast<float>(i) + 1;
+  const auto bytes = checkpoint::write_safetensors(file);
+  std::ofstream(dir.path("weights.safetensors"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  job["train"]["pretrained"] = dir.path("weights.safetensors");
+  job["train"]["pretrained_names"] = "head=classifier";
+  const auto trainer_of = [&](const Json& spec, train::Start start) {
+    return std::make_unique<Trainer>(shared_kernels(), Job::parse(spec.dump(), "job"), start);
+  };
+  {
+    const auto trainer = trainer_of(job, train::Start::new_run);
+    const auto weight = values_of(trainer->shaped_learner().weights("head.weight")[0].tensor);
+    ASSERT_EQ(weight.size(), 4u * features);
+    EXPECT_EQ(weight[1], 1 + features) << "[features, units] here, [units, features] in the file";
+    run_to_end(*trainer);
+  }
+  const auto again = trainer_of(job, train::Start::resume);
+  EXPECT_NE(values_of(again->shaped_learner().weights("head.bias")[0].tensor),
+            (std::vector<float>{1, 2, 3, 4}))
+      << "a resumed run has its own weights";
+  job["output"]["dir"] = "";
+  job["train"]["pretrained_names"] = "head";
+  EXPECT_NE(std::string(error_of([&] { trainer_of(job, train::Start::new_run); }).what())
+                .find("'head', which is not of the form OURS=THEIRS"),
+            std::string::npos);
+  job["train"]["pretrained_names"] = "head=classifer";
+  EXPECT_NE(std::string(
+                error_of([&] { trainer_of(job, train::Start::new_run)->shaped_learner(); }).what())
+                .find("weights.safetensors"),
+            std::string::npos);
 }
 
 TEST(Trainer, AnEpochWithoutABatchIsAnError) {
