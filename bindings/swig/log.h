@@ -3,7 +3,6 @@
 // of the language reads.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -29,8 +28,8 @@ class LogQueue {
       queue().push({true, static_cast<int>(level), static_cast<int>(subject), message});
     });
   }
-  // Returns the oldest line. Waits for one for at most `seconds`, or until close().
-  static LogLine next(double seconds) { return queue().pop(seconds); }
+  // Returns the oldest line. Waits for one; after close() it returns none where there is none.
+  static LogLine next() { return queue().pop(); }
   // Ends waiting, now and in later calls; lines that are left can still be read.
   static void close() {
     const std::lock_guard<std::mutex> lock(queue().mutex_);
@@ -47,25 +46,23 @@ class LogQueue {
   }
   void push(LogLine line) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (lines_.size() == kMostLines) {
+    if (lines_.size() >= kMostLines) {
       ++dropped_;
       return;
     }
-    lines_.push_back(std::move(line));
-    changed_.notify_one();
-  }
-  LogLine pop(double seconds) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                      [&] { return closed_ || !lines_.empty(); });
-    if (lines_.empty()) return {};
-    LogLine out = std::move(lines_.front());
-    lines_.pop_front();
-    if (lines_.empty() && dropped_ > 0) {
+    if (dropped_ > 0)
       lines_.push_back({true, ETR_LOG_WARNING, ETR_LOG_ABOUT_OTHER,
                         std::to_string(std::exchange(dropped_, 0)) +
                             " log lines were dropped here, because more came than were read"});
-    }
+    lines_.push_back(std::move(line));
+    changed_.notify_one();
+  }
+  LogLine pop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !lines_.empty(); });
+    if (lines_.empty()) return {};
+    LogLine out = std::move(lines_.front());
+    lines_.pop_front();
     return out;
   }
 

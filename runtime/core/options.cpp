@@ -78,13 +78,13 @@ Json as_list(const OptionSpec& spec, const Json& value) {
   return one ? Json::array({value}) : value;
 }
 
-// Logs the warning once for each name: a job's options are read several times in a run.
+// Logs the warning once for each owner: a job's options are read several times in a run.
 void warn_of_former_name(const OptionSpec& spec, const std::string& owner) {
   static std::mutex mutex;
   static std::set<std::string> told;
   {
     std::lock_guard lock(mutex);
-    if (!told.insert(spec.former).second) return;
+    if (!told.insert(cat(owner, ": ", spec.former)).second) return;
   }
   log_line(LogLevel::warning, cat(owner, ": option '", spec.former, "' is now called '", spec.name,
                                   "'; the old name will stop working"));
@@ -163,6 +163,12 @@ std::vector<std::string> Options::strings(std::string_view name) const {
 
 std::vector<double> Options::numbers(std::string_view name) const {
   return at(name).get<std::vector<double>>();
+}
+
+void set_option(Json& options, Schema schema, std::string_view name, Json value) {
+  for (const OptionSpec& spec : schema)
+    if (spec.name == name) options.erase(spec.former);
+  options[std::string(name)] = std::move(value);
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string> candidates) {

@@ -72,11 +72,14 @@ class Options {
   std::shared_ptr<const Json> values_;
 };
 
+// Sets an option in JSON that may have it under its former name.
+void set_option(Json& options, Schema schema, std::string_view name, Json value);
+
 // " (did you mean 'x'?)", or the list of candidates if none is close.
 std::string suggestion(std::string_view word, std::span<const std::string> candidates);
 
-// The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "former", "doc"},
-// ...].
+// The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "former",
+// "doc"}, ...].
 Json schema_json(Schema schema);
 
 // Throws Error(invalid_argument) unless every key of `object` is in `allowed`.

@@ -76,8 +76,7 @@ void Graph::quantize(int bits) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const auto id = static_cast<size_t>(node.inputs[i]);
       read[id] = true;
-      fits[id] = fits[id] && node.op->layout &&
-                 node.op->layout(node.options, i) != ops::WeightLayout::same;
+      fits[id] = fits[id] && node.op->quantizes && node.op->quantizes(node.options, i);
     }
   bool any = false;
   for (size_t i = 0; i < values_.size(); ++i) {

@@ -33,7 +33,7 @@ struct Value {
   DType dtype = DType::f32;
   bool decay = false;       // parameters: whether weight decay applies
   Initializer initializer;  // parameters, states and constants
-  int stored_bits = 32;     // frozen values: of each element in memory; see graph/quantized.h
+  int stored_bits = 32;     // in memory, of an element of a frozen value (graph/quantized.h)
 };
 
 struct Node {

@@ -147,6 +147,11 @@ std::vector<ParameterStore::Range> ParameterStore::ranges(uint32_t first, uint32
 }
 
 const ops::DeviceTensor& ParameterStore::tensor(const std::string& name) const {
+  if (stored_bits(name) != 32) fail(Code::internal, "the weight '", name, "' is quantised");
+  return stored(name);
+}
+
+const ops::DeviceTensor& ParameterStore::stored(const std::string& name) const {
   const auto it = tensors_.find(name);
   if (it == tensors_.end())
     fail(Code::not_found, "the model has no parameter '", name, "'", suggestion(name, names_));
@@ -174,7 +179,7 @@ int ParameterStore::stored_bits(const std::string& name) const {
 }
 
 Tensor ParameterStore::read(const std::string& name) const {
-  const ops::DeviceTensor& from = tensor(name);
+  const ops::DeviceTensor& from = stored(name);
   const int bits = stored_bits(name);
   if (bits == 32) return graph::download(device_, from);
   Tensor out(DType::f32, from.shape);
@@ -187,18 +192,24 @@ Tensor ParameterStore::read(const std::string& name) const {
 }
 
 void ParameterStore::write(const std::string& name, const Tensor& from) {
-  const ops::DeviceTensor& to = tensor(name);
+  const ops::DeviceTensor& to = stored(name);
   const int bits = stored_bits(name);
   if (bits == 32) return graph::upload(device_, from, to);
+  check_finite(name, from);
+  const std::vector<uint32_t> words = quantize(from.view<float>(), bits);
+  Tensor packed(DType::i32, {static_cast<int64_t>(words.size())});
+  std::memcpy(packed.mutable_data(), words.data(), words.size() * 4);
+  graph::upload(device_, packed, {to.buffer, packed.shape()});
+}
+
+void ParameterStore::check_finite(const std::string& name, const Tensor& from) const {
+  const int bits = stored_bits(name);
+  if (bits == 32) return;
   const auto values = from.view<float>();
   if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
     fail(Code::invalid_argument, "weight '", name,
          "' has elements that are not finite; it is kept in ", bits,
          " bits, which cannot hold them");
-  const std::vector<uint32_t> words = quantize(values, bits);
-  Tensor packed(DType::i32, {static_cast<int64_t>(words.size())});
-  std::memcpy(packed.mutable_data(), words.data(), words.size() * 4);
-  graph::upload(device_, packed, {to.buffer, packed.shape()});
 }
 
 std::map<std::string, Tensor> ParameterStore::download() const {
@@ -212,11 +223,12 @@ void ParameterStore::check(const std::map<std::string, Tensor>& tensors) const {
     const auto it = tensors.find(name);
     if (it == tensors.end())
       fail(Code::invalid_argument, "the file has no weight '", name, "' (the model expects f32 ",
-           shape_text(tensor(name).shape), ")");
-    if (it->second.shape() != tensor(name).shape || it->second.dtype() != DType::f32)
+           shape_text(shape(name)), ")");
+    if (it->second.shape() != shape(name) || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "weight '", name, "' is ", dtype_name(it->second.dtype()), " ",
-           shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor(name).shape),
+           shape_text(it->second.shape()), " in the file but f32 ", shape_text(shape(name)),
            " in the model");
+    check_finite(name, it->second);
   }
 }
 

@@ -27,9 +27,12 @@ class ParameterStore {
   // its own.
   ParameterStore(const ParameterStore& shared, const Graph& graph);
 
-  // Error(not_found). The buffer of a quantised weight (stored_bits() below 32) holds its words
-  // (graph/quantized.h).
+  // Throws Error(not_found), and Error(internal) for a quantised weight, which is no f32 tensor.
   const ops::DeviceTensor& tensor(const std::string& name) const;
+  const Shape& shape(const std::string& name) const { return stored(name).shape; }
+  // A tensor's buffer as it is stored, with the shape of what it stands for. With fewer than 32
+  // bits it holds words (graph/quantized.h).
+  const ops::DeviceTensor& stored(const std::string& name) const;
   int stored_bits(const std::string& name) const;
   // Returns the tensor's place in a buffer that is laid out like weights(); for states and
   // constants, the tensor itself.
@@ -60,16 +63,18 @@ class ParameterStore {
   uint32_t decayed() const { return decayed_; }  // leading ones under weight decay
   int64_t trainable() const { return trainable_; }
 
-  // Copy a tensor between host and device, whatever it is stored as; they wait for the device.
-  // write() throws Error(invalid_argument) for a quantised weight that is not finite.
+  // Copy a tensor between host and device, however it is stored; they wait for the device.
   Tensor read(const std::string& name) const;
   void write(const std::string& name, const Tensor& from);
 
   // The same for all. Names are in the order of the graph.
   std::map<std::string, Tensor> download() const;
-  // Throws Error(invalid_argument), naming the first tensor that is unknown or has another shape.
+  // Throws Error(invalid_argument), naming the first tensor that is unknown, has another shape, or
+  // is to be quantised and not finite.
   void upload(const std::map<std::string, Tensor>& tensors);
   void check(const std::map<std::string, Tensor>& tensors) const;  // only the checks of upload()
+  // Throws Error(invalid_argument) if the weight is quantised and `from` is not finite.
+  void check_finite(const std::string& name, const Tensor& from) const;
 
   // Names of weights: parameters, frozen ones, and states; not of constants.
   const std::vector<std::string>& names() const { return names_; }
@@ -92,7 +97,7 @@ class ParameterStore {
   std::vector<std::string> names_, states_;
   std::vector<Parameter> parameters_;
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
-  std::map<std::string, int> quantized_;  // to so many bits
+  std::map<std::string, int> quantized_;  // names and bits
 };
 
 // Returns the key of the random numbers that initialise a parameter: Rng(seed,

@@ -135,7 +135,7 @@ void Plan::allocate(const ParameterStore& parameters, const gpu::Buffer& weights
     const Value& value = graph_.values()[i];
     if (!has_[i]) continue;
     if (is_weight(value.kind) || value.kind == ValueKind::constant)
-      tensors_[i] = parameters.tensor(value.name);
+      tensors_[i] = parameters.stored(value.name);
     else if (value.kind == ValueKind::input && !part_)
       tensors_[i] = unplaced(value.shape);
     if (value.kind == ValueKind::parameter && weights)

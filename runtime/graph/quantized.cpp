@@ -31,8 +31,9 @@ std::vector<uint32_t> quantize(std::span<const float> values, int bits) {
     const float largest = *std::max_element(
         part.begin(), part.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
     const float scale = largest / least;
+    if (scale == 0) continue;  // all are +0.0
     words[block] = std::bit_cast<uint32_t>(scale);
-    for (size_t i = 0; i < part.size() && scale != 0; ++i) {
+    for (size_t i = 0; i < part.size(); ++i) {
       const float code = std::clamp(std::nearbyint(part[i] / scale), least, most);
       const size_t at = block * kBlock + i;
       words[first + at / per_word] |= (static_cast<uint32_t>(static_cast<int32_t>(code)) & mask)

@@ -3,8 +3,8 @@
 //
 // 32 consecutive elements share a scale d = m / -2^(bits - 1), where m is the one of the largest
 // magnitude; an element w is kept as the integer next to w / d, from -2^(bits - 1) to
-// 2^(bits - 1) - 1. The division is exact, so m is kept as it is, and to quantise what was read
-// again changes nothing. (llama.cpp's formats Q8_0 and Q4_0 are alike, with scales of 16 bits.)
+// 2^(bits - 1) - 1. The division is exact, so m is kept as it is, and quantising what was read
+// gives the same bits again. (llama.cpp's formats Q8_0 and Q4_0 are alike, with scales of 16 bits.)
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ uint64_t quantized_words(int64_t count, int bits);
 std::vector<uint32_t> quantize(std::span<const float> values, int bits);
 void dequantize(std::span<const uint32_t> words, int bits, std::span<float> values);
 
-// Emits `to` = the elements of `words`, with the same bits as dequantize().
+// Emits `to` = the elements of `words`, as dequantize() gives them.
 void emit_dequantize(ops::Emitter& emit, const gpu::Buffer& words, int bits,
                      const ops::DeviceTensor& to);
 

@@ -204,6 +204,8 @@ class Splitter {
       return g.add_state(value.name, value.shape, value.initializer);
     if (value.kind == ValueKind::constant)
       return g.add_constant(value.name, value.shape, value.initializer);
+    if (value.stored_bits != 32)
+      fail(Code::internal, "a quantised weight is not divided among ranks");
     if (value.kind == ValueKind::frozen)
       return g.add_frozen(value.name, value.shape, value.initializer);
     const auto found = out_.slices.find(value.name);

@@ -13,8 +13,9 @@ struct DetectionOptions {
 };
 
 // Decodes a detector's output [N, anchors, 1 + classes + 8] (layer box_head). Returns f32 [N,
-// max_detections, 6]: each row holds label, left, top, right, bottom (as fractions of the image) and score, the
-// best first. Rows beyond the boxes found have the label -1. Throws Error(invalid_argument).
+// max_detections, 6]: each row holds label, left, top, right, bottom (as fractions of the image)
+// and score, the best first. Rows beyond the boxes found have the label -1. Throws
+// Error(invalid_argument).
 Tensor detections(const Tensor& output, const DetectionOptions& options);
 
 }  // namespace etr::nn

@@ -10,15 +10,14 @@
 
 namespace etr::nn {
 
-class OnnxFile {
+class OnnxFile final : public ops::OnnxWriter {
  public:
   using Name = ops::OnnxName;
 
-  // Adds a node and returns the name of its first output (others are NAME.1, NAME.2, ...).
   Name emit(const char* op, const std::vector<Name>& inputs,
-            const ops::OnnxAttributes& attributes = {}, int outputs = 1);
-  Name constant(const std::vector<int64_t>& dims, const std::vector<float>& values);
-  Name integers(const std::vector<int64_t>& values);
+            const ops::OnnxAttributes& attributes = {}, int outputs = 1) override;
+  Name constant(const std::vector<int64_t>& dims, const std::vector<float>& values) override;
+  Name integers(const std::vector<int64_t>& values) override;
   void parameter(const Name& name, const Tensor& value);  // f32
   // A parameter in another layout, which keeps its name.
   Name parameter(const Name& name, const std::vector<int64_t>& dims,

@@ -17,12 +17,10 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 void forward(const OpCall& call, Emitter& emit) {
   const bool weighted = call.inputs.size() > 2;
   const auto classes = static_cast<uint32_t>(call.inputs[0].shape.back());
-  const struct {
-    uint32_t rows, classes, weighted;
-  } push{call.output.count(), classes, weighted};
+  const struct { uint32_t rows, classes, weighted; } push{call.output.count(), classes, weighted};
   emit.for_rows("accuracy",
-                {reads(call.inputs[0]), reads(call.inputs[1]),
-                 reads(call.inputs[weighted ? 2 : 0]), writes(call.output)},
+                {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.inputs[weighted ? 2 : 0]),
+                 writes(call.output)},
                 push, push.rows, classes);
 }
 
@@ -30,6 +28,11 @@ void forward(const OpCall& call, Emitter& emit) {
 
 extern const OpSpec accuracy_op;
 const OpSpec accuracy_op{
-    "accuracy", "whether the largest logit is the label", kInputs, {}, shapes, forward, nullptr};
+    .name = "accuracy",
+    .doc = "whether the largest logit is the label",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = forward,
+};
 
 }  // namespace etr::ops

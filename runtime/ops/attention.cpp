@@ -220,10 +220,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec attention_op;
-const OpSpec attention_op{"attention", "fused multi-head attention, of q, k, v or of all in one",
-                          kInputs,     kOptions,
-                          shapes,      forward,
-                          backward,    /*view=*/false,
-                          to_onnx};
+const OpSpec attention_op{
+    .name = "attention",
+    .doc = "fused multi-head attention, of q, k, v or of all in one",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

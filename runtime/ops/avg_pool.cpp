@@ -52,7 +52,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec avg_pool_op;
-const OpSpec avg_pool_op{"avg_pool", "mean over windows", kInputs, kOptions, shapes, forward,
-                         backward,   /*view=*/false,      to_onnx};
+const OpSpec avg_pool_op{
+    .name = "avg_pool",
+    .doc = "mean over windows",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

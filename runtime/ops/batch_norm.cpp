@@ -174,10 +174,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec batch_norm_op;
-const OpSpec batch_norm_op{"batch_norm", "batch normalisation with optional ReLU",
-                           kInputs,      kOptions,
-                           shapes,       forward,
-                           backward,     /*view=*/false,
-                           to_onnx};
+const OpSpec batch_norm_op{
+    .name = "batch_norm",
+    .doc = "batch normalisation with optional ReLU",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

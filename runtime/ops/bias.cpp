@@ -44,10 +44,14 @@ std::string to_onnx(OnnxNode& node) { return node.emit("Add", {node.in(0), node.
 }  // namespace
 
 extern const OpSpec bias_op;
-const OpSpec bias_op{"bias",   "adds a vector along the last axis",
-                     kInputs,  {},
-                     shapes,   forward,
-                     backward, /*view=*/false,
-                     to_onnx};
+const OpSpec bias_op{
+    .name = "bias",
+    .doc = "adds a vector along the last axis",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

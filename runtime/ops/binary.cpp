@@ -172,10 +172,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec binary_op;
-const OpSpec binary_op{"binary", "arithmetic on two tensors",
-                       kInputs,  kOptions,
-                       shapes,   forward,
-                       backward, /*view=*/false,
-                       to_onnx};
+const OpSpec binary_op{
+    .name = "binary",
+    .doc = "arithmetic on two tensors",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -74,10 +74,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec concat_op;
-const OpSpec concat_op{"concat", "two tensors joined along an axis",
-                       kInputs,  kOptions,
-                       shapes,   forward,
-                       backward, /*view=*/false,
-                       to_onnx};
+const OpSpec concat_op{
+    .name = "concat",
+    .doc = "two tensors joined along an axis",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -44,8 +44,9 @@ bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 // Writes the op into an ONNX file.
 std::string conv_to_onnx(OnnxNode& node, bool transposed);
 
-// The layout of a convolution's weight in PyTorch.
+// What OpSpec::layout and OpSpec::quantizes say of a convolution.
 WeightLayout conv_layout(const Options& options, size_t input);
+inline bool conv_quantizes(const Options& /*options*/, size_t input) { return input == 1; }
 
 // Emits dx, the gradient of x, from dy, the gradient of y.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,

@@ -80,11 +80,18 @@ std::string to_onnx(OnnxNode& node) { return conv_to_onnx(node, /*transposed=*/f
 }  // namespace
 
 extern const OpSpec conv2d_op;
-const OpSpec conv2d_op{"conv2d", "2-D convolution, NHWC, with optional bias and ReLU",
-                       kInputs,  kOptions,
-                       shapes,   forward,
-                       backward, /*view=*/false,
-                       to_onnx,  conv_layout,
-                       folds};
+const OpSpec conv2d_op{
+    .name = "conv2d",
+    .doc = "2-D convolution, NHWC, with optional bias and ReLU",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+    .layout = conv_layout,
+    .quantizes = conv_quantizes,
+    .folds = folds,
+};
 
 }  // namespace etr::ops

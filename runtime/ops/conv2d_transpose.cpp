@@ -57,15 +57,17 @@ std::string to_onnx(OnnxNode& node) { return conv_to_onnx(node, /*transposed=*/t
 }  // namespace
 
 extern const OpSpec conv2d_transpose_op;
-const OpSpec conv2d_transpose_op{"conv2d_transpose",
-                                 "transposed 2-D convolution",
-                                 kInputs,
-                                 kOptions,
-                                 shapes,
-                                 forward,
-                                 backward,
-                                 /*view=*/false,
-                                 to_onnx,
-                                 conv_layout};
+const OpSpec conv2d_transpose_op{
+    .name = "conv2d_transpose",
+    .doc = "transposed 2-D convolution",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+    .layout = conv_layout,
+    .quantizes = conv_quantizes,
+};
 
 }  // namespace etr::ops

@@ -79,6 +79,10 @@ WeightLayout layout(const Options& options, size_t input) {
                                                       : WeightLayout::same;
 }
 
+bool quantizes(const Options& options, size_t input) {
+  return input == 1 && !options.boolean("transposed");  // that of a tied product is also a table
+}
+
 bool folds(const Options& options) {
   return !options.boolean("transposed") && !options.boolean("relu");
 }
@@ -94,11 +98,18 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec dense_op;
-const OpSpec dense_op{"dense",  "matrix product with optional bias and ReLU",
-                      kInputs,  kOptions,
-                      shapes,   forward,
-                      backward, /*view=*/false,
-                      to_onnx,  layout,
-                      folds};
+const OpSpec dense_op{
+    .name = "dense",
+    .doc = "matrix product with optional bias and ReLU",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+    .layout = layout,
+    .quantizes = quantizes,
+    .folds = folds,
+};
 
 }  // namespace etr::ops

@@ -57,10 +57,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec dropout_op;
-const OpSpec dropout_op{"dropout", "zeroes random elements in training",
-                        kInputs,   kOptions,
-                        shapes,    forward,
-                        backward,  /*view=*/false,
-                        to_onnx};
+const OpSpec dropout_op{
+    .name = "dropout",
+    .doc = "zeroes random elements in training",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -60,10 +60,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec embedding_op;
-const OpSpec embedding_op{"embedding", "rows of a table by number",
-                          kInputs,     kOptions,
-                          shapes,      forward,
-                          backward,    /*view=*/false,
-                          to_onnx};
+const OpSpec embedding_op{
+    .name = "embedding",
+    .doc = "rows of a table by number",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -22,10 +22,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec flatten_op;
-const OpSpec flatten_op{"flatten",     "joins all axes but the first",
-                        kInputs,       {},
-                        shapes,        no_dispatch,
-                        no_dispatch,
-                        /*view=*/true, to_onnx};
+const OpSpec flatten_op{
+    .name = "flatten",
+    .doc = "joins all axes but the first",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = no_dispatch,
+    .backward = no_dispatch,
+    .view = true,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -52,10 +52,14 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec gather_op;
-const OpSpec gather_op{"gather", "rows of each sample by number",
-                       kInputs,  {},
-                       shapes,   forward,
-                       backward, /*view=*/false,
-                       to_onnx};
+const OpSpec gather_op{
+    .name = "gather",
+    .doc = "rows of each sample by number",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

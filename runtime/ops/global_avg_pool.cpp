@@ -42,7 +42,13 @@ std::string to_onnx(OnnxNode& node) {
 
 extern const OpSpec global_avg_pool_op;
 const OpSpec global_avg_pool_op{
-    "global_avg_pool", "mean over all pixels", kInputs, {}, shapes, forward,
-    backward,          /*view=*/false,         to_onnx};
+    .name = "global_avg_pool",
+    .doc = "mean over all pixels",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

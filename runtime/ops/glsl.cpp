@@ -113,7 +113,13 @@ void backward(const OpCall& call, Emitter& emit) {
 
 extern const OpSpec glsl_op;
 const OpSpec glsl_op{
-    "glsl",  "an operation written in GLSL, with its gradients", kInputs, kOptions, shapes, forward,
-    backward};
+    .name = "glsl",
+    .doc = "an operation written in GLSL, with its gradients",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+};
 
 }  // namespace etr::ops

@@ -88,10 +88,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec group_norm_op;
-const OpSpec group_norm_op{"group_norm", "normalisation of each sample's groups of channels",
-                           kInputs,      kOptions,
-                           shapes,       forward,
-                           backward,     /*view=*/false,
-                           to_onnx};
+const OpSpec group_norm_op{
+    .name = "group_norm",
+    .doc = "normalisation of each sample's groups of channels",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -33,6 +33,12 @@ void forward(const OpCall& call, Emitter& emit) {
 
 extern const OpSpec label_weights_op;
 const OpSpec label_weights_op{
-    "label_weights", "what each label counts", kInputs, kOptions, shapes, forward, nullptr};
+    .name = "label_weights",
+    .doc = "what each label counts",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+};
 
 }  // namespace etr::ops

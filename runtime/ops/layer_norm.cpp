@@ -78,10 +78,14 @@ std::string to_onnx(OnnxNode& node) {
 
 extern const OpSpec layer_norm_op;
 const OpSpec layer_norm_op{
-    "layer_norm", "layer normalisation; without beta that by the root mean square",
-    kInputs,      kOptions,
-    shapes,       forward,
-    backward,     /*view=*/false,
-    to_onnx};
+    .name = "layer_norm",
+    .doc = "layer normalisation; without beta that by the root mean square",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

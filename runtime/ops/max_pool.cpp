@@ -63,7 +63,15 @@ std::string to_onnx(OnnxNode& node) { return pool_to_onnx(node, "MaxPool"); }
 }  // namespace
 
 extern const OpSpec max_pool_op;
-const OpSpec max_pool_op{"max_pool", "maximum over windows", kInputs, kOptions, shapes, forward,
-                         backward,   /*view=*/false,         to_onnx};
+const OpSpec max_pool_op{
+    .name = "max_pool",
+    .doc = "maximum over windows",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

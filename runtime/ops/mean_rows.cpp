@@ -50,7 +50,13 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec mean_rows_op;
-const OpSpec mean_rows_op{"mean_rows", "mean over the valid rows", kInputs, {}, shapes, forward,
-                          backward};
+const OpSpec mean_rows_op{
+    .name = "mean_rows",
+    .doc = "mean over the valid rows",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+};
 
 }  // namespace etr::ops

@@ -91,12 +91,21 @@ void loss_grad(const OpCall& call, Emitter& emit) {
 
 extern const OpSpec box_match_op, multibox_loss_op;
 const OpSpec box_match_op{
-    "box_match", "the box that each anchor is to find", kMatchInputs, kMatch, match_shapes, match,
-    nullptr};
+    .name = "box_match",
+    .doc = "the box that each anchor is to find",
+    .inputs = kMatchInputs,
+    .options = kMatch,
+    .shapes = match_shapes,
+    .forward = match,
+};
 const OpSpec multibox_loss_op{
-    "multibox_loss", "loss of classes and boxes, for each anchor (Liu et al. 2016)",
-    kLossInputs,     kLoss,
-    loss_shapes,     loss,
-    loss_grad};
+    .name = "multibox_loss",
+    .doc = "loss of classes and boxes, for each anchor (Liu et al. 2016)",
+    .inputs = kLossInputs,
+    .options = kLoss,
+    .shapes = loss_shapes,
+    .forward = loss,
+    .backward = loss_grad,
+};
 
 }  // namespace etr::ops

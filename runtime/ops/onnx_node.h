@@ -30,32 +30,16 @@ class OnnxAttributes {
 
 using OnnxName = std::string;  // of a value in the file's graph
 
-// A node of our graph that is being exported, and the file that it goes into.
-class OnnxNode {
+// Adds nodes and constants to a file.
+class OnnxWriter {
  public:
-  virtual ~OnnxNode() = default;
-
-  virtual const Options& options() const = 0;
-  virtual size_t inputs() const = 0;
-  virtual Shape shape_in(size_t input) const = 0;
-  virtual Shape shape() const = 0;  // of the output
-
-  // Returns an input; a weight is written as it is.
-  virtual OnnxName in(size_t input) = 0;
-  // For weights that are written in another form: their values, and a parameter that keeps the
-  // name.
-  virtual std::vector<float> floats(size_t input) = 0;
-  virtual OnnxName parameter(size_t input, const std::vector<int64_t>& dims,
-                             const std::vector<float>& values) = 0;
+  virtual ~OnnxWriter() = default;
 
   // Adds a node and returns the name of its first output (others are NAME.1, NAME.2, ...).
   virtual OnnxName emit(const char* op, const std::vector<OnnxName>& inputs,
                         const OnnxAttributes& attributes = {}, int outputs = 1) = 0;
   virtual OnnxName constant(const std::vector<int64_t>& dims, const std::vector<float>& values) = 0;
   virtual OnnxName integers(const std::vector<int64_t>& values) = 0;
-
-  // Throws Error(unsupported) that names the layer and what ONNX lacks.
-  [[noreturn]] virtual void lacks(const std::string& what) const = 0;
 
   OnnxName number(double value) { return constant({}, {static_cast<float>(value)}); }
   OnnxName reshape(const OnnxName& x, const std::vector<int64_t>& shape) {
@@ -69,6 +53,27 @@ class OnnxNode {
   OnnxName on_image(const OnnxName& x, F&& f) {
     return transpose(f(transpose(x, {0, 3, 1, 2})), {0, 2, 3, 1});
   }
+};
+
+// A node of our graph that is being exported, and the file that it goes into.
+class OnnxNode : public OnnxWriter {
+ public:
+  virtual const Options& options() const = 0;
+  virtual size_t inputs() const = 0;
+  virtual Shape shape_in(size_t input) const = 0;
+  virtual Shape shape() const = 0;  // of the output
+
+  // Returns an input; a weight is written as it is.
+  virtual OnnxName in(size_t input) = 0;
+  // For weights that are written in another form: their values, and a parameter that keeps the
+  // name.
+  virtual std::vector<float> floats(size_t input) = 0;
+  virtual OnnxName parameter(size_t input, const std::vector<int64_t>& dims,
+                             const std::vector<float>& values) = 0;
+
+  // Throws Error(unsupported) that names the layer and what ONNX lacks.
+  [[noreturn]] virtual void lacks(const std::string& what) const = 0;
+
   // Applies a ReLU if the op's option "relu" is on.
   OnnxName relu_where(const OnnxName& x) {
     return options().boolean("relu") ? emit("Relu", {x}) : x;

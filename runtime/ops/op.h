@@ -212,16 +212,19 @@ struct OpSpec {
   const char* name;
   const char* doc;
   std::span<const OpInput> inputs;
-  Schema options;
+  Schema options = {};
   // Throws Error(invalid_argument), naming the shapes that do not fit.
   OpShapes (*shapes)(const Options&, const std::vector<Shape>& inputs);
   void (*forward)(const OpCall&, Emitter&);
-  void (*backward)(const OpCall&, Emitter&);  // nullptr: not differentiable
+  void (*backward)(const OpCall&, Emitter&) = nullptr;  // nullptr: not differentiable
   bool view = false;  // the output is the first input with another shape: no copy, no dispatch
   // Writes the op, as evaluation computes it, into an ONNX file and returns its output's name.
   // nullptr: it cannot be exported.
   std::string (*to_onnx)(OnnxNode&) = nullptr;
   WeightLayout (*layout)(const Options&, size_t input) = nullptr;  // nullptr: all as here
+  // Whether an input may be a weight that is kept in fewer bits and made f32 in front of the op.
+  // nullptr: none.
+  bool (*quantizes)(const Options&, size_t input) = nullptr;
   // Whether the output is linear in the columns of input 1, so that a normalisation after it can be
   // folded into that weight for evaluation. nullptr: it is not.
   bool (*folds)(const Options&) = nullptr;

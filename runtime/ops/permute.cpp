@@ -76,7 +76,15 @@ void emit_permute(Emitter& emit, const DeviceTensor& x, const std::vector<size_t
 }
 
 extern const OpSpec permute_op;
-const OpSpec permute_op{"permute", "axes in another order", kInputs, kOptions, shapes, forward,
-                        backward,  /*view=*/false,          to_onnx};
+const OpSpec permute_op{
+    .name = "permute",
+    .doc = "axes in another order",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -114,6 +114,8 @@ void backward(const OpCall& call, Emitter& emit) {
   if (grads[4]) emit_column_sum(emit, dhg_all, grads[4], rows, s.gates);
 }
 
+bool quantizes(const Options&, size_t input) { return input == 1 || input == 3; }
+
 WeightLayout layout(const Options&, size_t input) {
   return input == 1 || input == 3 ? WeightLayout::transposed : WeightLayout::same;
 }
@@ -155,10 +157,17 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec recurrent_op;
-const OpSpec recurrent_op{"recurrent", "a recurrent layer with LSTM or GRU cells",
-                          kInputs,     kOptions,
-                          shapes,      forward,
-                          backward,    /*view=*/false,
-                          to_onnx,     layout};
+const OpSpec recurrent_op{
+    .name = "recurrent",
+    .doc = "a recurrent layer with LSTM or GRU cells",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+    .layout = layout,
+    .quantizes = quantizes,
+};
 
 }  // namespace etr::ops

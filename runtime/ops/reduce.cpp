@@ -162,10 +162,15 @@ void emit_sum_to(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out) 
 }
 
 extern const OpSpec reduce_op;
-const OpSpec reduce_op{"reduce", "sum, mean, maximum or minimum over axes",
-                       kInputs,  kOptions,
-                       shapes,   forward,
-                       backward, /*view=*/false,
-                       to_onnx};
+const OpSpec reduce_op{
+    .name = "reduce",
+    .doc = "sum, mean, maximum or minimum over axes",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -44,10 +44,16 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec reshape_op;
-const OpSpec reshape_op{"reshape",     "the same elements under another shape",
-                        kInputs,       kOptions,
-                        shapes,        no_dispatch,
-                        no_dispatch,
-                        /*view=*/true, to_onnx};
+const OpSpec reshape_op{
+    .name = "reshape",
+    .doc = "the same elements under another shape",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = no_dispatch,
+    .backward = no_dispatch,
+    .view = true,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

@@ -84,10 +84,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec rotary_op;
-const OpSpec rotary_op{"rotary", "rotary position embedding of heads",
-                       kInputs,  kOptions,
-                       shapes,   forward,
-                       backward, /*view=*/false,
-                       to_onnx};
+const OpSpec rotary_op{
+    .name = "rotary",
+    .doc = "rotary position embedding of heads",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

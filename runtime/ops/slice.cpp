@@ -55,7 +55,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec slice_op;
-const OpSpec slice_op{"slice",  "a range of one axis", kInputs, kOptions, shapes, forward,
-                      backward, /*view=*/false,        to_onnx};
+const OpSpec slice_op{
+    .name = "slice",
+    .doc = "a range of one axis",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

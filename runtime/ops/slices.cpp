@@ -39,10 +39,20 @@ void sum_gradient(const OpCall& call, Emitter& emit) {
 
 extern const OpSpec enter_slices_op, leave_slices_op;
 const OpSpec enter_slices_op{
-    "enter_slices", "a value that devices go on with in slices", kInputs, {}, shapes, copy,
-    sum_gradient};
+    .name = "enter_slices",
+    .doc = "a value that devices go on with in slices",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = copy,
+    .backward = sum_gradient,
+};
 const OpSpec leave_slices_op{
-    "leave_slices", "the sum of what devices have of a value", kInputs, {}, shapes, sum,
-    copy_gradient};
+    .name = "leave_slices",
+    .doc = "the sum of what devices have of a value",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = sum,
+    .backward = copy_gradient,
+};
 
 }  // namespace etr::ops

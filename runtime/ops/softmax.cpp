@@ -46,10 +46,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec softmax_op;
-const OpSpec softmax_op{"softmax", "softmax or log-softmax over the last axis",
-                        kInputs,   kOptions,
-                        shapes,    forward,
-                        backward,  /*view=*/false,
-                        to_onnx};
+const OpSpec softmax_op{
+    .name = "softmax",
+    .doc = "softmax or log-softmax over the last axis",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

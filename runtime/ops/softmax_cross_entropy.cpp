@@ -54,12 +54,13 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec softmax_cross_entropy_op;
-const OpSpec softmax_cross_entropy_op{"softmax_cross_entropy",
-                                      "cross-entropy of softmax(logits) against integer labels",
-                                      kInputs,
-                                      {},
-                                      shapes,
-                                      forward,
-                                      backward};
+const OpSpec softmax_cross_entropy_op{
+    .name = "softmax_cross_entropy",
+    .doc = "cross-entropy of softmax(logits) against integer labels",
+    .inputs = kInputs,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+};
 
 }  // namespace etr::ops

@@ -99,10 +99,15 @@ std::string to_onnx(OnnxNode& node) {
 }  // namespace
 
 extern const OpSpec unary_op;
-const OpSpec unary_op{"unary",  "a function of each element",
-                      kInputs,  kOptions,
-                      shapes,   forward,
-                      backward, /*view=*/false,
-                      to_onnx};
+const OpSpec unary_op{
+    .name = "unary",
+    .doc = "a function of each element",
+    .inputs = kInputs,
+    .options = kOptions,
+    .shapes = shapes,
+    .forward = forward,
+    .backward = backward,
+    .to_onnx = to_onnx,
+};
 
 }  // namespace etr::ops

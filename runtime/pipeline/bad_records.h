@@ -62,8 +62,8 @@ class BadRecords {
   int64_t count() const;        // different records, over all epochs
   int64_t times() const;        // occurrences of bad records
   std::string summary() const;  // "2 bad records were dropped, the first by ..."; "": none
-  Json list()
-      const;  // the first 1,000: [{"stage", "shard", "key", "offset", "reason", "occurrences"}]
+  // The first 1,000: [{"stage", "shard", "key", "offset", "reason", "occurrences"}].
+  Json list() const;
 
   // The samples dropped in an epoch as (stage number, ordinal), sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;

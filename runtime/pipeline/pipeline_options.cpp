@@ -20,8 +20,7 @@ constexpr OptionSpec kOptions[] = {
      "processes", "", "world"},
     {"drop_remainder", OptionType::boolean, "true",
      "samples that do not give one to each of 'world_size' processes are left out; false: the "
-     "first "
-     "processes get one more, for evaluations",
+     "first processes get one more, for evaluations",
      0, 0, "", "", "drop_rest"},
     {"tuned", OptionType::string, "\"\"",
      "file that 'echotrain tune-pipeline' wrote: its settings count where the pipeline has none of "

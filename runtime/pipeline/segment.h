@@ -179,8 +179,8 @@ class SourceSegment final : public Segment {
   // For restoring: starts with pass `pass` at own sample `index`. `lengths` are those of the
   // epoch's earlier passes.
   void begin_at(uint64_t epoch, uint64_t pass, uint64_t index, std::vector<uint64_t> lengths);
-  // Selects the sample at place `rank` of every `world` samples. With `drop_remainder`, samples at the
-  // end that do not suffice for every rank are left out.
+  // Selects the sample at place `rank` of every `world` samples. With `drop_remainder`, samples at
+  // the end that do not suffice for every rank are left out.
   void set_shard(uint64_t rank, uint64_t world, bool drop_remainder) {
     rank_ = rank;
     world_ = world;

@@ -115,7 +115,7 @@ class TextWindows final : public IndexedSource {
     first_ = place(begin_);
     const size_t size = place(end_) - first_;
     if (size < length_ + 1)
-      fail(Code::invalid_argument, "'", pattern_, "' holds ", size, " symbols",
+      fail(Code::invalid_argument, "'", pattern_, "' holds ", size, " tokens",
            begin_ > 0 || end_ < 1 ? " there" : "", "; a window of ", length_,
            " and its target need ", length_ + 1);
     if (!bytes_) number_characters(size);
@@ -221,7 +221,7 @@ class TextWindows final : public IndexedSource {
         static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
     fail(Code::corrupt_data, "'", paths_[file], "' is not UTF-8 at byte ",
          at - (file == 0 ? 0 : ends_[file - 1]),
-         "; convert the text, or take symbols 'bytes', which may be any");
+         "; convert the text, or set 'tokens' to 'bytes', which may be any");
   }
 
   [[noreturn]] void refuse_character(uint32_t code) const {

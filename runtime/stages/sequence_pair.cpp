@@ -78,7 +78,7 @@ class SequencePair final : public MapStage {
            shape_text(from.shape()), "; a sequence is i32 or u8 [n]");
     const auto n = static_cast<size_t>(from.count());
     if (n + more > positions && !cuts_)
-      fail(Code::invalid_argument, "field '", name, "' has ", n, " symbols",
+      fail(Code::invalid_argument, "field '", name, "' has ", n, " tokens",
            more ? " and an end" : "", "; '", more ? "target" : "source", "_positions' is ",
            positions, ": raise it, or cut with \"too_long\": \"cut\"");
     const auto kept = static_cast<std::ptrdiff_t>(std::min(n, positions - more));
@@ -89,8 +89,8 @@ class SequencePair final : public MapStage {
       out.assign(from.view<int32_t>().begin(), from.view<int32_t>().begin() + kept);
     for (const int32_t symbol : out)
       if (symbol < 0)
-        fail(Code::corrupt_data, "field '", name, "' has the symbol ", symbol,
-             "; symbols are numbers from 0");
+        fail(Code::corrupt_data, "field '", name, "' has the token ", symbol,
+             "; tokens are numbers from 0");
     return out;
   }
 

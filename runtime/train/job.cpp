@@ -9,10 +9,14 @@
 #include "core/parse_json.h"
 #include "core/platform.h"
 #include "core/text.h"
+#include "nn/layer.h"
 #include "nn/model.h"
+#include "nn/models.h"
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/stage.h"
 #include "train/algorithm.h"
 #include "train/unread_options.h"
 
@@ -217,6 +221,40 @@ size_t depth_of(const Json& json) {
   return json.is_structured() ? below + 1 : 0;
 }
 
+std::map<std::string, std::string> names_of_pretrained(const Options& train) {
+  std::map<std::string, std::string> out;
+  const std::vector<std::string> pairs = train.strings("pretrained_names");
+  if (!pairs.empty() && train.string("pretrained").empty())
+    fail(Code::invalid_argument,
+         "train: 'pretrained_names' has no effect without 'pretrained', the file of the weights");
+  for (const std::string& pair : pairs) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0)
+      fail(Code::invalid_argument, "train: 'pretrained_names' has '", pair,
+           "', which is not of the form OURS=THEIRS");
+    if (!out.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second)
+      fail(Code::invalid_argument, "train: 'pretrained_names' names '", pair.substr(0, equals),
+           "' twice");
+  }
+  return out;
+}
+
+// Removes the option that `key` was given for under its other name, present or former.
+void remove_other_name(Json& options, const std::string& key) {
+  std::vector<Schema> schemas{pipeline::pipeline_schema(), nn::loss_schema(), kTrain, kParallel,
+                              optim::update_schema()};
+  for (const auto* stage : pipeline::stage_table()) schemas.push_back(stage->options);
+  for (const auto* layer : nn::layer_table()) schemas.push_back(layer->options);
+  for (const auto* model : nn::model_table()) schemas.push_back(model->options);
+  for (const auto* optimizer : optim::optimizer_table()) schemas.push_back(optimizer->options);
+  for (const Schema schema : schemas)
+    for (const OptionSpec& option : schema) {
+      if (!*option.former) continue;
+      if (key == option.former) options.erase(option.name);
+      if (key == option.name) options.erase(option.former);
+    }
+}
+
 // Walks `path` ("pipeline.stages.3.factor") and sets the last key.
 void set_path(Json& json, const std::string& path, const Json& value, const std::string& whole) {
   const auto keys = split(path, '.');
@@ -224,7 +262,11 @@ void set_path(Json& json, const std::string& path, const Json& value, const std:
     fail(Code::invalid_argument, "--set ", path.substr(0, 100), path.size() > 100 ? "..." : "",
          ": the job would be nested more than ", kMaxJsonDepth, " levels deep");
   Json* at = &json;
-  for (const std::string_view key : keys) at = &element(*at, std::string(key), whole);
+  for (const std::string_view key : keys) {
+    if (key.data() == keys.back().data() && at->is_object())
+      remove_other_name(*at, std::string(key));
+    at = &element(*at, std::string(key), whole);
+  }
   *at = value;
 }
 
@@ -465,6 +507,7 @@ void Job::validate() {
   if (json_.contains("classes")) check_class_names(json_["classes"], check_model);
   optim::UpdateSpec check_optimizer(optimizer());
   train_.emplace(kTrain, "train", json_.value("train", Json::object()));
+  pretrained_names_ = names_of_pretrained(*train_);
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));
   if (json_.contains("parallel")) {
     validate_parallel(json_["parallel"]);

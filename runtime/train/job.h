@@ -1,6 +1,7 @@
 // A job: pipeline, model, optimizer, schedule, evaluation and outputs as one JSON document.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ class Job {
   const Json& optimizer() const { return json_["optimizer"]; }
   const Json& schedule() const { return json_["schedule"]; }
   const Options& train() const { return *train_; }
+  // train.pretrained_names, by our beginnings of names.
+  const std::map<std::string, std::string>& pretrained_names() const { return pretrained_names_; }
   const Options& output() const { return *output_; }
   // Where a run writes. "": it writes nothing. None: the job does not say, and it writes nothing
   // either.
@@ -61,6 +64,7 @@ class Job {
   Json json_, written_;
   std::optional<Options> train_, output_, evaluation_, parallel_;
   parallel::MeshShape mesh_;
+  std::map<std::string, std::string> pretrained_names_;
 };
 
 }  // namespace etr::train

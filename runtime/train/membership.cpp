@@ -66,7 +66,7 @@ Membership::Membership(const Job& job, std::unique_ptr<server::Client> client, i
 
 Json Membership::part(Json pipeline) const {
   pipeline["rank"] = number_ % parts_;
-  pipeline["world_size"] = parts_;
+  set_option(pipeline, pipeline::pipeline_schema(), "world_size", parts_);
   pipeline["seed"] = pipeline["seed"].get<uint64_t>() + static_cast<uint64_t>(number_ / parts_);
   return pipeline;
 }

@@ -43,7 +43,7 @@ nn::ModelGraph graph_for(const nn::Model& model, int64_t rows, const nn::Fields&
     for (const graph::Value& value : net.graph.values()) {
       if (!graph::is_weight(value.kind)) continue;
       if (weights.stage && !weights.has(value.name)) continue;
-      const Shape& shape = weights.store.tensor(value.name).shape;
+      const Shape& shape = weights.store.shape(value.name);
       if (value.shape != shape)
         fail(Code::invalid_argument, "the model's parameter '", value.name, "' would be ",
              shape_text(value.shape), " and is ", shape_text(shape));

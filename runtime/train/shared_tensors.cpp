@@ -45,7 +45,7 @@ Tensor SharedTensors::whole_state(const Tensor& own, const graph::ParameterStore
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter &to = layout_.parameters[i], &from = store.parameters()[i];
     const auto values = range(own.view<float>(), from);
-    Tensor part(DType::f32, store.tensor(from.name).shape);
+    Tensor part(DType::f32, store.shape(from.name));
     std::copy(values.begin(), values.end(), part.mutable_view<float>().begin());
     const Tensor all = whole(from.name, part);
     const auto all_values = all.view<float>();

@@ -56,7 +56,7 @@ Json part_of_ranks(Json pipeline, const Ranks* ranks) {
   if (!ranks) return pipeline;
   if (ranks->sharers() > 1) check_not_by_clock(pipeline);
   pipeline["rank"] = ranks->part();
-  pipeline["world_size"] = ranks->parts();
+  set_option(pipeline, pipeline::pipeline_schema(), "world_size", ranks->parts());
   return pipeline;
 }
 

@@ -65,24 +65,16 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
   }
 }
 
-// A new run begins with the weights that the job names.
+// A new run begins with the weights that the job names. So does a run that loads a checkpoint of
+// adapters, which are made for these weights.
 void Trainer::load_pretrained() {
   const std::string path = job_.train().string("pretrained");
-  if (path.empty() || start_ == Start::resume || start_ == Start::evaluate) return;
+  const bool loads = start_ == Start::resume || start_ == Start::evaluate;
+  if (path.empty() || (loads && !job_.model().contains("lora"))) return;
   if (membership_)
-    fail(
-        Code::unsupported,
-        "train: 'pretrained' is not there for workers of a parameter server, whose weights are the "
-        "servers'");
-  std::map<std::string, std::string> names;
-  for (const std::string& pair : job_.train().strings("pretrained_names")) {
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      fail(Code::invalid_argument, "train: 'pretrained_names' has '", pair,
-           "', which is not of the form OURS=THEIRS");
-    names[pair.substr(0, equals)] = pair.substr(equals + 1);
-  }
-  learner_->load_pytorch(path, names);
+    fail(Code::unsupported,
+         "train: 'pretrained' cannot be combined with a parameter server, which owns the weights");
+  learner_->load_pytorch(path, job_.pretrained_names());
 }
 
 void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
@@ -110,8 +102,6 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     begin_as_others();
   else if (start_ == Start::resume && (!membership_ || leads()))
     load();
-  else
-    load_pretrained();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
@@ -128,6 +118,7 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange), std::move(stage));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get(), batches_ahead(job_));
   learner_->expect_views(supply_->pipeline().view_samples());
+  load_pretrained();
   set_again();
 }
 
@@ -373,7 +364,7 @@ EvalMetrics Trainer::evaluate() {
     in_evaluation([&] {
       const Json& spec = job_.evaluation_pipeline();
       Json part = membership_ ? spec : pipeline_spec(spec);
-      if (ranks_) part["drop_remainder"] = false;
+      if (ranks_) set_option(part, pipeline::pipeline_schema(), "drop_remainder", false);
       // The samples that the budget measures are read at the first wait, which a stop can end.
       pipeline.emplace(part, pipeline::MapFunctions{}, false, pipeline::Pipeline::Budget::at_start);
     });

@@ -245,8 +245,8 @@ bool Weights::has(const std::string& name) const {
   return std::find(store.names().begin(), store.names().end(), name) != store.names().end();
 }
 
-const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
-  if (has(name)) return store.tensor(name);
+void Weights::require(const std::string& name) const {
+  if (has(name)) return;
   for (const graph::Value& value : net.graph.values())
     if (stage && value.name == name && value.initializer)
       fail(Code::state, "the weight '", name, "' is not in stage ", stage->stage(),
@@ -260,7 +260,7 @@ const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
 
 std::vector<pipeline::Field> Weights::read(const std::string& name) const {
   const auto field = [&](const std::string& of) {
-    tensor(of);  // throws if the model has no such weight
+    require(of);
     const Tensor own = store.read(of);
     return pipeline::Field{of, shared ? shared->whole(of, own) : own};
   };
@@ -273,11 +273,13 @@ std::vector<pipeline::Field> Weights::read(const std::string& name) const {
 void Weights::write(const std::vector<pipeline::Field>& given) {
   std::vector<pipeline::Field> own = given;
   for (pipeline::Field& field : own) {
-    const ops::DeviceTensor& to = tensor(field.name);
+    require(field.name);
+    const Shape& to = store.shape(field.name);
     if (shared) field.tensor = shared->own(field.name, field.tensor);
-    if (field.tensor.dtype() != DType::f32 || field.tensor.shape() != to.shape)
-      fail(Code::invalid_argument, "weight '", field.name, "' is f32 ", shape_text(to.shape),
-           ", not ", dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()));
+    if (field.tensor.dtype() != DType::f32 || field.tensor.shape() != to)
+      fail(Code::invalid_argument, "weight '", field.name, "' is f32 ", shape_text(to), ", not ",
+           dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()));
+    store.check_finite(field.name, field.tensor);
   }
   const gpu::Buffer averages = update->averages();
   for (const pipeline::Field& field : own) {
@@ -290,7 +292,7 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
 }
 
 const ops::DeviceTensor& Weights::gradient(const std::string& name) const {
-  tensor(name);  // throws if the model has no such weight
+  require(name);
   if (!store.is_trainable(name))
     fail(Code::invalid_argument, "'", name,
          "' is frozen or a running statistic, and has no gradient");

@@ -116,7 +116,7 @@ struct Weights {
 
  private:
   void add_base(checkpoint::NamedTensors& tensors, const Loaded& loaded) const;
-  const ops::DeviceTensor& tensor(const std::string& name) const;
+  void require(const std::string& name) const;  // throws if the model has no such weight
   const ops::DeviceTensor& gradient(const std::string& name) const;
   Tensor own_state(const std::string& name, const Tensor& given) const;
   Loaded of_stage(const Loaded& all) const;

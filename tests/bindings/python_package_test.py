@@ -221,6 +221,11 @@ class LogTest(Case):
         logger.addFilter(fails)
         self.assertGreaterEqual(len(self.records_of_bad_folder(2)), 2)
 
+    def test_an_import_starts_no_thread(self):
+        done = subprocess.run([sys.executable, "-c", "import threading, echotrain; print(threading.active_count())"],
+                              capture_output=True, text=True, timeout=240)
+        self.assertEqual((done.stdout, done.stderr), ("1\n", ""))
+
     def test_warnings_are_shown_without_any_configuration(self):
         script = """
             import logging
@@ -235,15 +240,15 @@ class LogTest(Case):
 
 class FormerNamesTest(Case):
     def test_options_and_arguments(self):
-        with self.assertWarnsRegex(DeprecationWarning, "'open' is now called 'open_rows'"):
+        with self.assertWarnsRegex(DeprecationWarning, "'open' is now called 'open_rows'") as caught:
             stage = et.stages.pack_sequences("text", 8, open=3)
-        self.assertEqual(stage, et.stages.pack_sequences("text", 8, open_rows=3))
+        self.assertEqual((caught.filename, stage), (__file__, et.stages.pack_sequences("text", 8, open_rows=3)))
         with self.assertRaisesRegex(TypeError, "no option 'open'"):
             et.stages.pack_sequences("text", 8, open_rows=3, open=3)
         outputs = np.zeros((1, 4, 2 + 8 + 1), np.float32)
-        with self.assertWarnsRegex(DeprecationWarning, "'most' is now called 'max_detections'"):
+        with self.assertWarnsRegex(DeprecationWarning, "'most' is now called 'max_detections'") as caught:
             found = et.Trainer.detections(outputs, most=2)
-        self.assertEqual(len(found), 1)
+        self.assertEqual((caught.filename, len(found)), (__file__, 1))
         with self.assertRaisesRegex(TypeError, "no argument 'mots'"):
             et.Trainer.detections(outputs, mots=2)
 

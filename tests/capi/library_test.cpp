@@ -1,4 +1,4 @@
-// What belongs to no object of echotrain.hpp: log lines, packing, tuning, explanations and reports.
+// Functions of echotrain.hpp that are members of no class: log lines, packing, tuning and reports.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,11 +51,10 @@ TEST(LogHook, GetsLevelsAndSubjectsAndCanBeReplaced) {
 
 TEST(LogHook, TellsOfAFormerNameOnce) {
   std::vector<std::string> lines;
-  echotrain::set_log_hook(
-      [&](auto, auto subject, const char* text) {
-        EXPECT_EQ(subject, echotrain::LogSubject::other);
-        lines.emplace_back(text);
-      });
+  echotrain::set_log_hook([&](auto, auto subject, const char* text) {
+    EXPECT_EQ(subject, echotrain::LogSubject::other);
+    lines.emplace_back(text);
+  });
   for (int i = 0; i < 2; ++i) {
     const echotrain::Model model(R"({"model": "transformer_decoder", "symbols": 5, "width": 8})");
     EXPECT_EQ(json::parse(model.json())["layers"][0]["entries"], 5);
@@ -63,23 +62,22 @@ TEST(LogHook, TellsOfAFormerNameOnce) {
   echotrain::set_log_hook({});
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("'symbols' is now called 'vocab_size'"), std::string::npos) << lines[0];
-  EXPECT_THROW(echotrain::Model(
-                   R"({"model": "transformer_decoder", "symbols": 5, "vocab_size": 5})"),
-               echotrain::Error);
+  EXPECT_THROW(
+      echotrain::Model(R"({"model": "transformer_decoder", "symbols": 5, "vocab_size": 5})"),
+      echotrain::Error);
 }
 
 TEST(Library, PacksWithProgress) {
   const Images images;  // 64 of them
   etr::test::TempDir dir;
   int64_t last = 0, all = 0;
-  const json packed = json::parse(
-      echotrain::pack(images.path(), dir.path("shards/x"), {{"per_shard", 30}},
-                      [&](int64_t done, int64_t total) {
-                        EXPECT_GE(done, last);
-                        last = done;
-                        all = total;
-                        return true;
-                      }));
+  const json packed = json::parse(echotrain::pack(
+      images.path(), dir.path("shards/x"), {{"per_shard", 30}}, [&](int64_t done, int64_t total) {
+        EXPECT_GE(done, last);
+        last = done;
+        all = total;
+        return true;
+      }));
   EXPECT_EQ(packed["samples"], 64);
   EXPECT_EQ(packed["shards"].size(), 3u);
   EXPECT_EQ(last, 64);
@@ -107,20 +105,20 @@ TEST(Library, TunesAndExplains) {
   EXPECT_EQ(tuned["trials"].size(), static_cast<size_t>(trials));
   auto pipeline = echotrain::Pipeline::from_json(spec);
   ASSERT_TRUE(pipeline.next());
-  const json explained =
-      json::parse(echotrain::explain_stats(pipeline.stats(), "json"));
+  const json explained = json::parse(echotrain::explain_stats(pipeline.stats(), "json"));
   EXPECT_TRUE(explained.contains("bottleneck"));
   EXPECT_THROW(echotrain::explain_stats("{}"), echotrain::Error);
 }
 
 TEST(Library, WritesAReport) {
   etr::test::TempDir dir;
-  std::ofstream(dir.path("metrics.jsonl")) << R"({"kind": "end", "step": 1, "seconds": 1})" << "\n";
+  std::ofstream(dir.path("metrics.jsonl")) << R"({"kind": "end", "step": 1, "seconds": 1})"
+                                           << "\n";
   EXPECT_THROW(echotrain::write_report("title", {{"a", dir.path("none")}}, dir.path("r.html")),
                echotrain::Error);
-  EXPECT_THROW(echotrain::write_report("title", {{std::string("a\0b", 3), dir.path()}},
-                                       dir.path("r.html")),
-               echotrain::Error);
+  EXPECT_THROW(
+      echotrain::write_report("title", {{std::string("a\0b", 3), dir.path()}}, dir.path("r.html")),
+      echotrain::Error);
 }
 
 TEST(Library, NamesStatuses) {

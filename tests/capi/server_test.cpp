@@ -38,7 +38,7 @@ class ParameterServer : public testing::Test {
                     const std::function<void()>& joined = nothing) {
     const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");
     const et::Runtime runtime(device ? device : "");
-    et::Run run(runtime, job, et::Start::fresh);
+    et::Run run(runtime, job, et::Start::new_run);
     joined();
     Done done;
     for (; const auto event = run.next_event(); between()) done = {event->step, event->epoch};

@@ -235,7 +235,7 @@ TEST(Transport, RanksTrainOverItAsDevicesOfOneProcess) {
               et::Job::parse(
                   job_text(images, 8, out.path("devices"),
                            R"(, "parallel": {"devices": [")" + name + R"(", ")" + name + R"("]})")),
-              et::Start::fresh);
+              et::Start::new_run);
   uint64_t examples = 0;
   while (const auto event = run.next_event()) examples = event->examples;
   EXPECT_EQ(examples, 96u);
@@ -272,7 +272,7 @@ TEST(Transport, OthersLearnThatATrainerWasClosed) {
   });
   {
     const et::Runtime device = runtime();
-    et::Run run(device, et::Job::parse(job_text(images, 8, "")), et::Start::fresh,
+    et::Run run(device, et::Job::parse(job_text(images, 8, "")), et::Start::new_run,
                 std::make_unique<Threads>(place, 1, 2));
     run.next_event(1e-6);
   }

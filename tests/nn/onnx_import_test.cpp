@@ -215,7 +215,7 @@ TEST(OnnxImport, MistakesInTheSpecAreTold) {
 // In the file [N, C, H, W] is flattened by channel, here by place.
 TEST(OnnxImport, ImagesGetTheirChannelsLast) {
   const std::string file = file_of({1, 2, 3, 1}, [](nn::OnnxFile& onnx) {
-    const std::string flat = onnx.emit("Flatten", {"x"}, nn::OnnxAttributes().integer("axis", 1));
+    const std::string flat = onnx.emit("Flatten", {"x"}, ops::OnnxAttributes().integer("axis", 1));
     return onnx.emit("MatMul", {flat, onnx.constant({6, 1}, {0, 1, 2, 10, 11, 12})});
   });
   nn::OnnxGraph graph = parsed(file);
@@ -233,7 +233,7 @@ TEST(OnnxImport, NormalisesOverAxesThatWereMoved) {
           return onnx.emit(
               "LayerNormalization",
               {onnx.transpose("x", {0, 2, 1, 3}), onnx.constant({2, 4}, std::vector<float>(8, 1))},
-              nn::OnnxAttributes().integer("axis", -2));
+              ops::OnnxAttributes().integer("axis", -2));
         }));
   const Json spec{{"onnx", dir.path("a.onnx")}, {"inputs", {"image"}}, {"loss", {{"loss", "mse"}}}};
   const Tensor output = make_learner(spec.dump(), kSgd).predict(batch_of({2, 3, 4}));
@@ -257,7 +257,7 @@ std::string small_file() {
     const std::string y =
         onnx.emit("MatMul", {"x", onnx.constant({4, 2}, std::vector<float>(8, 1))});
     return onnx.emit("Softmax", {onnx.reshape(y, {0, 2})},
-                     nn::OnnxAttributes().integer("axis", -1));
+                     ops::OnnxAttributes().integer("axis", -1));
   });
 }
 
@@ -316,7 +316,7 @@ std::string with_external(const std::string& location, uint64_t offset = 0, int 
   Message entry, from, tensor;
   entry.bytes(1, "location").bytes(2, location);
   from.bytes(1, "offset").bytes(2, std::to_string(offset));
-  tensor.integer(1, 4).integer(1, 1).integer(2, nn::kOnnxFloat).bytes(8, "w");
+  tensor.integer(1, 4).integer(1, 1).integer(2, ops::kOnnxFloat).bytes(8, "w");
   tensor.message(13, entry).message(13, from).integer(14, 1);
   const std::string plain = file_of({1, 4}, [](auto& onnx) {
     return onnx.emit("MatMul", {"x", "w"});
@@ -416,14 +416,14 @@ TEST(OnnxImport, HostileGraphsAreErrors) {
   } kCases[] = {
       {"input 0 is missing",
        [](nn::OnnxFile& f) {
-         const auto axes = nn::OnnxAttributes().integers("axes", {-1});
+         const auto axes = ops::OnnxAttributes().integers("axes", {-1});
          const auto x = f.emit("Sub", {"x", f.emit("ReduceMean", {}, axes)});
          const auto mean = f.emit("ReduceMean", {f.emit("Mul", {x, x})}, axes);
          return f.emit("Div", {x, f.emit("Sqrt", {f.emit("Add", {mean, f.number(1e-5)})})});
        }},
       {"it has no inputs",
        [](nn::OnnxFile& f) {
-         return f.emit("Concat", {}, nn::OnnxAttributes().integer("axis", 0));
+         return f.emit("Concat", {}, ops::OnnxAttributes().integer("axis", 0));
        }},
       {"a size that cannot be",
        [](nn::OnnxFile& f) {
@@ -443,12 +443,12 @@ TEST(OnnxImport, HostileGraphsAreErrors) {
       {"outside an axis",
        [](nn::OnnxFile& f) {
          return f.emit("Gather", {"x", f.integers({kMost})},
-                       nn::OnnxAttributes().integer("axis", 1));
+                       ops::OnnxAttributes().integer("axis", 1));
        }},
       {"outside an axis",
        [](nn::OnnxFile& f) {
          return f.emit("Gather", {"x", f.integers({kMost, -kMost - 1})},
-                       nn::OnnxAttributes().integer("axis", 1));
+                       ops::OnnxAttributes().integer("axis", 1));
        }},
       {"10 axes; at most 8",
        [](nn::OnnxFile& f) {
@@ -458,7 +458,7 @@ TEST(OnnxImport, HostileGraphsAreErrors) {
        [](nn::OnnxFile& f) { return f.emit("Relu", {std::string(5000, 'x')}); }},
       {"its alpha is -0.5",
        [](nn::OnnxFile& f) {
-         return f.emit("LeakyRelu", {"x"}, nn::OnnxAttributes().real("alpha", -0.5));
+         return f.emit("LeakyRelu", {"x"}, ops::OnnxAttributes().real("alpha", -0.5));
        }},
       {"not of real numbers",
        [](nn::OnnxFile& f) {
@@ -466,12 +466,12 @@ TEST(OnnxImport, HostileGraphsAreErrors) {
        }},
       {"it makes integers or booleans",
        [](nn::OnnxFile& f) {
-         const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxInt64);
+         const auto to = ops::OnnxAttributes().integer("to", ops::kOnnxInt64);
          return f.emit("Cast", {f.emit("Relu", {"x"})}, to);
        }},
       {"it makes integers or booleans",
        [](nn::OnnxFile& f) {
-         const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxInt64);
+         const auto to = ops::OnnxAttributes().integer("to", ops::kOnnxInt64);
          return f.emit("Relu", {f.emit("Cast", {"x"}, to)});
        }},
   };
@@ -534,7 +534,7 @@ TEST(OnnxImport, ManyNodesOfOneNameAreNumbered) {
 
 TEST(OnnxImport, InputsOfImpossibleSizeAreRefused) {
   nn::OnnxGraph graph = parsed(file_of({1, 4, 4}, [](auto& onnx) {
-    return onnx.emit("Flatten", {"x"}, nn::OnnxAttributes().integer("axis", 3));
+    return onnx.emit("Flatten", {"x"}, ops::OnnxAttributes().integer("axis", 3));
   }));
   graph.inputs[0].dims = {-1, int64_t{1} << 31, 120000};
   const std::string text = error_text([&] { nn::import_onnx(graph, ""); });
@@ -556,7 +556,7 @@ nn::OnnxGraph with_free_length(const Shape& x, F&& build) {
 std::string over_size(nn::OnnxFile& onnx, int64_t axis, bool root) {
   const auto y = onnx.emit("ReduceSum", {"x", onnx.integers({1})});
   const auto size = onnx.emit("Gather", {onnx.emit("Shape", {"x"}), onnx.integers({axis})});
-  const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxFloat);
+  const auto to = ops::OnnxAttributes().integer("to", ops::kOnnxFloat);
   const auto by = onnx.emit("Cast", {size}, to);
   return onnx.emit("Div", {y, root ? onnx.emit("Sqrt", {by}) : by});
 }
@@ -582,7 +582,7 @@ TEST(OnnxImport, NoModelDependsOnTheStandInsForFreeLengths) {
 TEST(OnnxImport, PaddingOfFreeLengthsIsRefused) {
   const auto conv = [](const char* op, int64_t stride) {
     return with_free_length({1, 2, 6, 6}, [=](auto& onnx) {
-      const auto window = nn::OnnxAttributes()
+      const auto window = ops::OnnxAttributes()
                               .text("auto_pad", "SAME_UPPER")
                               .integers("kernel_shape", {3, 3})
                               .integers("strides", {stride, stride});
@@ -613,7 +613,7 @@ TEST(OnnxImport, TheEndOfAFreeAxisIsCountedFromThere) {
     const auto w = onnx.constant({1, 4, 2}, std::vector<float>(8, 1));
     const auto r = onnx.constant({1, 4, 1}, std::vector<float>(4, 1));
     return onnx.emit("LSTM", {onnx.transpose("x", {1, 0, 2}), w, r},
-                     nn::OnnxAttributes().integer("hidden_size", 1), 2) +
+                     ops::OnnxAttributes().integer("hidden_size", 1), 2) +
            ".1";
   });
   EXPECT_EQ(nn::import_onnx(state, "").layers[1]["begin"], -1);
@@ -629,7 +629,7 @@ TEST(OnnxImport, ConstantsThatDoNotFitFreeLengthsAreNotTheFilesFault) {
         }),
         text([](auto& onnx) {
           return onnx.emit("Gather", {"x", onnx.integers({50000})},
-                           nn::OnnxAttributes().integer("axis", 1));
+                           ops::OnnxAttributes().integer("axis", 1));
         }),
         text([](auto& onnx) {
           const auto length =
@@ -653,7 +653,7 @@ TEST(OnnxImport, OnlyEqualTablesAreTied) {
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
     return onnx.constant(dims, values);
   };
-  const auto to = nn::OnnxAttributes().integer("to", nn::kOnnxInt64);
+  const auto to = ops::OnnxAttributes().integer("to", ops::kOnnxInt64);
   EXPECT_EQ(
       tied([&](auto& onnx) {
         const auto e = table(onnx, {8, 2}), ids = onnx.emit("Cast", {"x"}, to);

@@ -21,7 +21,7 @@ Json echoed_job(const TempDir& dir, const std::string& out, int64_t fresh, int64
   return job;
 }
 
-Outcome run_alone(const Json& job, Start start = Start::fresh, const Watch& watch = {}) {
+Outcome run_alone(const Json& job, Start start = Start::new_run, const Watch& watch = {}) {
   return run(job, start, nullptr, watch);
 }
 
@@ -150,7 +150,7 @@ TEST(FreshExamples, OfAnEvaluationThatWasStoppedAreKept) {
   TempDir dir;
   Json job = echoed_job(dir, dir.path("out"), 100);
   job["evaluation"]["every_fresh"] = 50;
-  Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), Start::fresh);
+  Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), Start::new_run);
   trainer.on_evaluation([&](int64_t, int64_t) {
     trainer.stop();
     return true;

@@ -167,8 +167,9 @@ TEST(HostDevice, SaysWhatIsWrongWithABuffer) {
   learner.step(good);
   pipeline::Item wrong = good;
   wrong.opaque[0].shape = {4, 7};
-  EXPECT_NE(message([&] { learner.step(wrong); }).find("field 'image' is f32 [N, 7], and was f32 [N, 6]"),
-            std::string::npos);
+  EXPECT_NE(
+      message([&] { learner.step(wrong); }).find("field 'image' is f32 [N, 7], and was f32 [N, 6]"),
+      std::string::npos);
   EXPECT_NE(message([&] { learner.step(batch_of(4)); }).find("from one place"), std::string::npos);
   EXPECT_NE(message([&] {
               learner.predict(good, memory.output({4, 2}).first);

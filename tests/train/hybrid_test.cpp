@@ -21,7 +21,7 @@ Json meshed(Json job, const MeshShape& mesh, Json stages = Json::array()) {
 }
 
 std::vector<Outcome> on_mesh(const Json& job, const MeshShape& mesh, Json stages = Json::array(),
-                             Start start = Start::fresh) {
+                             Start start = Start::new_run) {
   const Json own = meshed(job, mesh, std::move(stages));
   return together(
       mesh.size(), [&](int) { return own; }, start);
@@ -47,7 +47,7 @@ class OnAMesh : public testing::TestWithParam<Model> {
       made["train"]["steps"] = steps;
       return made;
     };
-    const Outcome one = run(job("one"), Start::fresh, nullptr, {});
+    const Outcome one = run(job("one"), Start::new_run, nullptr, {});
     ASSERT_FALSE(one.error) << one.error->what();
     const auto ranks = on_mesh(job("mesh"), {1, 2, 2}, model.stages);
     expect_no_errors(ranks);
@@ -98,7 +98,7 @@ TEST(Hybrids, TrainAsOneDeviceOnEightRanks) {
     made["train"]["steps"] = 6;
     return made;
   };
-  const Outcome one = run(job(24, "one"), Start::fresh, nullptr, {});
+  const Outcome one = run(job(24, "one"), Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   const auto ranks = on_mesh(job(12, "mesh"), {2, 2, 2}, {"dense_6"});
   expect_no_errors(ranks);
@@ -116,14 +116,14 @@ TEST(Hybrids, GoOnOnOtherMeshes) {
   whole["optimizer"] = {{"optimizer", "adamw"}, {"clip_norm", 0.5}, {"ema_decay", 0.9}};
   whole["schedule"]["learning_rate"] = 0.002;
   whole["train"] = {{"steps", 10}, {"planned_steps", 10}};
-  ASSERT_FALSE(run(whole, Start::fresh, nullptr, {}).error);
+  ASSERT_FALSE(run(whole, Start::new_run, nullptr, {}).error);
   const auto until = [&](int steps) {
     Json job = whole;
     job["output"]["dir"] = dir.path("meshes");
     job["train"]["steps"] = steps;
     return job;
   };
-  const auto first = run(until(2), Start::fresh, nullptr, {});
+  const auto first = run(until(2), Start::new_run, nullptr, {});
   ASSERT_FALSE(first.error) << first.error->what();
   int steps = 2;
   for (const MeshShape& mesh :
@@ -136,7 +136,7 @@ TEST(Hybrids, AreCutByWhatWasMeasured) {
   TempDir dir;
   Json job = layers(job_of(dir, 24, dir.path("one")), attention_layers());
   job["train"]["steps"] = 3;
-  ASSERT_FALSE(run(job, Start::fresh, nullptr, {}).error);
+  ASSERT_FALSE(run(job, Start::new_run, nullptr, {}).error);
   for (const MeshShape& mesh : {MeshShape{1, 3, 1}, MeshShape{1, 2, 2}}) {
     Json own = meshed(job, mesh);
     own["parallel"]["partition"] = "measured";
@@ -159,7 +159,7 @@ TEST(Hybrids, AreCutByWhatWasMeasured) {
 TEST(Hybrids, AgreeOnTheLossScale) {
   TempDir dir;
   Json job = overflowing(job_of(dir, 24, dir.path("one")));
-  ASSERT_FALSE(run(job, Start::fresh, nullptr, {}).error);
+  ASSERT_FALSE(run(job, Start::new_run, nullptr, {}).error);
   job["output"]["dir"] = dir.path("mesh");
   expect_no_errors(on_mesh(job, {1, 2, 2}, Json::array({"last"})));
   expect_same_skips(dir.path("mesh"), dir.path("one"));

@@ -41,9 +41,9 @@ void change_all(int, Trainer& trainer) {
 TEST(ChangedHyperparameters, AreThoseOfTheNextStep) {
   TempDir dir;
   const std::string plain = dir.path("plain"), changed = dir.path("changed");
-  run(small_job(dir, 48, plain), Start::fresh, nullptr, {});
+  run(small_job(dir, 48, plain), Start::new_run, nullptr, {});
   uint64_t at = 0;
-  const Outcome outcome = run(small_job(dir, 48, changed), Start::fresh, nullptr,
+  const Outcome outcome = run(small_job(dir, 48, changed), Start::new_run, nullptr,
                               changing([&](int rank, Trainer& trainer) {
                                 at = trainer.learner().steps();
                                 change_all(rank, trainer);
@@ -59,11 +59,11 @@ TEST(ChangedHyperparameters, ComeWithTheCheckpoint) {
   TempDir dir;
   const std::string whole = dir.path("whole"), parts = dir.path("parts");
   Json job = small_job(dir, 48, whole);
-  run(job, Start::fresh, nullptr, changing(change_all));
+  run(job, Start::new_run, nullptr, changing(change_all));
   job["output"]["dir"] = parts;
   job["train"]["steps"] = 12;  // the change came after step 8, at the end of the first epoch
   job["train"]["planned_steps"] = 15;
-  run(job, Start::fresh, nullptr, changing(change_all));
+  run(job, Start::new_run, nullptr, changing(change_all));
   job["train"]["steps"] = 15;
   const Outcome rest = run(job, Start::resume, nullptr, {});
   ASSERT_FALSE(rest.error) << rest.error->what();
@@ -72,9 +72,9 @@ TEST(ChangedHyperparameters, ComeWithTheCheckpoint) {
 
 TEST(ChangedHyperparameters, AreThoseOfAllRanks) {
   TempDir dir;
-  const Outcome one = run(small_job(dir, 48), Start::fresh, nullptr, changing(change_all));
+  const Outcome one = run(small_job(dir, 48), Start::new_run, nullptr, changing(change_all));
   const auto ranks = together(
-      2, [&](int) { return small_job(dir, 24); }, Start::fresh, changing(change_all));
+      2, [&](int) { return small_job(dir, 24); }, Start::new_run, changing(change_all));
   for (const Outcome& rank : ranks) {
     ASSERT_FALSE(rank.error) << rank.error->what();
     EXPECT_EQ(rank.weights, ranks[0].weights) << "bit for bit";
@@ -89,7 +89,7 @@ TEST(ChangedHyperparameters, AreThoseOfAllRanks) {
 TEST(ChangedHyperparameters, AreRefusedWhereRanksDisagree) {
   TempDir dir;
   const auto ranks = together(
-      2, [&](int) { return small_job(dir, 24); }, Start::fresh,
+      2, [&](int) { return small_job(dir, 24); }, Start::new_run,
       changing([](int rank, Trainer& trainer) {
         trainer.set_hyperparameter("momentum", rank == 0 ? 0.5 : 0.50000001);
       }));
@@ -110,8 +110,8 @@ TEST(ChangedHyperparameters, FollowTheScheduleOnAllRanks) {
         {{"momentum_end", 0.3}, {"weight_decay_end", 0.3}, {"label_smoothing_end", 0}});
     return of;
   };
-  const Outcome constant = run(small_job(dir, 48), Start::fresh, nullptr, {});
-  const Outcome one = run(job(48), Start::fresh, nullptr, {});
+  const Outcome constant = run(small_job(dir, 48), Start::new_run, nullptr, {});
+  const Outcome one = run(job(48), Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   EXPECT_NE(one.weights, constant.weights);
   for (const Outcome& rank : together(2, [&](int) { return job(24); })) {
@@ -132,7 +132,7 @@ TEST(ChangedHyperparameters, ReachAllDevicesOfAProcess) {
   Json job = small_job(dir, 24);
   const std::string name = device()->info().name;
   job["parallel"] = {{"devices", {name, name}}, {"timeout", 30}};
-  Team team(open(name), Job::parse(job.dump(), "job"), Start::fresh, nullptr, open);
+  Team team(open(name), Job::parse(job.dump(), "job"), Start::new_run, nullptr, open);
   team.next_event(1e-6);
   EXPECT_NE(error_text([&] { team.set_hyperparameter("momentun", 0.1); }).find("did you mean"),
             std::string::npos);

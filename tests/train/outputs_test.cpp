@@ -81,7 +81,7 @@ TEST(EventFile, LaterOnesComeLater) {
 TEST(EventFile, OfARunThatGoesOnVoidsWhatComesAgain) {
   TempDir dir;
   {
-    train::RunFolder killed(dir.path(), train::Start::fresh, true);
+    train::RunFolder killed(dir.path(), train::Start::new_run, true);
     for (uint64_t step = 1; step <= 9; ++step) {
       killed.write_row({{"kind", "step"}, {"step", step}});
       killed.write_scalars(step, {{"loss", 0.5}});

@@ -16,7 +16,7 @@ namespace {
 
 TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
   TempDir dir;
-  const Outcome one = run(job_of(dir, 48, dir.path("one")), Start::fresh, nullptr, {});
+  const Outcome one = run(job_of(dir, 48, dir.path("one")), Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   for (const int size : {2, 3}) {
     const std::string out = dir.path(cat("out", size));
@@ -95,7 +95,7 @@ TEST(RanksOfAJob, MayNormaliseTogether) {
   };
   Json whole = job(48, false);
   whole.erase("parallel");
-  const Outcome one = run(whole, Start::fresh, nullptr, {});
+  const Outcome one = run(whole, Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   const auto furthest = [&](bool synchronised) {
     const auto ranks = together(2, [&](int) { return job(24, synchronised); });
@@ -129,7 +129,7 @@ TEST(RanksOfAJob, ShareTheTensorsOfAModel) {
   for (const parallel::MeshShape& mesh : {parallel::MeshShape{1, 1, 2}, {2, 1, 2}}) {
     const auto with = [&](const parallel::MeshShape& of) {
       return together(
-          of.size(), [&](int) { return job_of_blocks(dir, 24, ""); }, Start::fresh, {}, of);
+          of.size(), [&](int) { return job_of_blocks(dir, 24, ""); }, Start::new_run, {}, of);
     };
     const Outcome one = with({mesh.data, 1, 1})[0];  // with whole tensors
     ASSERT_FALSE(one.error) << one.error->what();
@@ -152,7 +152,7 @@ TEST(RanksOfAJob, ShareTheTensorsOfAModel) {
 // one device, then two ranks, then one device again.
 TEST(RanksOfAJob, SaveAWholeModelOfWhichEachHasAPart) {
   TempDir dir;
-  const Outcome one = run(job_of_blocks(dir, 24, dir.path("one")), Start::fresh, nullptr, {});
+  const Outcome one = run(job_of_blocks(dir, 24, dir.path("one")), Start::new_run, nullptr, {});
   const std::string out = dir.path("parts");
   const auto until = [&](int steps) {
     Json job = job_of_blocks(dir, 24, out);
@@ -161,7 +161,7 @@ TEST(RanksOfAJob, SaveAWholeModelOfWhichEachHasAPart) {
     return job;
   };
   const parallel::MeshShape two{1, 1, 2};
-  const Outcome first = run(until(3), Start::fresh, nullptr, {});
+  const Outcome first = run(until(3), Start::new_run, nullptr, {});
   ASSERT_FALSE(first.error) << first.error->what();
   for (const Outcome& rank : together(
            2, [&](int) { return until(6); }, Start::resume, {}, two)) {
@@ -185,7 +185,7 @@ TEST(RanksOfAJob, SayWhatTheyCannotShare) {
                                   change(job);
                                   return job;
                                 },
-                                Start::fresh, {}, {1, 1, 2});
+                                Start::new_run, {}, {1, 1, 2});
     return ranks[0].error ? std::string(ranks[0].error->what()) : "";
   };
   const std::string odd = error_of([](Json& job) {
@@ -238,7 +238,7 @@ TEST(RanksOfAJob, AreStoppedByAnyOfThemAndGoOnTogether) {
   const std::string whole = dir.path("whole"), parts = dir.path("parts");
   together(2, [&](int) { return job_of(dir, 24, whole); });
   const auto stopped = together(
-      2, [&](int) { return job_of(dir, 24, parts); }, Start::fresh,
+      2, [&](int) { return job_of(dir, 24, parts); }, Start::new_run,
       [](int rank, Trainer& trainer, const Event& event) {
         if (rank == 1 && event.kind == EventKind::checkpoint) trainer.stop();
       });
@@ -267,7 +267,7 @@ TEST(RanksOfAJob, GoOnInAnotherNumber) {
       own["output"]["checkpoint_every_steps"] = 8;
       return own;
     };
-    together(2, job, Start::fresh, [](int, Trainer& trainer, const Event& event) {
+    together(2, job, Start::new_run, [](int, Trainer& trainer, const Event& event) {
       if (event.kind == EventKind::checkpoint) trainer.stop();
     });
     EXPECT_EQ(steps_of(out).size(), 8u);
@@ -350,7 +350,7 @@ TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAre) {
     made["evaluation"]["every_steps"] = 5;
     return made;
   };
-  const Outcome one = run(job(48, 2), Start::fresh, nullptr, {});
+  const Outcome one = run(job(48, 2), Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   const auto ranks = together(3, [&](int) { return job(16, 2); });
   for (const Outcome& rank : ranks) {
@@ -369,7 +369,7 @@ TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAreBeforeTheFirstStep) {
   TempDir dir;
   Json job = job_of(dir, 24, dir.path("out"));
   job["evaluation"]["pipeline"]["stages"][0]["pattern"] = make_band_shard(dir, "few", 1, 2);
-  const Outcome one = run(job, Start::fresh, nullptr, {});
+  const Outcome one = run(job, Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   auto groups = exchange::local_groups(2, 30);
   std::vector<std::future<train::EvalMetrics>> ranks;

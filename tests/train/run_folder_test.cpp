@@ -116,25 +116,25 @@ class TrainerFolder : public ::testing::Test {
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST_F(TrainerFolder, ANewRunInAUsedFolderIsAnErrorThatSaysWhatToDo) {
-  run(spec(12), Start::fresh);
+  run(spec(12), Start::new_run);
   const Contents before = contents_of(out());
-  const std::string error = error_of([&] { run(spec(4), Start::fresh); });
+  const std::string error = error_of([&] { run(spec(4), Start::new_run); });
   for (const char* part :
        {"is of step 12", ": let output.dir name another folder, or resume or overwrite this run",
         "(on the command line: --set output.dir=FOLDER, --resume, --overwrite)"})
     EXPECT_HAS(error, part);
   EXPECT_EQ(contents_of(out()), before);
   fs::remove_all(out() + "/checkpoints");
-  EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "metrics.jsonl");
+  EXPECT_HAS(error_of([&] { run(spec(4), Start::new_run); }), "metrics.jsonl");
 }
 
 TEST_F(TrainerFolder, AStartThatFailsLeavesNoFolder) {
   Json broken = spec(4, "elsewhere");
   broken["output"]["dir"] = out() + "/of/nested/folders";
-  error_of([&] { run(broken, Start::fresh); });
+  error_of([&] { run(broken, Start::new_run); });
   EXPECT_FALSE(fs::exists(out()));
   fs::create_directories(out() + "/of");  // not made by the run
-  EXPECT_HAS(error_of([&] { run(broken, Start::fresh); }), "elsewhere");
+  EXPECT_HAS(error_of([&] { run(broken, Start::new_run); }), "elsewhere");
   EXPECT_TRUE(fs::exists(out() + "/of"));
   EXPECT_FALSE(fs::exists(out() + "/of/nested"));
 }
@@ -142,8 +142,8 @@ TEST_F(TrainerFolder, AStartThatFailsLeavesNoFolder) {
 TEST_F(TrainerFolder, ALabelBeyondTheClassesIsSaidFirst) {
   Json few = spec(4);
   few["model"]["layers"].back()["units"] = 3;
-  EXPECT_EQ(error_of([&] { run(few, Start::fresh); }).find("label 3, but the model has 3 classes"),
-            0u)
+  EXPECT_EQ(
+      error_of([&] { run(few, Start::new_run); }).find("label 3, but the model has 3 classes"), 0u)
       << error_of([&] { run(few, Start::overwrite); });
 }
 
@@ -153,7 +153,7 @@ TEST_F(TrainerFolder, WhatIsNoRunIsNoObstacle) {
   fs::create_directories(out() + "/checkpoints/step-999999999999");
   std::ofstream(out() + "/notes.txt") << "mine";
   std::ofstream(out() + "/metrics.jsonl");  // empty
-  run(spec(12), Start::fresh);
+  run(spec(12), Start::new_run);
   EXPECT_EQ(checkpoint::Store(out() + "/checkpoints").newest_step(), 12u);
   EXPECT_TRUE(fs::exists(out() + "/checkpoints/step-000000000008"));
   run(spec(14), Start::resume);
@@ -161,7 +161,7 @@ TEST_F(TrainerFolder, WhatIsNoRunIsNoObstacle) {
 }
 
 TEST_F(TrainerFolder, OverwritingRemovesWhatARunWroteAndNothingElse) {
-  run(spec(12), Start::fresh);
+  run(spec(12), Start::new_run);
   const std::string first = saved(out(), "weights.safetensors");
   const std::string foreign[] = {"/notes.txt", "/events.out.tfevents.17.host.4.0",
                                  "/checkpoints/best.txt"};
@@ -190,14 +190,14 @@ TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
     json["output"]["dir"] = dir_.path("runs/a//b/");
     return json;
   }();
-  for (const Start start : {Start::fresh, Start::overwrite, Start::resume}) {
+  for (const Start start : {Start::new_run, Start::overwrite, Start::resume}) {
     const char* reason = start == Start::resume ? "there is no checkpoint" : "no data";
     EXPECT_HAS(error_of([&] { run(bad, start); }), reason);
     EXPECT_HAS(error_of([&] { run(nested, start); }), reason);
     EXPECT_FALSE(fs::exists(out()));
     EXPECT_FALSE(fs::exists(dir_.path("runs")));
   }
-  run(spec(12), Start::fresh);
+  run(spec(12), Start::new_run);
   const Contents before = contents_of(out());
   EXPECT_HAS(error_of([&] { run(bad, Start::overwrite); }), "no data");
   bad["model"]["layers"].back()["units"] = 2;
@@ -208,9 +208,9 @@ TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
 // Evaluations and trial runs are allowed meanwhile. For the lock as other processes see it, see
 // tests/core/lock_test.cpp and tests/cli/runs_test.py.
 TEST_F(TrainerFolder, TwoTrainersDoNotWriteIntoOneFolder) {
-  for (const Start first : {Start::fresh, Start::resume, Start::overwrite}) {
+  for (const Start first : {Start::new_run, Start::resume, Start::overwrite}) {
     Trainer trainer(shared_kernels(), job(spec(first == Start::resume ? 16 : 8)), first);
-    for (const Start second : {Start::fresh, Start::resume, Start::overwrite}) {
+    for (const Start second : {Start::new_run, Start::resume, Start::overwrite}) {
       const std::string error = error_of([&] { run(spec(8), second); });
       for (const std::string& part : {"another run writes into '" + out() + "' (this process)",
                                       std::string("output.dir name another folder (on the command "
@@ -226,7 +226,7 @@ TEST_F(TrainerFolder, TwoTrainersDoNotWriteIntoOneFolder) {
 }
 
 TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
-  Trainer first(shared_kernels(), job(spec(4)), Start::fresh);
+  Trainer first(shared_kernels(), job(spec(4)), Start::new_run);
   while (first.next_event().kind != EventKind::end) continue;
   {
     const std::string path = first.save();  // and releases the folder again
@@ -242,7 +242,7 @@ TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
 }
 
 TEST_F(TrainerFolder, ASaveThatFailsAfterTheEndHoldsTheFolderNoLonger) {
-  Trainer first(shared_kernels(), job(spec(4)), Start::fresh);
+  Trainer first(shared_kernels(), job(spec(4)), Start::new_run);
   while (first.next_event().kind != EventKind::end) continue;
   std::string holder;
   auto writer = platform::FileLock::take(out() + "/checkpoints/" + platform::kFolderLock, holder);
@@ -256,7 +256,7 @@ TEST(RunFolder, IsLetGoOfAfterEachWriteOnceTheRunIsOver) {
   TempDir dir;
   const std::string path = dir.path("run");
   const Json row{{"kind", "step"}, {"step", 1}};
-  train::RunFolder over(path, Start::fresh, false);
+  train::RunFolder over(path, Start::new_run, false);
   over.write_row(row);
   over.let_go();
   for (int i = 0; i < 2; ++i) {
@@ -300,7 +300,7 @@ TEST_F(TrainerFolder, AFolderThatIsLostEndsTheRunAndIsNotMadeAgain) {
       lost["output"]["checkpoint_every_epochs"] = 0;
       lost["output"]["tensorboard"] = true;
       const std::string folder = lost["output"]["dir"];
-      Trainer trainer(shared_kernels(), job(lost), Start::fresh);
+      Trainer trainer(shared_kernels(), job(lost), Start::new_run);
       while (trainer.next_event(1e-9).step < 2) continue;
       loss.happens(folder);
       const auto what_is_there = [&] {
@@ -325,7 +325,7 @@ TEST(RunFolder, ThatIsLostIsNoticedWithoutAFurtherRow) {
   for (const Loss& loss : kLosses) {
     TempDir dir;
     const std::string path = dir.path("run");
-    train::RunFolder folder(path, Start::fresh, false);
+    train::RunFolder folder(path, Start::new_run, false);
     EXPECT_NO_THROW(folder.check_in_place()) << "nothing was written yet";
     folder.write_row(row);
     EXPECT_NO_THROW(folder.check_in_place());
@@ -345,7 +345,7 @@ TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
     EXPECT_HAS(error, "output.dir name another folder (on the command line: --set output.dir=");
     EXPECT_EQ(contents_of(dir_.path()), before);
   };
-  run(spec(12), Start::fresh);
+  run(spec(12), Start::new_run);
   const std::string names[] = {"checkpoints", "metrics.jsonl", "checkpoints/step-000000000012"};
   for (const std::string& name : names) {  // replaced by a link to where it was moved
     fs::rename(out() + "/" + name, dir_.path("elsewhere"));
@@ -366,13 +366,13 @@ TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
   refuses("metrics.jsonl");
   fs::remove(out() + "/metrics.jsonl");
   std::ofstream(out() + "/checkpoints") << "mine";
-  EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "is not a folder")
+  EXPECT_HAS(error_of([&] { run(spec(4), Start::new_run); }), "is not a folder")
       << "before it trains";
 }
 
 TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
   for (const bool used : {false, true}) {
-    if (used) run(spec(12), Start::fresh);
+    if (used) run(spec(12), Start::new_run);
     const Contents before = used ? contents_of(out()) : Contents{};
     {
       Trainer trial(shared_kernels(), job(spec(40)), Start::trial);
@@ -409,7 +409,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksLeavesTheRunsOtherFilesAlone) {
   Json& evaluation = noisy["evaluation"]["pipeline"];
   evaluation = noisy["pipeline"];
   evaluation["stages"][3] = {{"stage", "center_crop"}, {"height", 12}, {"width", 12}};
-  run(noisy, Start::fresh);
+  run(noisy, Start::new_run);
   const Contents before = contents_of(out());
   EXPECT_TRUE(before.contains("bad.jsonl"));
   EXPECT_TRUE(before.contains("echo.jsonl"));
@@ -422,20 +422,20 @@ TEST_F(TrainerFolder, WhatOnlyLooksLeavesTheRunsOtherFilesAlone) {
 
 // Weights, optimizer state and everything else, bit for bit.
 TEST_F(TrainerFolder, AResumedRunIsTheUninterruptedOne) {
-  run(spec(40), Start::fresh);
+  run(spec(40), Start::new_run);
   const std::string kinds[] = {"weights.safetensors", "optimizer.safetensors", "learner.json",
                                "pipeline.json"};
   std::vector<std::string> whole;
   for (const std::string& kind : kinds) whole.push_back(saved(out(), kind.c_str()));
   fs::remove_all(out());
-  for (const int until : {7, 20, 40}) run(spec(until), until == 7 ? Start::fresh : Start::resume);
+  for (const int until : {7, 20, 40}) run(spec(until), until == 7 ? Start::new_run : Start::resume);
   for (size_t i = 0; i < std::size(kinds); ++i)
     EXPECT_TRUE(saved(out(), kinds[i].c_str()) == whole[i]) << kinds[i] << " differs";
   EXPECT_EQ(rows(), 40u);
 }
 
 TEST_F(TrainerFolder, AResumedRunAppends) {
-  run(spec(8), Start::fresh);
+  run(spec(8), Start::new_run);
   const std::string before = platform::read_file(out() + "/metrics.jsonl");
   std::ofstream(out() + "/metrics.jsonl", std::ios::app)
       << R"({"kind": "st)";  // killed within a line
@@ -456,11 +456,11 @@ TEST_F(TrainerFolder, AResumedRunAppends) {
 TEST_F(TrainerFolder, RowsBehindTheCheckpointAreNotWrittenTwice) {
   Json noted = spec(22);
   noted["evaluation"]["every_steps"] = 3;
-  run(noted, Start::fresh);
+  run(noted, Start::new_run);
   const std::string whole = rows_without_times();
   fs::remove_all(out());
   for (const uint64_t until : {6u, 11u, 19u}) {
-    Trainer killed(shared_kernels(), job(noted), until == 6 ? Start::fresh : Start::resume);
+    Trainer killed(shared_kernels(), job(noted), until == 6 ? Start::new_run : Start::resume);
     while (killed.next_event(1e-9).step < until) continue;
     if (until == 11) std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"kind": "st)";
   }
@@ -494,7 +494,7 @@ TEST_F(TrainerFolder, ACompleteRunEndsAtOnce) {
     while (event.kind != EventKind::end);
     return event;
   };
-  ends_at_once(end_of(Start::fresh));
+  ends_at_once(end_of(Start::new_run));
   aimed["evaluation"]["target_accuracy"] = 0.01;  // reached by the first evaluation
   const Event reached = end_of(Start::overwrite);
   EXPECT_EQ(reached.step, 5u);
@@ -504,7 +504,7 @@ TEST_F(TrainerFolder, ACompleteRunEndsAtOnce) {
 }
 
 TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
-  run(spec(4), Start::fresh);
+  run(spec(4), Start::new_run);
   const auto error_with = [&](const std::function<void(Json&)>& change) {
     Json other = spec(8);
     change(other);
@@ -527,10 +527,10 @@ TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
 }
 
 TEST_F(TrainerFolder, DataThatWasMovedIsTheSameData) {
-  run(spec(40), Start::fresh);
+  run(spec(40), Start::new_run);
   const std::string whole = saved(out(), "weights.safetensors");
   fs::remove_all(out());
-  run(spec(20), Start::fresh);
+  run(spec(20), Start::new_run);
   fs::create_directories(dir_.path("other"));
   fs::rename(dir_.path("data"), dir_.path("other/place"));
   run(spec(40, "other/place"), Start::resume);
@@ -538,7 +538,7 @@ TEST_F(TrainerFolder, DataThatWasMovedIsTheSameData) {
 }
 
 TEST_F(TrainerFolder, ChangedDataCanBeEvaluatedButNotTrainedOn) {
-  run(spec(20), Start::fresh);
+  run(spec(20), Start::new_run);
   fs::copy(dir_.path("data/train.tar"), dir_.path("data/extra.tar"));
   EXPECT_HAS(error_of([&] { run(spec(40), Start::resume); }),
              "another data set: 'extra.tar' is new");
@@ -561,11 +561,11 @@ TEST_F(TrainerFolder, AJobFileWithoutAFolderGetsOneAndTextIsWarnedOf) {
   set_log_hook([&](LogLevel level, const char* line) {
     if (level == LogLevel::warning) warnings += line;
   });
-  Trainer(shared_kernels(), job(unsaid), Start::fresh);
+  Trainer(shared_kernels(), job(unsaid), Start::new_run);
   EXPECT_HAS(warnings, "saves nothing");
   warnings.clear();
   unsaid["output"]["dir"] = "";
-  Trainer(shared_kernels(), job(unsaid), Start::fresh);
+  Trainer(shared_kernels(), job(unsaid), Start::new_run);
   set_log_hook(nullptr);
   EXPECT_EQ(warnings, "");
 }

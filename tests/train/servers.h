@@ -68,7 +68,7 @@ struct Outcome {
 using Watch = std::function<void(train::Trainer& trainer, const train::Event& event)>;
 
 inline Outcome run(const Json& job, std::unique_ptr<train::Membership> membership,
-                   train::Start start = train::Start::fresh, const Watch& watch = {},
+                   train::Start start = train::Start::new_run, const Watch& watch = {},
                    const gpu::DeviceOptions& device = device_options()) {
   Outcome out;
   try {
@@ -90,7 +90,7 @@ inline Outcome run(const Json& job, std::unique_ptr<train::Membership> membershi
   return out;
 }
 
-inline Outcome run_with_servers(const Json& job, train::Start start = train::Start::fresh,
+inline Outcome run_with_servers(const Json& job, train::Start start = train::Start::new_run,
                                 const Watch& watch = {}) {
   Servers servers(job);
   return run(job, servers.join(), start, watch);

@@ -54,7 +54,7 @@ TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
   const Outcome alone = run(job_of(dir, dir.path("alone"), nullptr), nullptr);
   ASSERT_FALSE(alone.error) << alone.error->what();
   const Outcome worker = run_with_servers(
-      job_of(dir, dir.path("worker"), kSequential), Start::fresh,
+      job_of(dir, dir.path("worker"), kSequential), Start::new_run,
       [](Trainer& trainer, const Event& event) {
         if (event.kind != EventKind::end) return;
         EXPECT_NEAR(trainer.evaluate().loss, event.eval_loss, 1e-6) << "without its servers";
@@ -87,7 +87,7 @@ TEST(Workers, GoOnFromACheckpointWithTheServersState) {
   ASSERT_FALSE(run_with_servers(job_of(dir, whole, parallel)).error);
   Json job = job_of(dir, parts, parallel);
   const auto stopped =
-      run_with_servers(job, Start::fresh, [](Trainer& trainer, const Event& event) {
+      run_with_servers(job, Start::new_run, [](Trainer& trainer, const Event& event) {
         if (event.kind == EventKind::checkpoint) trainer.stop();
       });
   EXPECT_LT(stopped.end.step, 12u);
@@ -128,7 +128,7 @@ TEST(Workers, TrainTogetherEachAtItsOwnPace) {
     std::promise<void> leader_ended;
     std::vector<Event> paused;
     auto other = std::async(std::launch::async, [&, ended = leader_ended.get_future()] {
-      return run(second, std::move(b), Start::fresh, [&](Trainer&, const Event& event) {
+      return run(second, std::move(b), Start::new_run, [&](Trainer&, const Event& event) {
         if (!paused.empty()) return;
         paused.push_back(event);
         EXPECT_EQ(ended.wait_for(std::chrono::seconds(30)), std::future_status::ready)
@@ -212,12 +212,12 @@ TEST(Workers, AreStoppedWhileTheyWait) {
           Job::parse(job.dump(), "job"), start, nullptr, std::move(membership));
     };
     if (has_begun) {
-      held = trainer_of(std::move(holds), Start::fresh);
+      held = trainer_of(std::move(holds), Start::new_run);
       while (held->next_event().step == 0) {
       }
     }
     // If the first worker has not begun, this one waits for its checkpoint.
-    const auto trainer = trainer_of(std::move(waits), has_begun ? Start::fresh : Start::resume);
+    const auto trainer = trainer_of(std::move(waits), has_begun ? Start::new_run : Start::resume);
     auto end = std::async(std::launch::async, [&] {
       while (true)
         if (const Event event = trainer->next_event(); event.kind == EventKind::end) return event;
@@ -253,7 +253,7 @@ TEST(Workers, NameAServerThatIsGone) {
   job["train"] = {{"steps", 1000000}, {"progress_every", 0.01}};
   Servers servers(job);
   const Outcome worker =
-      run(job, servers.join(), Start::fresh, [&](Trainer&, const Event&) { servers.kill(); });
+      run(job, servers.join(), Start::new_run, [&](Trainer&, const Event&) { servers.kill(); });
   ASSERT_TRUE(worker.error);
   EXPECT_EQ(worker.error->code(), Code::rank_lost);
   EXPECT_NE(std::string(worker.error->what()).find("shard 0 of 1 is lost"), std::string::npos)

@@ -146,7 +146,7 @@ TEST(SharedOutUpdates, SaveAndResumeOneDevicesCheckpoint) {
     job.erase("evaluation");
     for (const Outcome& rank : together(
              size, [&](int) { return sharded(job, stage); },
-             steps == 4 ? Start::fresh : Start::resume))
+             steps == 4 ? Start::new_run : Start::resume))
       ASSERT_FALSE(rank.error) << rank.error->what();
     for (const char* file : {"weights.safetensors", "optimizer.safetensors"})
       EXPECT_EQ(platform::read_file(cat(newest(folders[folder]), "/", file)),
@@ -197,7 +197,7 @@ TEST(SharedOutUpdates, FitWhereWholeOnesDoNot) {
     taken = 0;
     told.clear();
     for (const Outcome& rank : together(
-             4, [&](int) { return of; }, Start::fresh, measure, {}, options))
+             4, [&](int) { return of; }, Start::new_run, measure, {}, options))
       if (rank.error) told += rank.error->what();
     return told.empty();
   };

@@ -127,7 +127,7 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, dou
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], by) << "step " << i + 1;
 }
 
-std::string problem_of(const Json& job, Start start = Start::fresh) {
+std::string problem_of(const Json& job, Start start = Start::new_run) {
   try {
     const Outcome outcome = run_with_servers(job, start);
     return outcome.error ? outcome.error->what() : "";
@@ -166,7 +166,7 @@ TEST(Sparse, RowsBeginWithWhatTheWholeTableDraws) {
   TempDir dir;
   const Json spec = job_of(dir, "", {.steps = 1});
   Trainer trainer(std::make_shared<gpu::Kernels>(device()), Job::parse(spec.dump(), "job"),
-                  Start::fresh);
+                  Start::new_run);
   pipeline::Item batch;
   Tensor ids(DType::i32, {1, kFields}), label(DType::f32, {1, 1});
   std::ranges::fill(ids.mutable_view<int32_t>(), 0);
@@ -204,14 +204,15 @@ TEST(Sparse, ATableLargerThanTheDeviceTrains) {
   constexpr int64_t kMany = 1 << 22;  // 64 MB
   gpu::DeviceOptions small = device_options();
   small.memory_limit_bytes = 32 << 20;
-  const Outcome whole = run(job_of(dir, "", {.entries = kMany}), nullptr, Start::fresh, {}, small);
+  const Outcome whole =
+      run(job_of(dir, "", {.entries = kMany}), nullptr, Start::new_run, {}, small);
   ASSERT_TRUE(whole.error);
   EXPECT_EQ(whole.error->code(), Code::out_of_memory);
   EXPECT_NE(std::string(whole.error->what()).find("memory limit"), std::string::npos)
       << whole.error->what();
   const Json job = job_of(dir, dir.path("out"), {.parallel = kSequential, .entries = kMany});
   Servers servers(job);
-  const Outcome rows = run(job, servers.join(), Start::fresh, {}, small);
+  const Outcome rows = run(job, servers.join(), Start::new_run, {}, small);
   ASSERT_FALSE(rows.error) << rows.error->what();
   const auto losses = losses_of(dir.path("out"));
   EXPECT_LT(losses.back(), losses.front());
@@ -228,7 +229,7 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
   ASSERT_FALSE(whole.error) << whole.error->what();
   job["output"]["dir"] = dir.path("parts");
   const auto stopped =
-      run_with_servers(job, Start::fresh, [](Trainer& trainer, const Event& event) {
+      run_with_servers(job, Start::new_run, [](Trainer& trainer, const Event& event) {
         if (event.kind == EventKind::checkpoint) trainer.stop();
       });
   EXPECT_LT(stopped.end.step, 60u);

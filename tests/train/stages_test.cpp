@@ -52,7 +52,7 @@ class OfAModel : public testing::TestWithParam<Model> {
     Json job = layers(job_of(dir_, 24, dir_.path("one")), GetParam().layers);
     job["train"]["steps"] = steps;
     job["schedule"]["learning_rate"] = 0.02;
-    const Outcome one = run(job, Start::fresh, nullptr, {});
+    const Outcome one = run(job, Start::new_run, nullptr, {});
     ASSERT_FALSE(one.error) << one.error->what();
     for (const int stages : {2, 3}) {
       for (const char* schedule : {"1f1b", "gpipe"}) {
@@ -104,7 +104,7 @@ TEST(StagesOfAModel, SeveralTimesTrainAsOneDevice) {
     one["optimizer"]["clip_norm"] = 0.3;
     return one;
   };
-  const Outcome one = run(job(24, "one"), Start::fresh, nullptr, {});
+  const Outcome one = run(job(24, "one"), Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   const auto ranks = together(4, [&](int) { return staged(job(12, "mesh"), 2, 3); });
   expect_no_errors(ranks);
@@ -131,7 +131,7 @@ TEST(StagesOfAModel, NormaliseMicroBatches) {
     one["evaluation"]["every_epochs"] = 0;
     return one;
   };
-  const Outcome one = run(job(6, 4, "one"), Start::fresh, nullptr, {});
+  const Outcome one = run(job(6, 4, "one"), Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   const auto ranks = together(2, [&](int) { return staged(job(24, 1, "stages"), 2, 4); });
   expect_no_errors(ranks);
@@ -155,7 +155,7 @@ TEST(StagesOfAModel, TellAllThatAStepWasNotFinite) {
 TEST(StagesOfAModel, AgreeOnTheLossScale) {
   TempDir dir;
   Json job = overflowing(job_of(dir, 24, dir.path("one")));
-  const Outcome one = run(job, Start::fresh, nullptr, {});
+  const Outcome one = run(job, Start::new_run, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   job["output"]["dir"] = dir.path("out");
   const auto ranks = together(2, [&](int) {
@@ -178,12 +178,12 @@ TEST(StagesOfAModel, FitWhereTheWholeModelDoesNot) {
   job["train"]["steps"] = 2;
   gpu::DeviceOptions options = device_options();
   options.memory_limit_bytes = 28 << 20;
-  const Outcome one = run(job, Start::fresh, nullptr, {}, options);
+  const Outcome one = run(job, Start::new_run, nullptr, {}, options);
   ASSERT_TRUE(one.error);
   EXPECT_EQ(one.error->code(), Code::out_of_memory) << one.error->what();
   EXPECT_NE(std::string(one.error->what()).find("memory limit"), std::string::npos);
   expect_no_errors(together(
-      2, [&](int) { return staged(job, 2, 4); }, Start::fresh, {}, {}, options));
+      2, [&](int) { return staged(job, 2, 4); }, Start::new_run, {}, {}, options));
 }
 
 TEST(StagesOfAModel, RefuseWhatTheyCannotDo) {
@@ -210,7 +210,7 @@ TEST(StagesOfAModel, KnowTheirOwnWeightsAlone) {
   job["train"]["steps"] = 1;
   job.erase("evaluation");
   expect_no_errors(together(
-      2, [&](int) { return job; }, Start::fresh,
+      2, [&](int) { return job; }, Start::new_run,
       [](int rank, Trainer& trainer, const Event& event) {
         if (event.kind != EventKind::end) return;
         const auto error_of = [](const auto& call) {
@@ -254,7 +254,7 @@ TEST(StagesOfAModel, SaveWhatOneDeviceLoadsAndTheOtherWayRound) {
   whole["optimizer"] = {{"optimizer", "adamw"}, {"clip_norm", 0.5}, {"ema_decay", 0.9}};
   whole["schedule"]["learning_rate"] = 0.01;
   whole["train"] = {{"steps", 8}, {"planned_steps", 15}};
-  ASSERT_FALSE(run(whole, Start::fresh, nullptr, {}).error);
+  ASSERT_FALSE(run(whole, Start::new_run, nullptr, {}).error);
   for (const bool staged_first : {true, false}) {
     Json parts = whole;
     const std::string out = dir.path(staged_first ? "staged_first" : "one_first");
@@ -268,7 +268,7 @@ TEST(StagesOfAModel, SaveWhatOneDeviceLoadsAndTheOtherWayRound) {
       else if (const auto error = run(job, start, nullptr, {}).error)
         FAIL() << error->what();
     };
-    go(staged_first, Start::fresh, 4);
+    go(staged_first, Start::new_run, 4);
     go(!staged_first, Start::resume, 8);
     expect_same_losses(out, dir.path("whole"), 1e-4);
   }

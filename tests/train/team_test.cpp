@@ -34,7 +34,7 @@ Json on_devices(Json job, size_t count) {
   return job;
 }
 
-std::unique_ptr<Team> team_of(const Json& job, Start start = Start::fresh) {
+std::unique_ptr<Team> team_of(const Json& job, Start start = Start::new_run) {
   return std::make_unique<Team>(open_device(), Job::parse(job.dump(), "job"), start, nullptr,
                                 open_selected);
 }
@@ -52,7 +52,7 @@ void run_apart(const Json& job, int size) {
   std::vector<std::future<void>> ranks;
   for (auto& group : groups)
     ranks.push_back(std::async(std::launch::async, [&] {
-      Trainer trainer(open_device(), Job::parse(job.dump(), "job"), Start::fresh,
+      Trainer trainer(open_device(), Job::parse(job.dump(), "job"), Start::new_run,
                       std::make_unique<Ranks>(std::move(group)));
       while (trainer.next_event().kind != EventKind::end) {
       }
@@ -181,7 +181,7 @@ TEST(TeamOfDevices, EndsWithTheErrorOfTheDeviceThatFailed) {
     options.memory_limit_bytes = 1 << 14;
     return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
   };
-  Team team(open_device(), Job::parse(job.dump(), "job"), Start::fresh, nullptr, open_small);
+  Team team(open_device(), Job::parse(job.dump(), "job"), Start::new_run, nullptr, open_small);
   const std::string error = error_text([&] { run(team); });
   EXPECT_NE(error.find("device 1 of the job"), std::string::npos) << error;
   EXPECT_NE(error.find("memory"), std::string::npos) << error;
@@ -194,7 +194,7 @@ TEST(TeamOfDevices, OneThatIsNamedIsTheOne) {
   const Json two = on_devices(job_of(dir, 24), 2);
   auto ranks = std::make_unique<Ranks>(std::move(exchange::local_groups(1).front()));
   const std::string error = error_text([&] {
-    Team team(open_device(), Job::parse(two.dump(), "job"), Start::fresh, std::move(ranks),
+    Team team(open_device(), Job::parse(two.dump(), "job"), Start::new_run, std::move(ranks),
               open_selected);
   });
   EXPECT_NE(error.find("2 devices"), std::string::npos) << error;

@@ -61,7 +61,7 @@ inline Outcome run(const Json& job, Start start, std::unique_ptr<Ranks> ranks, c
 }
 
 inline std::vector<Outcome> together(int size, const std::function<Json(int rank)>& job,
-                                     Start start = Start::fresh, const Watch& watch = {},
+                                     Start start = Start::new_run, const Watch& watch = {},
                                      const parallel::MeshShape& mesh = {},
                                      const gpu::DeviceOptions& options = device_options()) {
   std::vector<exchange::Group> groups = exchange::local_groups(size, 30);

@@ -56,8 +56,7 @@ TEST(Trainer, BeginsWithPretrainedWeights) {
   TempDir dir;
   Json job = job_json(dir, dir.path("out"));
   job["model"] = {
-      {"layers",
-       {{{"layer", "flatten"}}, {{"layer", "dense"}, {"units", 4}, {"name", "head"}}}}};
+      {"layers", {{{"layer", "flatten"}}, {{"layer", "dense"}, {"units", 4}, {"name", "head"}}}}};
   const int64_t features = 144;
   checkpoint::NamedTensors file;
   file["classifier.weight"] = Tensor(DType::f32, {4, features});
@@ -85,6 +84,15 @@ TEST(Trainer, BeginsWithPretrainedWeights) {
   EXPECT_NE(values_of(again->shaped_learner().weights("head.bias")[0].tensor),
             (std::vector<float>{1, 2, 3, 4}))
       << "a resumed run has its own weights";
+  // Adapters are made for these weights: whoever loads them loads the weights first.
+  Json adapted = job;
+  adapted["output"]["dir"] = dir.path("adapted");
+  adapted["model"]["lora"] = {{"layers", "head"}, {"rank", 2}};
+  run_to_end(*trainer_of(adapted, train::Start::new_run));
+  for (const auto start : {train::Start::resume, train::Start::evaluate})
+    EXPECT_EQ(
+        values_of(trainer_of(adapted, start)->shaped_learner().weights("head.bias")[0].tensor),
+        (std::vector<float>{1, 2, 3, 4}));
   job["output"]["dir"] = "";
   job["train"]["pretrained_names"] = "head";
   EXPECT_NE(std::string(error_of([&] { trainer_of(job, train::Start::new_run); }).what())

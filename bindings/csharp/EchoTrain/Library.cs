@@ -21,7 +21,7 @@ namespace EchoTrain
         public string MetricsPath { get; }
     }
 
-    /// <summary>What belongs to no object: versions, schemas, packing, tuning and reports.</summary>
+    /// <summary>Functions of the library as a whole: version, schemas, packing, tuning and reports.</summary>
     public static class Library
     {
         /// <summary>The library's version, such as "0.1.0".</summary>
@@ -43,11 +43,11 @@ namespace EchoTrain
         }
 
         /// <summary>Packs the images ROOT/CLASS/NAME, shuffled, into shards named PREFIX-*, for the
-        /// stage "webdataset" or, with the option format "fast", for "fast_shard". Returns JSON: the
-        /// number of samples, bytes and shards, the classes, and the files left out.</summary>
-        /// <param name="options">those of <c>Schema("pack")</c>, as the properties of an object:
-        /// <c>new { per_shard = 500 }</c></param>
-        /// <param name="progress">is told the number of files that are done, and of all</param>
+        /// stage "webdataset" or, with the option format "fast", for "fast_shard". <paramref
+        /// name="options"/> are those of <c>Schema("pack")</c>, as the properties of an object:
+        /// <c>new { per_shard = 500 }</c>. <paramref name="progress"/> is told the number of files
+        /// that are done, and of all. Returns JSON: the number of samples, bytes and shards, the
+        /// classes, and the files left out.</summary>
         public static string Pack(string root, string prefix, object options = null,
                                   EventHandler<EvaluationEventArgs> progress = null)
         {

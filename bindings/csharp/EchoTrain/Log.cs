@@ -32,7 +32,6 @@ namespace EchoTrain
     /// };</code></example>
     public static class Log
     {
-        private const double ForeverSeconds = 1e6;
         private static readonly object start = new object();
         private static EventHandler<LogEventArgs> written;
         private static Thread reader;
@@ -69,7 +68,7 @@ namespace EchoTrain
         {
             while (true)
             {
-                using (LogLine line = LogQueue.next(ForeverSeconds))
+                using (LogLine line = LogQueue.next())
                 {
                     if (!line.valid) return;
                     try

@@ -21,6 +21,7 @@ drops to "echotrain.bad_records".
 """
 
 from . import _loader  # noqa: F401: first, for a clear error where the native library is missing
+from . import _log  # noqa: F401: before the modules that log at exit
 from . import errors, native
 from .errors import EchoTrainError
 
@@ -37,9 +38,6 @@ from .training import History, StepResult, Trainer, schedule  # noqa: E402
 from .server import Server, ServerStatus  # noqa: E402
 from .study import Study  # noqa: E402
 from .transport import Transport  # noqa: E402
-from . import _log  # noqa: E402
-
-_log.start()
 
 __version__ = native.version()
 

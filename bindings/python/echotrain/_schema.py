@@ -135,15 +135,17 @@ def check_option(function: str, option: dict, value: Any) -> None:
         raise ValueError(f"{function}(): {name} cannot be '{value}'; {hint}")
 
 
-def warn_of_former_name(former: str, name: str) -> None:
-    warnings.warn(f"'{former}' is now called '{name}'; the old name will stop working", DeprecationWarning, stacklevel=4)
+def warn_of_former_name(former: str, name: str, level: int) -> None:
+    """``level``: that of the program's call, counted from here."""
+    warnings.warn(f"'{former}' is now called '{name}'; the old name will stop working", DeprecationWarning,
+                  stacklevel=level + 1)
 
 
 def former_argument(arguments: Dict[str, Any], former: str, name: str, value: Any) -> Any:
     """Takes an argument that was given under its former name out of ``arguments``; else ``value``."""
     if former not in arguments:
         return value
-    warn_of_former_name(former, name)
+    warn_of_former_name(former, name, level=3)
     return arguments.pop(former)
 
 
@@ -156,7 +158,7 @@ def make_function(kind: str, name: str, doc: str, options: List[dict]):
         for key in list(kwargs):
             present = by_former_name.get(key)
             if present and present not in kwargs:
-                warn_of_former_name(key, present)
+                warn_of_former_name(key, present, level=2)
                 kwargs[present] = kwargs.pop(key)
             elif key not in signature.parameters:
                 raise TypeError(_unknown_option(kind, name, key, list(signature.parameters)))

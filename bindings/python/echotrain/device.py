@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Union
 
-from . import native
+from . import _log, native
 from .pipeline import _NotPicklable
 
 
@@ -35,6 +35,7 @@ class Runtime(_NotPicklable):
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
                  tuning: Optional[str] = None):
+        _log.start()
         self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
                                             "" if tuning is None else str(tuning))
 

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, NamedTuple, Optional, Union
 
-from . import _schema, native
+from . import _log, _schema, native
 from ._calls import OnEvaluation, Told, interruptible
 from .device import Runtime, _runtime
 from .errors import EchoTrainError, StateError
@@ -57,6 +57,7 @@ class Job(_NotPicklable):
         is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
                 for key, value in (overrides or {}).items()]
+        _log.start()
         self._handle = native.JobHandle(text, is_json, sets)
         self._shown = f"Job({job!r}{f', {dict(overrides)!r}' if overrides else ''})"
 
@@ -107,9 +108,6 @@ class Job(_NotPicklable):
             raise ValueError("start says how the run begins; leave resume and overwrite out")
         if start not in _STARTS:
             raise ValueError(f"start is {start!r}; it is one of {', '.join(_STARTS)}")
-        if start in ("new", "overwrite") and self._handle.forgets_output():
-            warnings.warn("this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
-                          "('' says that this is meant)", stacklevel=2)
         return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 

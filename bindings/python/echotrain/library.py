@@ -1,4 +1,4 @@
-"""What belongs to no object: schemas, explanations of statistics, and reports."""
+"""Schemas, explanations of statistics, and reports: functions of the library as a whole."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from . import _schema, native
+from . import _log, _schema, native
 from ._schema import Spec
 from .pipeline import field_type
 
@@ -97,6 +97,7 @@ class Model:
             spec["precision"] = precision
         if loss_options and loss is None:
             spec["loss"] = json.loads(_schema.to_json(loss_options))
+        _log.start()
         self._handle = native.ModelHandle(json.dumps(spec))
         if loss is not None:
             self._handle.loss(loss, _schema.to_json(loss_options))
@@ -107,6 +108,7 @@ class Model:
         ready-made model with its options."""
         model = cls.__new__(cls)
         model.layers = []
+        _log.start()
         model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
         return model
 
@@ -154,6 +156,7 @@ class Model:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         state = dict(state)
+        _log.start()
         self._handle = native.ModelHandle(state.pop("_json"))
         vars(self).update(state)
 

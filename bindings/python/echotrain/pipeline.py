@@ -13,7 +13,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTu
 
 import numpy as np
 
-from . import _schema, native
+from . import _log, _schema, native
 from .errors import CallbackError
 from ._schema import Spec
 
@@ -376,6 +376,7 @@ class Pipeline(_NotPicklable):
 
     def __init__(self, stages: Iterable[Union[Spec, source, map, Callable]], **options: Any):
         self._failures = _Failures()
+        _log.start()
         self._handle = native.PipelineHandle(_schema.to_json(options))
         _open_pipelines.add(self)
         names: List[str] = []
@@ -413,6 +414,7 @@ class Pipeline(_NotPicklable):
         text = spec if isinstance(spec, str) else json.dumps(spec)
         pipeline = cls.__new__(cls)
         pipeline._failures = _Failures()
+        _log.start()
         pipeline._handle = native.PipelineHandle.from_json(text)
         pipeline._shown = f"Pipeline.from_json({text!r})"
         _open_pipelines.add(pipeline)

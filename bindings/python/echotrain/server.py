@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple, Optional
 
-from . import native
+from . import _log, native
 from .pipeline import _POLL_SECONDS, _NotPicklable
 from .job import Job
 
@@ -25,6 +25,7 @@ class Server(_NotPicklable):
     shards. A server serves one thread at a time, except for `stop` and `close`."""
 
     def __init__(self, job: Job, shard: int = 0):
+        _log.start()
         self._handle = native.ServerHandle(job._handle, shard)
         self._shown = f"Server({job!r}, shard={shard})"
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
-from . import _schema, native
+from . import _log, _schema, native
 from .device import Runtime, _runtime
 from .pipeline import _POLL_SECONDS, _NotPicklable
 
@@ -35,6 +35,7 @@ class Study(_NotPicklable):
     def __init__(self, path: str, overrides: Optional[Mapping[str, Any]] = None):
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
                 for key, value in (overrides or {}).items()]
+        _log.start()
         self._handle = native.StudyHandle(str(path), sets)
         self._directory = ""
         self._shown = f"Study({path!r}{f', {dict(overrides)!r}' if overrides else ''})"

@@ -136,8 +136,8 @@ ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_fu
  *  - "job" or "study": an object with one list of options for each section.
  *  - "pack": the list of options of etr_pack.
  *
- * An option is {"name", "type", "required", "default", "min", "max", "unit", "choices", "doc"};
- * keys that do not apply are missing. */
+ * An option is {"name", "type", "required", "default", "min", "max", "unit", "choices", "former",
+ * "doc"}; keys that do not apply are missing. "former" is an earlier name, which still works. */
 ETR_API int32_t etr_schema(const char* kind, char** json);
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -448,14 +448,14 @@ ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
 /* Returns the first 1,000 bad records that were tolerated: a JSON array of {"stage", "shard",
  * "key", "reason", "offset", "occurrences"}. "offset" is in bytes into the decompressed shard, and
- * missing if it is not known. "occurrences" is how often the record was met, once in each epoch. Bytes of
- * names that are not UTF-8 are written as a backslash, "x" and two hexadecimal digits. Any
- * thread. */
+ * missing if it is not known. "occurrences" is how often the record was met, once in each epoch.
+ * Bytes of names that are not UTF-8 are written as a backslash, "x" and two hexadecimal digits.
+ * Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* Returns the position after the last batch that was read, as a small JSON text, for
- * etr_pipeline_restore. If several processes ("rank", "world_size") share the samples, each saves its
- * own. */
+ * etr_pipeline_restore. If several processes ("rank", "world_size") share the samples, each saves
+ * its own. */
 ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
 
 /* Continues from a position that etr_pipeline_save returned for a pipeline of the same spec: the
@@ -637,12 +637,12 @@ ETR_API int32_t etr_model_freeze(etr_model* model, const char* pattern);
  * ETR_NOT_FOUND if a pattern matches nothing. */
 ETR_API int32_t etr_model_set_lora(etr_model* model, const etr_options* options);
 
-/* Keeps the frozen weights of products and convolutions in `bits` bits in device memory: 8, 4, or
- * 32 again with 0. They are rounded when they are set or loaded: 32 consecutive elements share a
- * scale of 32 bits, and the one of the largest magnitude is kept exactly. Each is made f32 again in
- * front of its use. Weights that are read, saved or exported are the rounded ones. Embeddings,
- * biases and what is trained stay as they are. ETR_INVALID_ARGUMENT for another number; the first
- * batch gives it, too, if no such weight is frozen. */
+/* Keeps the frozen weights of products and convolutions in 8 or 4 bits in device memory; 0 restores
+ * f32. They are rounded when they are set or loaded: 32 consecutive elements share a scale of 32
+ * bits, and the one of the largest magnitude is kept exactly. Before each use a kernel converts the
+ * weight to f32. Reading, saving and exporting give the rounded weights. Embeddings, biases and
+ * trained parameters are not quantised. ETR_INVALID_ARGUMENT for another number; the first batch
+ * gives it, too, if no such weight is frozen. */
 ETR_API int32_t etr_model_quantize(etr_model* model, int32_t bits);
 
 /* Creates an optimizer by name. `options` may be NULL. `schedule` holds learning_rate and the other
@@ -720,13 +720,13 @@ ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch
                                            const etr_vulkan_buffer* output);
 
 /* Decodes the outputs of a detector (model ssd, layers box_head), as returned by
- * etr_trainer_predict, into a new batch with the field "boxes": f32 [N, max_detections, 6]. A row is label,
- * left, top, right, bottom (as shares of the image) and score. The best boxes come first; unused
- * rows have the label -1.
+ * etr_trainer_predict, into a new batch with the field "boxes": f32 [N, max_detections, 6]. A row
+ * is label, left, top, right, bottom (as shares of the image) and score. The best boxes come
+ * first; unused rows have the label -1.
  *
- * A box counts if its score, the probability of its class, is at least `score_threshold` (usually 0.5).
- * Of two boxes of a class whose intersection over union is above `iou_threshold` (usually 0.45), the
- * better one stays. Both are 0 to 1. Any thread. */
+ * A box counts if its score, the probability of its class, is at least `score_threshold` (usually
+ * 0.5). Of two boxes of a class whose intersection over union is above `iou_threshold` (usually
+ * 0.45), the better one stays. Both are 0 to 1. Any thread. */
 ETR_API int32_t etr_detections(const etr_batch* outputs, double score_threshold,
                                double iou_threshold, int32_t max_detections, etr_batch** boxes);
 

@@ -424,7 +424,7 @@ public static partial class Behaviour
         {
             // One anchor in the middle, far more likely class 0 than background or class 1.
             float[] row = { 0, 9, 0, 0, 0, 0, 0, 0.5f, 0.5f, 0.25f, 0.5f };
-            using (Batch found = Trainer.Detections(new Batch().Set("output", row, 1, 1, 11), most: 2))
+            using (Batch found = Trainer.Detections(new Batch().Set("output", row, 1, 1, 11), maxDetections: 2))
             {
                 float[] boxes = found.ToArray<float>("boxes");
                 Expect(boxes.Length == 12, boxes.Length);

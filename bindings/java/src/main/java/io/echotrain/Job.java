@@ -248,7 +248,6 @@ public final class Job {
    * {@code runs/} and the stem of the file's name.
    */
   public Run run(Device device, Start start) {
-    warnOfNoOutput(start);
     return new Run(new RunHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()),
         device, new LentTransport.Failures());
   }
@@ -260,7 +259,6 @@ public final class Job {
   public Run run(Device device, Start start, Transport transport) {
     Objects.requireNonNull(device, "device");
     Objects.requireNonNull(transport, "transport");
-    warnOfNoOutput(start);
     LentTransport.Failures failures = new LentTransport.Failures();
     LentTransport lent = new LentTransport(transport, failures);
     lent.swigReleaseOwnership();  // the run now owns it
@@ -269,13 +267,6 @@ public final class Job {
           device, failures);
     } catch (EchoTrainException error) {
       throw failures.explained(error);
-    }
-  }
-
-  private void warnOfNoOutput(Start start) {
-    if ((start == Start.NEW || start == Start.OVERWRITE) && handle.forgets_output()) {
-      System.getLogger("io.echotrain").log(System.Logger.Level.WARNING, "this run saves nothing, no checkpoint and no "
-          + "metrics: the job has no output.dir (\"\" says that this is meant)");
     }
   }
 

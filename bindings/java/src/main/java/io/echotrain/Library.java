@@ -6,7 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What belongs to no object: versions, schemas, packing, tuning and reports. */
+/** Functions of the library as a whole: version, schemas, packing, tuning and reports. */
 public final class Library {
   /** A run for {@link #writeReport}. */
   public static final class ReportedRun {

@@ -8,7 +8,6 @@ import io.echotrain.internal.LogQueue;
  * "io.echotrain.badRecords", all others to "io.echotrain".
  */
 final class Log {
-  private static final double FOREVER_SECONDS = 1e6;
   private static final int ABOUT_BAD_RECORD = 1;
   private static final System.Logger.Level[] LEVELS = {System.Logger.Level.DEBUG, System.Logger.Level.INFO,
       System.Logger.Level.WARNING, System.Logger.Level.ERROR};
@@ -21,26 +20,31 @@ final class Log {
     Thread reader = new Thread(Log::read, "echotrain-log");
     reader.setDaemon(true);
     reader.start();
-    Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-      LogQueue.close();  // the reader ends after the lines that are left
-      try {
-        reader.join(1000);
-      } catch (InterruptedException interrupted) {
-        Thread.currentThread().interrupt();
-      }
-    }, "echotrain-log-end"));
+    try {
+      Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+        LogQueue.close();  // the reader ends after the lines that are left
+        try {
+          reader.join(1000);
+        } catch (InterruptedException interrupted) {
+          Thread.currentThread().interrupt();
+        }
+      }, "echotrain-log-end"));
+    } catch (IllegalStateException ending) {
+      LogQueue.close();  // the program is about to end: nobody waits for the reader
+    }
   }
 
   private static void read() {
-    System.Logger logger = System.getLogger("io.echotrain");
-    System.Logger badRecords = System.getLogger("io.echotrain.badRecords");
     while (true) {
-      LogLine line = LogQueue.next(FOREVER_SECONDS);
-      if (!line.getValid()) return;
+      LogLine line = LogQueue.next();
       try {
-        (line.getSubject() == ABOUT_BAD_RECORD ? badRecords : logger).log(LEVELS[line.getLevel()], line.getMessage());
-      } catch (RuntimeException failure) {
+        if (!line.getValid()) return;
+        String name = line.getSubject() == ABOUT_BAD_RECORD ? "io.echotrain.badRecords" : "io.echotrain";
+        System.getLogger(name).log(LEVELS[line.getLevel()], line.getMessage());
+      } catch (Throwable failure) {
         // A handler of the program failed; the next line may fare better.
+      } finally {
+        line.delete();
       }
     }
   }

@@ -231,7 +231,7 @@ public final class Trainer implements AutoCloseable {
 
   /**
    * Decodes the outputs of a detector, as returned by {@link #predict}, into the field "boxes": [N,
-   * most, 6] with label, left, top, right, bottom (shares of the image) and score, the best first.
+   * maxDetections, 6] with label, left, top, right, bottom (shares of the image) and score, the best first.
    * Unused rows have the label -1.
    */
   public static Batch detections(Batch outputs, double scoreThreshold, double iouThreshold, int maxDetections) {
