@@ -20,23 +20,15 @@ namespace {
 namespace tbb = oneapi::tbb;
 using Message = std::shared_ptr<Chunk>;  // the graph copies messages, so copies must be cheap
 
-// A serial stage's short task goes before the maps that wait for a thread: a task that the consumer's
-// thread has poked would otherwise wait until the threads' own queues are empty.
-constexpr tbb::flow::node_priority_t kBeforeMaps = 1;
-
 // At most one message is pending: pokes that arrive before the run starts are merged into it.
 class GraphTask final : public Task {
  public:
   GraphTask(tbb::flow::graph& graph, std::function<void()> run)
-      : run_(std::move(run)),
-        node_(
-            graph, tbb::flow::serial,
-            [this](tbb::flow::continue_msg) {
-              pending_.store(false);
-              run_();
-              return tbb::flow::continue_msg();
-            },
-            kBeforeMaps) {}
+      : run_(std::move(run)), node_(graph, tbb::flow::serial, [this](tbb::flow::continue_msg) {
+          pending_.store(false);
+          run_();
+          return tbb::flow::continue_msg();
+        }) {}
 
   void poke() override {
     if (!pending_.exchange(true)) node_.try_put(tbb::flow::continue_msg());
@@ -51,8 +43,10 @@ class GraphTask final : public Task {
 class GraphPath final : public Path {
  public:
   GraphPath(tbb::flow::graph& graph, std::function<void(Chunk&)> parallel,
-            std::function<void(Chunk&&)> one_by_one, bool ordered)
-      : parallel_(graph, tbb::flow::unlimited,
+            std::function<void(Chunk&&)> one_by_one, PathOptions options)
+      : parallel_(graph,
+                  options.threads > 0 ? static_cast<size_t>(options.threads)
+                                      : static_cast<size_t>(tbb::flow::unlimited),
                   [work = std::move(parallel)](Message message) {
                     work(*message);
                     return message;
@@ -62,7 +56,7 @@ class GraphPath final : public Path {
           take(std::move(*message));
           return tbb::flow::continue_msg();
         }) {
-    if (!ordered) {
+    if (!options.ordered) {
       tbb::flow::make_edge(parallel_, one_by_one_);
       return;
     }
@@ -177,9 +171,10 @@ std::unique_ptr<Task> FlowGraph::make_task(std::function<void()> run) {
 }
 
 std::unique_ptr<Path> FlowGraph::make_path(std::function<void(Chunk&)> parallel,
-                                           std::function<void(Chunk&&)> one_by_one, bool ordered) {
+                                           std::function<void(Chunk&&)> one_by_one,
+                                           PathOptions options) {
   return std::make_unique<GraphPath>(*state_->graph, std::move(parallel), std::move(one_by_one),
-                                     ordered);
+                                     options);
 }
 
 void FlowGraph::finish() { state_->finish(); }

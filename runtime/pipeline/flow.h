@@ -23,6 +23,11 @@ class Path {
   virtual void put(Chunk&& chunk) = 0;  // sequence numbers must be 0, 1, 2, ... without gaps
 };
 
+struct PathOptions {
+  bool ordered = true;
+  int threads = 0;  // that the parallel function takes at once; 0: all
+};
+
 // Functions must not throw: an exception would cancel the graph and lose messages in flight.
 class FlowGraph {
  public:
@@ -34,7 +39,7 @@ class FlowGraph {
   // Tasks and paths must be destroyed after finish().
   std::unique_ptr<Task> make_task(std::function<void()> run);
   std::unique_ptr<Path> make_path(std::function<void(Chunk&)> parallel,
-                                  std::function<void(Chunk&&)> one_by_one, bool ordered);
+                                  std::function<void(Chunk&&)> one_by_one, PathOptions options);
 
   void finish();  // waits until no message is in flight; no poke() or put() may follow
 

@@ -308,7 +308,13 @@ void Pipeline::set_limits(const std::vector<QueueLimits>& planned) {
 }
 
 void Pipeline::run() {
-  graph_ = std::make_unique<FlowGraph>(threads());
+  // While the maps before an echo node on demand are slow, it and what follows must get their turn:
+  // they have a thread that those maps never take.
+  size_t slow = 0;  // segments before the last such node
+  for (size_t i = 0; i < serial_.size(); ++i)
+    if (serial_[i]->stage().on_demand()) slow = i + 1;
+  graph_ = std::make_unique<FlowGraph>(threads() + (slow > 0 ? 1 : 0));
+  for (size_t i = 0; i < slow; ++i) segments_[i]->limit_threads(threads());
   source_->start_at(restored_epoch_);
   for (SerialSegment* segment : serial_) {
     segment->start_at(restored_epoch_, walked_);

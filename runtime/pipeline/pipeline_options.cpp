@@ -11,8 +11,8 @@ namespace etr::pipeline {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0,
-     256},
+    {"threads", OptionType::integer, "0",
+     "worker threads; 0 takes one for each usable core. Echoing on demand has one more", 0, 256},
     {"rank", OptionType::integer, "0",
      "which of 'world_size' processes this is: it gets one sample of each world_size", 0, 1e6},
     {"world_size", OptionType::integer, "1",

@@ -91,7 +91,7 @@ void Segment::loosen(const Overtaking& overtaking) {
 void Segment::start(FlowGraph& graph) {
   path_ = graph.make_path([this](Chunk& chunk) { run_maps(chunk); },
                           [this](Chunk&& chunk) { hand_over(std::move(chunk)); },
-                          /*ordered=*/!loose_order_);
+                          {.ordered = !loose_order_, .threads = map_threads_});
   head_ = head_blocks() ? make_thread_task([this] { run_head(); })
                         : graph.make_task([this] { run_head(); });
 }

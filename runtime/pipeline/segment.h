@@ -76,6 +76,8 @@ class Segment {
   // Call before start(). Lets samples leave the maps out of order, as the next segment's head
   // allows.
   void loosen(const Overtaking& overtaking);
+  // Call before start(). The maps take no more threads than that; without it all.
+  void limit_threads(int threads) { map_threads_ = threads; }
   void start(FlowGraph& graph);
   // To be called after the host has stopped. Ends the head's thread, if any.
   void stop() {
@@ -142,7 +144,8 @@ class Segment {
   void substitute(Chunk& chunk);
 
   std::vector<MapEntry> maps_;
-  Item last_good_;  // in hand_over(): replaces bad ones
+  int map_threads_ = 0;  // 0: all
+  Item last_good_;       // in hand_over(): replaces bad ones
   Segment* next_ = nullptr;
   std::mutex input_mutex_;
   std::deque<Chunk> input_;

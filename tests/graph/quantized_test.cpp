@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "core/json.h"
 #include "core/rng.h"
@@ -76,6 +77,7 @@ TEST(Quantized, ZerosSignsAndExtremes) {
 struct Net {
   Net(int bits, const std::vector<float>& weight) {
     x = g.add_input("x", {5, 24}, DType::f32);
+    labels = g.add_input("labels", {5}, DType::i32);
     const auto init = [weight](std::span<float> out, Rng&) {
       std::copy(weight.begin(), weight.end(), out.begin());
     };
@@ -88,14 +90,14 @@ struct Net {
     const ValueId y =
         g.add("dense", Json::object(), {h, g.add_parameter("v", {17, 1}, true, some)}, "second");
     loss = g.add("mean_rows", Json::object(),
-                 {g.add("reshape", {{"shape", {-1}}}, {y}, "flat"),
-                  g.add("reduce", {{"axes", {1}}}, {x}, "weights")},
+                 {g.add("reduce", {{"axes", {1}}}, {y}, "flat"),
+                  g.add("label_weights", Json::object(), {labels}, "weights")},
                  "loss");
     g.freeze({"w"});
     if (bits != 32) g.quantize(bits);
   }
   Graph g;
-  ValueId x, w, loss;
+  ValueId x, labels, w, loss;
 };
 
 TEST(Quantized, ProductsReadTheRoundedWeights) {
@@ -122,6 +124,14 @@ TEST(Quantized, ProductsReadTheRoundedWeights) {
         const auto values = random_values(5 * 24, 9);
         std::copy(values.begin(), values.end(), input.mutable_view<float>().begin());
         upload(device(), input, plan.tensor(net.x));
+        Tensor labels(DType::i32, {5});
+        std::fill(labels.mutable_view<int32_t>().begin(), labels.mutable_view<int32_t>().end(), 0);
+        upload(device(), labels, plan.tensor(net.labels));
+        ops::StepValues values_of_step;
+        values_of_step.valid_rows = 5;
+        Tensor step(DType::i32, {sizeof(values_of_step) / 4});
+        std::memcpy(step.mutable_data(), &values_of_step, sizeof(values_of_step));
+        upload(device(), step, {plan.step_values(), step.shape()});
         gpu::run_once(device(), plan.commands());
         for (const char* name : {"b", "v"}) {
           const Tensor gradient = download(device(), store.gradient(name));

@@ -82,10 +82,10 @@ TEST(SequencePair, MistakesAreNamed) {
   };
   const std::string options = pair_options(2, 2);
   expect(pair_of(integers({2, 3, 4}), integers({5})), "'source_positions' is 2: raise it", options);
-  expect(pair_of(integers({2}), integers({5, 6})), "2 symbols and an end; 'target_positions' is 2",
+  expect(pair_of(integers({2}), integers({5, 6})), "2 tokens and an end; 'target_positions' is 2",
          options);
   expect(pair_of(integers({}), integers({5})), "field 'de' is empty", options);
-  expect(pair_of(integers({2}), integers({-1})), "field 'en' has the symbol -1", options);
+  expect(pair_of(integers({2}), integers({-1})), "field 'en' has the token -1", options);
   expect(pair_of(Tensor(DType::f32, {2}), integers({5})), "field 'de' is f32 [2]", options);
   expect(Item(), "de", options);
   expect(Item(), "are both the field 'de'",

@@ -490,7 +490,7 @@ TEST(Profile, SaysWhereTheTimeGoes) {
   EXPECT_TRUE(has("block1.attend.attention (gradient)",
                   on_cpu ? "attention_grad_q" : "attention_tiled_grad_q"))
       << profile["ops"].dump(1);
-  EXPECT_TRUE(has("optimizer", "optimizer"));
+  EXPECT_TRUE(has("optimizer", "optimizer_sgd"));
   const std::string text = train::profile_text(profile);
   EXPECT_NE(text.find("in kernels, one after another"), std::string::npos) << text;
   EXPECT_NE(text.find("more\n"), std::string::npos) << "the text has only the first 20 rows";
