@@ -5,6 +5,7 @@ import os
 import pathlib
 import pickle
 import tempfile
+import time
 
 import numpy as np
 
@@ -370,8 +371,12 @@ class TrainerTest(Case):
             list(et.Job(spec, {"output.dir": folder, "train.steps": 3}).run(device=device, overwrite=True))
             self.assertEqual(len((pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()), 3)
         del spec["output"]
-        with self.assertWarnsRegex(UserWarning, "saves nothing.*output.dir"):
+        with self.assertLogs("echotrain", "WARNING") as logs:
             et.Job(spec).run(device=device)
+            end = time.monotonic() + 30  # another thread brings the line
+            while not logs.output and time.monotonic() < end:
+                time.sleep(0.01)
+        self.assertRegex(logs.output[0], "saves nothing.*output.dir")
 
 
 class NulTest(Case):

@@ -155,7 +155,7 @@ public static partial class Behaviour
         Log.Written += handler;
         using (Pipeline pipeline = new Pipeline(new { on_error = "skip", max_bad_share = 1.0, epochs = 1 })
             .Add(Stages.Folder(folder), Stages.Decode()))
-            FailsWith(ErrorCode.CorruptData, "", () => pipeline.Next());
+            Expect(pipeline.Next() == null, "no record is good");
         for (int i = 0; i < 3000 && lines.Count < 3; ++i) Thread.Sleep(10);
         Log.Written -= handler;
         lock (lines)

@@ -189,7 +189,7 @@ final class Misuse {
     logger.addHandler(handler);
     try (Pipeline pipeline = Pipeline.builder().add(Stages.folder(folder.toString()), Stages.decode())
         .option("on_error", "skip").option("max_bad_share", 1.0).option("epochs", 1).build()) {
-      Behaviour.failsWith(Code.CORRUPT_DATA, "", pipeline::next);
+      Behaviour.expect(pipeline.next() == null, "no record is good");
     }
     for (int i = 0; i < 3000 && records.size() < 3; ++i) Thread.sleep(10);
     logger.removeHandler(handler);
