@@ -169,8 +169,7 @@ TEST(Options, FormerNamesStillWork) {
   };
   EXPECT_EQ(error_of({{"average", 0.5}, {"ema_decay", 0.5}}),
             "thing: 'average' is the former name of option 'ema_decay'; give one of them");
-  EXPECT_EQ(error_of({{"average", 2}}),
-            "thing: option 'ema_decay' is 2; it must lie in [0, 1]");
+  EXPECT_EQ(error_of({{"average", 2}}), "thing: option 'ema_decay' is 2; it must lie in [0, 1]");
   EXPECT_EQ(schema_json(schema)[0]["former"], "average");
   EXPECT_FALSE(schema_json(schema)[1].contains("former"));
 }
