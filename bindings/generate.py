@@ -146,6 +146,15 @@ def xml(text):
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def csharp_optional(name, type_name):
+    """Returns the parameter of an option that may be left out, and the statement that sets it."""
+    parameter, kind_of = "@" + camel(name), CSHARP_TYPES[type_name]
+    is_reference = kind_of == "string" or kind_of.endswith("[]")
+    nullable, value = ("", parameter) if is_reference else ("?", f"{parameter}.Value")
+    return (f"{kind_of}{nullable} {parameter} = null",
+            f"            if ({parameter} != null) spec.Set(\"{name}\", {value});")
+
+
 def csharp_source(kind, rows):
     lines = ["// Written by generate.py from the library's schemas.", "namespace EchoTrain", "{",
              f"    /// <summary>{TITLES[kind]}</summary>",
@@ -153,26 +162,21 @@ def csharp_source(kind, rows):
     for row in rows:
         parameters, body = [], []
         lines += [f"        /// <summary>{xml(sentence(row['doc']))}</summary>"]
+
+        def add(doc, name, parameter, statement):
+            lines.append(f"        /// <param name=\"{camel(name)}\">{doc}</param>")
+            parameters.append(parameter)
+            body.append(statement)
+
         for o in ordered(row["options"]):
-            name, kind_of = "@" + camel(o["name"]), CSHARP_TYPES[o["type"]]
-            lines += [f"        /// <param name=\"{camel(o['name'])}\">{xml(details(o))}</param>"]
-            if o["required"]:
-                parameters.append(f"{kind_of} {name}")
-                body.append(f"            spec.Set(\"{o['name']}\", {name});")
-            else:
-                nullable = "" if kind_of in ("string", "string[]", "double[]", "long[]", "Spec[]") else "?"
-                parameters.append(f"{kind_of}{nullable} {name} = null")
-                value = f"{name}.Value" if nullable else name
-                body.append(f"            if ({name} != null) spec.Set(\"{o['name']}\", {value});")
+            name = "@" + camel(o["name"])
+            add(xml(details(o)), o["name"], *(
+                (f"{CSHARP_TYPES[o['type']]} {name}", f"            spec.Set(\"{o['name']}\", {name});")
+                if o["required"] else csharp_optional(o["name"], o["type"])))
         for o in row["options"]:
-            if "former" not in o or o["required"]:
-                continue
-            name, kind_of = "@" + camel(o["former"]), CSHARP_TYPES[o["type"]]
-            nullable = "" if kind_of in ("string", "string[]", "double[]", "long[]", "Spec[]") else "?"
-            lines += [f"        /// <param name=\"{camel(o['former'])}\">the former name of {camel(o['name'])}</param>"]
-            parameters.append(f"{kind_of}{nullable} {name} = null")
-            value = f"{name}.Value" if nullable else name
-            body.append(f"            if ({name} != null) spec.Set(\"{o['former']}\", {value});")
+            if "former" in o and not o["required"]:
+                add(f"the former name of {camel(o['name'])}", o["former"],
+                    *csharp_optional(o["former"], o["type"]))
         lines += [f"        public static Spec {camel(row['name'], upper=True)}({', '.join(parameters)})",
                   "        {", f"            var spec = new Spec(\"{kind}\", \"{row['name']}\");"]
         lines += body + ["            return spec;", "        }", ""]

@@ -23,7 +23,7 @@ std::vector<uint32_t> quantize(std::span<const float> values, int bits) {
   const auto per_word = static_cast<size_t>(32 / bits);
   const size_t first = blocks_of(values.size());
   const float least = -std::ldexp(1.0f, bits - 1), most = -least - 1;
-  const uint32_t mask = bits == 32 ? ~0u : (1u << bits) - 1;
+  const uint32_t mask = (1u << bits) - 1;
   std::vector<uint32_t> words(quantized_words(static_cast<int64_t>(values.size()), bits), 0);
   for (size_t block = 0; block < first; ++block) {
     const auto part =

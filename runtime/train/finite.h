@@ -13,9 +13,9 @@ struct Named {
   gpu::Buffer buffer;  // of floats
 };
 
-// Runs `input_commands`, checks `given`, then runs `commands` one by one and checks what each writes.
-// Returns the name of the first buffer of `given` that is not finite, or the label and kernel of
-// the first such command, or "" if all is finite. Waits for the device.
+// Runs `input_commands`, checks `given`, then runs `commands` one by one and checks what each
+// writes. Returns the name of the first buffer of `given` that is not finite, or the label and
+// kernel of the first such command, or "" if all is finite. Waits for the device.
 std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& input_commands,
                              const std::vector<Named>& given, const gpu::CommandList& commands);
 

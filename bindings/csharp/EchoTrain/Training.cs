@@ -518,7 +518,14 @@ namespace EchoTrain
         public string Json => Handle.json();
 
         /// <summary>The folder that a run writes into; null if it writes nothing.</summary>
-        public string OutputDir => Handle.output_dir().Length == 0 ? null : Handle.output_dir();
+        public string OutputDir
+        {
+            get
+            {
+                string folder = Handle.output_dir();
+                return folder.Length == 0 ? null : folder;
+            }
+        }
 
         /// <summary>Measures the job for a few seconds and advises, as JSON, whether echoing helps,
         /// where an echo node should stand and with which factor, and what else would help first.

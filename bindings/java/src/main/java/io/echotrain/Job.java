@@ -223,7 +223,10 @@ public final class Job {
   public String json() { return handle.json(); }
 
   /** Returns the folder that a run writes into; null if it writes nothing. */
-  public String outputDir() { return handle.output_dir().isEmpty() ? null : handle.output_dir(); }
+  public String outputDir() {
+    String folder = handle.output_dir();
+    return folder.isEmpty() ? null : folder;
+  }
 
   /**
    * Measures the job for a few seconds and advises, as JSON, whether echoing helps, where an echo
