@@ -90,20 +90,16 @@ void warn_of_former_name(const OptionSpec& spec, const std::string& owner) {
                                   "'; the old name will stop working"));
 }
 
-// `given` with options under their present names.
-Json with_present_names(Schema schema, const std::string& owner, const Json& given) {
-  Json out = given;
-  if (!out.is_object()) return out;
-  for (const OptionSpec& spec : schema) {
-    if (!*spec.former || !out.contains(spec.former)) continue;
-    if (out.contains(spec.name))
-      fail(Code::invalid_argument, owner, ": '", spec.former, "' is the former name of option '",
-           spec.name, "'; give one of them");
-    warn_of_former_name(spec, owner);
-    out[spec.name] = std::move(out[spec.former]);
-    out.erase(spec.former);
-  }
-  return out;
+// Returns the option's value in `given`, under its present or former name; null if it has none.
+const Json* find_value(const OptionSpec& spec, const std::string& owner, const Json& given) {
+  const auto present = given.find(spec.name);
+  const auto former = *spec.former ? given.find(spec.former) : given.end();
+  if (former == given.end()) return present == given.end() ? nullptr : &*present;
+  if (present != given.end())
+    fail(Code::invalid_argument, owner, ": '", spec.former, "' is the former name of option '",
+         spec.name, "'; give one of them");
+  warn_of_former_name(spec, owner);
+  return &*former;
 }
 
 }  // namespace
@@ -123,15 +119,17 @@ const char* option_type_name(OptionType type) {
   return "?";
 }
 
-Options::Options(Schema schema, const std::string& owner, const Json& options) {
-  const Json given = with_present_names(schema, owner, options);
+Options::Options(Schema schema, const std::string& owner, const Json& given) {
   std::vector<std::string> names;
-  for (const OptionSpec& spec : schema) names.emplace_back(spec.name);
+  for (const OptionSpec& spec : schema) {
+    names.emplace_back(spec.name);
+    if (*spec.former && given.contains(spec.former)) names.emplace_back(spec.former);
+  }
   check_keys(given, names, owner);
   auto values = std::make_shared<Json>(Json::object());
   for (const OptionSpec& spec : schema) {
-    if (given.is_object() && given.contains(spec.name)) {
-      Json value = as_list(spec, given[spec.name]);
+    if (const Json* found = find_value(spec, owner, given)) {
+      Json value = as_list(spec, *found);
       check_value(spec, value, owner);
       (*values)[spec.name] = std::move(value);
     } else if (spec.default_json) {

@@ -239,20 +239,26 @@ std::map<std::string, std::string> names_of_pretrained(const Options& train) {
   return out;
 }
 
-// Removes the option that `key` was given for under its other name, present or former.
-void remove_other_name(Json& options, const std::string& key) {
+// The options of jobs that have a former name.
+std::vector<const OptionSpec*> find_renamed_options() {
   std::vector<Schema> schemas{pipeline::pipeline_schema(), nn::loss_schema(), kTrain, kParallel,
                               optim::update_schema()};
   for (const auto* stage : pipeline::stage_table()) schemas.push_back(stage->options);
   for (const auto* layer : nn::layer_table()) schemas.push_back(layer->options);
   for (const auto* model : nn::model_table()) schemas.push_back(model->options);
   for (const auto* optimizer : optim::optimizer_table()) schemas.push_back(optimizer->options);
+  std::vector<const OptionSpec*> renamed;
   for (const Schema schema : schemas)
-    for (const OptionSpec& option : schema) {
-      if (!*option.former) continue;
-      if (key == option.former) options.erase(option.name);
-      if (key == option.name) options.erase(option.former);
-    }
+    for (const OptionSpec& option : schema)
+      if (*option.former) renamed.push_back(&option);
+  return renamed;
+}
+
+// Removes the option that `key` was given for under its other name, present or former.
+void remove_other_name(Json& options, const std::string& key) {
+  static const std::vector<const OptionSpec*> renamed = find_renamed_options();
+  for (const OptionSpec* option : renamed)
+    if (option->is_called(key)) options.erase(key == option->name ? option->former : option->name);
 }
 
 // Walks `path` ("pipeline.stages.3.factor") and sets the last key.
@@ -261,13 +267,12 @@ void set_path(Json& json, const std::string& path, const Json& value, const std:
   if (keys.size() + depth_of(value) > kMaxJsonDepth)
     fail(Code::invalid_argument, "--set ", path.substr(0, 100), path.size() > 100 ? "..." : "",
          ": the job would be nested more than ", kMaxJsonDepth, " levels deep");
-  Json* at = &json;
-  for (const std::string_view key : keys) {
-    if (key.data() == keys.back().data() && at->is_object())
-      remove_other_name(*at, std::string(key));
-    at = &element(*at, std::string(key), whole);
-  }
-  *at = value;
+  Json* owner = &json;
+  for (size_t i = 0; i + 1 < keys.size(); ++i)
+    owner = &element(*owner, std::string(keys[i]), whole);
+  const std::string last(keys.back());
+  if (owner->is_object()) remove_other_name(*owner, last);
+  element(*owner, last, whole) = value;
 }
 
 // Returns the new value of a variable: text, unless the job declares it as a number, a boolean or
