@@ -1,11 +1,12 @@
 """What the way from C to Python, Java and C# costs: the same pipelines read in each language, in turns.
 
-    python3 tests/bench/boundary_bench.py build-test [images|ready]
+    python3 tests/bench/boundary_bench.py build-test [images|ready] [--record FILE]
 
 Prints images/s over batches of 32 images of 224 x 224, and the time to take one small batch that is
 ready, look at a field of it, and give it back. A language that is not built is skipped, loudly.
 """
 
+import argparse
 import os
 import pathlib
 import shutil
@@ -15,6 +16,8 @@ import sys
 import tempfile
 
 import numpy as np
+
+import record
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "bindings"))
@@ -63,7 +66,12 @@ def measure(commands, mode, root, environment):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("parts", nargs="*", help="images, ready")
+    record.add_option(parser)
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
     bindings = build / "bindings"
     environment = dict(os.environ, PYTHONPATH=str(bindings / "python"),
                        MONO_PATH=str(bindings / "csharp/mono"))
@@ -72,15 +80,19 @@ def main():
         images, tiny = pathlib.Path(folder) / "images", pathlib.Path(folder) / "tiny"
         make(images, 200, 224)
         make(tiny, 64, 8)
-        parts = sys.argv[2:] or ["images", "ready"]
+        parts, rows = arguments.parts or ["images", "ready"], []
         if "images" in parts:
             rates = measure(commands, "images", images, environment)
             print("224 x 224 x 3 u8, batches of 32, images/s: " + ", ".join(
                 f"{language} {rate:.0f} ({100 * rate / rates['C']:.1f} % of C)" for language, rate in rates.items()))
+            rows.append(["224 × 224 × 3 u8 from PNG, batches of 32, images/s", *(
+                f"{rate:,.0f} ({100 * rate / rates['C']:.1f} % of C)" for rate in rates.values())])
         if "ready" in parts:
             us = measure(commands, "ready", tiny, environment)
             print("a batch that is ready, us: " + ", ".join(
                 f"{language} {t:.2f} (adds {t - us['C']:.2f})" for language, t in us.items()))
+            rows.append(["a small batch that is ready, µs", *(f"{t:.2f} (adds {t - us['C']:.2f})" for t in us.values())])
+        record.write(arguments.record, ["", *commands], rows, f"Medians of {TURNS} in turns.")
 
 
 if __name__ == "__main__":

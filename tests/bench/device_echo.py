@@ -2,7 +2,7 @@
 """Device echo beside the host's echo node and no echo, with upstream eight times too slow, in turns in one run.
 
     python3 tests/bench/device_echo.py [--echotrain build/tools/echotrain/echotrain] [--seconds S] [--size PIXELS] [--scaled]
-                                       [--resnet DEPTH] [--batch N] [--samples N] [--json FILE]
+                                       [--resnet DEPTH] [--batch N] [--samples N] [--json FILE] [--record FILE]
 
 A CNN trains on random images with crops, flips and changes of brightness (--scaled: parts of any size and shape,
 flips and changes of all colours, as for ImageNet); a delay makes reading a sample take eight times as long as
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+import record
 from arrays import random_images, random_labels
 
 SLOWER = 8
@@ -95,6 +96,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--samples", type=int, default=8000)
     parser.add_argument("--json", metavar="FILE")
+    record.add_option(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         random_images(f"{folder}/image.npy", arguments.samples, arguments.size)
@@ -107,14 +109,18 @@ def main():
         for _ in range(arguments.rounds):
             for way in WAYS:
                 measured[way].append(run(folder, way, delay_ms, arguments))
+        rows = []
         for way, runs in measured.items():
             speed, waits, cpu = (statistics.median(column) for column in zip(*runs))
             print(f"{way:14}  {speed:10.0f}  {100 * speed / full:6.0f} %  {100 * waits:10.1f} %  {cpu:17.3f}", flush=True)
+            rows.append([way, f"{speed:,.0f}", f"{100 * speed / full:.0f} %", f"{100 * waits:.1f} %", f"{cpu:.2f} ms"])
+        record.write(arguments.record, ["", "examples/s", "of a ready upstream", "device waits", "processor time per example"], rows,
+                     f"Medians of {arguments.rounds} runs in turns.", echotrain=arguments.echotrain)
         if arguments.json:
             keys = ("examples_per_second", "waits", "cpu_ms_per_example")
             pathlib.Path(arguments.json).write_text(json.dumps({
                 "benchmark": "device_echo", "slower": SLOWER, "ready": {"examples_per_second": full, "waits": idle},
-                "arguments": {key: value for key, value in vars(arguments).items() if key not in ("echotrain", "json")},
+                "arguments": {key: value for key, value in vars(arguments).items() if key not in ("echotrain", "json", "record")},
                 "ways": {way: [dict(zip(keys, one)) for one in runs] for way, runs in measured.items()}}, indent=1))
 
 

@@ -2,7 +2,7 @@
 """Downpour SGD on CIFAR-10 with several numbers of workers: accuracy against time and against updates, the rate tuned for each delay.
 
     python3 tests/bench/downpour_study.py DATA OUT [--build build-test] [--cores 0,1] [--seconds 120] [--workers 1 2 4]
-            [--delays 0 4 eventual] [--rates 0.05 0.1 0.2] [--plot FILE]
+            [--delays 0 4 eventual] [--rates 0.05 0.1 0.2] [--plot FILE] [--record FILE]
 
 DATA is a folder with CIFAR-10's shards. The network is that of samples/jobs/cifar10_cnn.json, its optimizer plain SGD on one shard, with weight decay.
 Every run has the same time, in which each worker takes as many steps of 32 images as it can; all workers share the cores, so they
@@ -23,6 +23,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import record
 
 JOB = pathlib.Path(__file__).resolve().parents[2] / "samples/jobs/cifar10_cnn.json"
 COLOURS = {"0": "#1f6fb2", "4": "#d9822b", "eventual": "#4a9c5d"}
@@ -83,13 +85,18 @@ def best_runs(runs):
 
 def table(runs):
     rates = sorted({run["rate"] for run in runs})
-    lines = ["| workers | delay | updates | " + " | ".join(f"accuracy at {rate:g}" for rate in rates) + " |", "|---" * (3 + len(rates)) + "|"]
+    rows = [["workers", "delay", "updates", *(f"accuracy at {rate:g}" for rate in rates)]]
     for best in best_runs(runs):
         of_rate = {run["rate"]: run for run in runs if (run["workers"], run["delay"]) == (best["workers"], best["delay"])}
         cells = [f"{100 * accuracy(of_rate[rate]):.1f} %" if rate in of_rate else "" for rate in rates]
         cells[rates.index(best["rate"])] = f"**{cells[rates.index(best['rate'])]}**"
-        lines.append(f"| {best['workers']} | {best['delay']} | {best['updates']:,} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append([str(best["workers"]), best["delay"], f"{best['updates']:,}", *cells])
+    return rows
+
+
+def markdown(rows):
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
 
 
 def smoothed(curve):
@@ -131,6 +138,7 @@ def main():
     parser.add_argument("--delays", nargs="+", default=["0", "4", "eventual"])
     parser.add_argument("--rates", type=float, nargs="+", default=[0.05, 0.1, 0.2])
     parser.add_argument("--plot")
+    record.add_option(parser)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     kept = options.out / "study.json"
@@ -145,8 +153,10 @@ def main():
         print(f"{number} of {len(wanted)}: workers {key[0]}, delay {key[1]}, rate {key[2]:g}: {runs[-1]['updates']} updates, "
               f"{100 * accuracy(runs[-1]):.1f} %", flush=True)
         kept.write_text(json.dumps(runs, indent=1))
-    (options.out / "study.md").write_text(table(runs))
-    print(table(runs), end="")
+    rows = table(runs)
+    (options.out / "study.md").write_text(markdown(rows))
+    print(markdown(rows), end="")
+    record.write(options.record, rows[0], rows[1:], "One seed.", echotrain=options.build / "tools/echotrain/echotrain")
     if options.plot:
         plot(runs, options.plot)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Echo beside data parallelism at the same hardware: what brings a job that waits for its data to its target sooner?
 
-    python3 tests/bench/echo_and_ranks.py [--build build-test] [--cores 0,1] [--seeds 3] [--slower 4] [--target 0.95] [--json FILE] [--plot FILE]
+    python3 tests/bench/echo_and_ranks.py [--build build-test] [--cores 0,1] [--seeds 3] [--slower 4] [--target 0.95]
+                                          [--json FILE] [--plot FILE] [--record FILE]
 
 samples/jobs/quickstart.json (a small CNN on drawn digits, 64 examples a step) trains on two cores: by one rank with two threads, or by two
 ranks with a thread and half of the examples each. Reading an example is made to take so long that it takes --slower times as long to read
@@ -18,6 +19,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import record
 
 JOB = pathlib.Path(__file__).resolve().parents[2] / "samples/jobs/quickstart.json"
 BATCH = 64
@@ -70,14 +73,13 @@ class Study:
         return last["seconds"]
 
 
+HEADS = ["way", "seconds to the target", "speed-up over one rank without echo"]
+
+
 def table(times):
     plain = times[name(WAYS[0])]
-    lines = ["| way | seconds to the target | speed-up over one rank without echo |", "|---|---|---|"]
-    for way, of_way in times.items():
-        gains = [a / b for a, b in zip(plain, of_way)]
-        lines.append(f"| {way} | {statistics.median(of_way):.1f} ({min(of_way):.1f} to {max(of_way):.1f}) "
-                     f"| {statistics.median(gains):.1f} ({min(gains):.1f} to {max(gains):.1f}) |")
-    return "\n".join(lines)
+    spread = lambda values: f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+    return [[way, spread(of_way), spread([a / b for a, b in zip(plain, of_way)])] for way, of_way in times.items()]
 
 
 def plot(times, path):
@@ -109,6 +111,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=120, help="limit of each run")
     parser.add_argument("--json")
     parser.add_argument("--plot")
+    record.add_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         study = Study(options, folder)
@@ -120,7 +123,11 @@ def main():
             for way in WAYS:
                 times[name(way)].append(study.time_to_target(way, delay_ms, seed))
                 print(f"  seed {seed}, {name(way)}: {times[name(way)][-1]:.1f} s", flush=True)
-    print(table(times))
+    rows = table(times)
+    for row in (HEADS, ["---"] * len(HEADS), *rows):
+        print("| " + " | ".join(row) + " |")
+    record.write(options.record, HEADS, rows, f"Medians of {options.seeds} seeds in turns, least and greatest in brackets.",
+                 echotrain=study.echotrain)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({"step_ms": step_ms, "delay_ms": delay_ms, "seconds": times}, indent=1) + "\n")
     if options.plot:

@@ -2,7 +2,7 @@
 """The echo node's modes at upstreams over a network that are steady, bursty, drifting, and faster than the training step.
 
     python3 tests/bench/echo_upstreams.py [--build build-test] [--profiles steady,bursty,drifting,ready] [--ways none,fixed,on_demand,auto]
-                                          [--seeds 1,2,3] [--slower 7] [--cap 8] [--target 0.97] [--json FILE]
+                                          [--seeds 1,2,3] [--slower 7] [--cap 8] [--target 0.97] [--json FILE] [--record FILE]
 
 samples/jobs/quickstart.json (a small CNN on drawn digits, 64 examples a step) reads its shards from a web server on this machine, through a
 proxy that limits its rate (shaped_server.py). The training step is timed first, with data that lies ready; then the link is made to
@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 
+import record
 from shaped_server import Profile, ShapedProxy, WebServer
 
 JOB = pathlib.Path(__file__).resolve().parents[2] / "samples/jobs/quickstart.json"
@@ -181,6 +182,7 @@ def arguments():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="of the pipeline")
     parser.add_argument("--echo", action="append", default=[], metavar="KEY=JSON", help="of the echo stage, on_demand and auto")
     parser.add_argument("--json", metavar="FILE")
+    record.add_option(parser)
     return parser.parse_args()
 
 
@@ -206,11 +208,10 @@ def measured_profile(bench, server, name):
     return runs
 
 
-def print_table(table):
+def print_table(rows):
     print("\n| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
-    for profile, runs in table.items():
-        for way, of_way in runs.items():
-            print("| " + " | ".join(row_of(profile, way, of_way, runs.get("none"))) + " |")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
     print(f"\nload {os.getloadavg()[0]:.1f} at the end, {time.strftime('%Y-%m-%d %H:%M')}")
 
 
@@ -221,7 +222,9 @@ def main():
         with WebServer(folder) as server:
             print(f"{server.kind}; {bench.sample_bytes:.0f} bytes a sample, {options.per_shard} samples a shard", flush=True)
             table = {name: measured_profile(bench, server, name) for name in options.profiles.split(",")}
-        print_table(table)
+        rows = [row_of(profile, way, of_way, runs.get("none")) for profile, runs in table.items() for way, of_way in runs.items()]
+        print_table(rows)
+        record.write(options.record, HEADS, rows, f"Medians of the seeds {options.seeds}, in turns.", echotrain=bench.echotrain)
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps({
                 "benchmark": "echo_upstreams", "arguments": {key: value for key, value in vars(options).items() if key != "json"},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What data parallelism costs, beside PyTorch's DistributedDataParallel on Gloo: processes that are pinned to a core each.
 
-    python3 tests/bench/parallel_bench.py --program build-test/tests/bench/side_bench [--cores 2,3] [--rounds 15] [CASE ...]
+    python3 tests/bench/parallel_bench.py --program build-test/tests/bench/side_bench [--cores 2,3] [--rounds 15] [--record FILE] [CASE ...]
 
 Each side trains the same model on the same batches, from the same weights: alone on one core; as one rank of one (what the
 machinery costs); two alone, a core each (what this machine's cores cost each other); two ranks, a core each, with gradients as they
@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 
+import record
 from arrays import write_safetensors
 from parallel_cases import CASES, RATE, SGD
 
@@ -85,6 +86,7 @@ class Bench:
 
     def __init__(self, arguments, folder):
         self.arguments, self.folder, self.made = arguments, folder, 0
+        self.rows = {}  # what was measured -> of each case
         self.cores = [int(core) for core in arguments.cores.split(",")]
         self.peer = self._find_peer()
 
@@ -161,7 +163,8 @@ class Bench:
         for side in flat.values():
             side.close()
         for who, of in sides.items():
-            report(case, who, {name: times[who, name] for name in of})
+            for what, value in report(case, who, {name: times[who, name] for name in of}):
+                self.rows.setdefault(f"{who}: {what}", {})[case] = value
 
 
 def middle(values, form):
@@ -170,19 +173,23 @@ def middle(values, form):
 
 
 def report(case, who, times):
+    """Prints a case, and gives what was measured for a record."""
     percent, milliseconds = lambda share: f"{100 * share:.1f}%", lambda seconds: f"{1e3 * seconds:.1f}"
     each = lambda combine, a, b: [combine(x, y) for x, y in zip(times[a], times[b])]
-    print(f"{case}, {who}: alone {middle(times['alone'], milliseconds)} ms a step")
-    print(f"  overhead of one rank   {middle(each(lambda a, b: a / b - 1, 'one rank', 'alone'), percent)}")
-    print(f"  two alone, scaling     {middle(each(lambda a, b: a / b, 'alone', 'two alone'), percent)}")
+    rows = [("alone, ms a step", middle(times["alone"], milliseconds)),
+            ("overhead of one rank", middle(each(lambda a, b: a / b - 1, "one rank", "alone"), percent)),
+            ("two alone, scaling", middle(each(lambda a, b: a / b, "alone", "two alone"), percent))]
+    print(f"{case}, {who}: alone {rows[0][1]} ms a step\n  overhead of one rank   {rows[1][1]}\n  two alone, scaling     {rows[2][1]}")
     for name in times:
         if name.startswith("two ranks"):
             exposed = each(lambda a, b: a - b, name, "two alone")
             scaling = each(lambda a, b: a / b, "alone", name)
             of_two = each(lambda a, b: a / b, "two alone", name)
-            print(f"  {name + ', scaling':22} {middle(scaling, percent)}; of two alone {middle(of_two, percent)}; exposed "
-                  f"{middle(exposed, milliseconds)} ms")
+            of_name = middle(scaling, percent), middle(of_two, percent), middle(exposed, milliseconds)
+            print(f"  {name + ', scaling':22} {of_name[0]}; of two alone {of_name[1]}; exposed {of_name[2]} ms")
+            rows += zip((f"{name}, scaling", f"{name} beside two alone", f"{name}, exposed communication, ms a step"), of_name)
     sys.stdout.flush()
+    return rows
 
 
 def main():
@@ -192,14 +199,23 @@ def main():
     parser.add_argument("--cores", default=",".join(map(str, sorted(os.sched_getaffinity(0))[-2:])), help="two cores")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.5, help="for each side in a round")
+    record.add_option(parser)
     parser.add_argument("cases", nargs="*", default=[], help=", ".join(CASES))
     arguments = parser.parse_args()
     arguments.program = os.path.realpath(arguments.program)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments, folder)
         print(f"cores {bench.cores}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors at the start")
-        for case in arguments.cases or CASES:
+        cases = arguments.cases or list(CASES)
+        for case in cases:
             bench.run(case)
+        if arguments.record:
+            ours = Process([arguments.program], bench.cores[0])
+            ours.send({"case": "devices"})
+            rows = [[what, *(of.get(case, "") for case in cases)] for what, of in bench.rows.items()]
+            record.write(arguments.record, ["", *cases], rows, f"Medians of {arguments.rounds} rounds in turns, the middle half in brackets.",
+                         ours.receive()["chosen"]["driver"])
+            ours.close()
 
 
 if __name__ == "__main__":

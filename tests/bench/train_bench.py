@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps beside PyTorch on the same processor's cores, in turns in one run; or single predictions.
 
-    PYTHONPATH=build/bindings/python python3 tests/bench/train_bench.py [--predict] [NAME ...]
+    PYTHONPATH=build/bindings/python python3 tests/bench/train_bench.py [--predict] [--record FILE] [NAME ...]
 
 The same networks, batch sizes and optimizer on random data that lies ready; both sides in single precision on all cores
 that this process may use, PyTorch in the memory format that is faster for it. Medians of nine rounds. Needs PyTorch (Debian's
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
+import record
 from torch_models import cifar_resnet, mlp, simple_cnn
 
 SGD = dict(momentum=0.9, nesterov=True)
@@ -120,11 +121,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--predict", action="store_true", help="the time of one prediction, one sample at a time")
     parser.add_argument("names", nargs="*", help="cases, by a part of their names")
+    record.add_option(parser)
     arguments = parser.parse_args()
     et.prefer_wide_cpu_vectors()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.set_flush_denormal(True)
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads; {et.devices()[0].name}")
+    table = []
     for name, (spec, make, fields) in CASES.items():
         if arguments.names and not any(part in name for part in arguments.names):
             continue
@@ -145,12 +148,18 @@ def main():
                 times[side].append(timed(steps, count))
         medians = {side: statistics.median(values) for side, values in times.items()}
         best = min(medians[side] for side in sides if side != "EchoTrain")
+        ratio = f"{100 * best / medians['EchoTrain']:.1f} %"
         if arguments.predict:
+            table.append([name, *(f"{1e3 * seconds:.2f}" for seconds in (medians["EchoTrain"], best)), ratio])
             rates = ", ".join(f"{side} {1e3 * seconds:.2f} ms" for side, seconds in medians.items())
-            print(f"{name}: {rates}; PyTorch / EchoTrain = {100 * best / medians['EchoTrain']:.1f} %", flush=True)
+            print(f"{name}: {rates}; PyTorch / EchoTrain = {ratio}", flush=True)
             continue
+        table.append([name, *(f"{rows / seconds:,.0f}" for seconds in (medians["EchoTrain"], best)), ratio])
         rates = ", ".join(f"{side} {rows / seconds:.0f}" for side, seconds in medians.items())
-        print(f"{name}: examples/s: {rates}; EchoTrain / PyTorch = {100 * best / medians['EchoTrain']:.1f} %", flush=True)
+        print(f"{name}: examples/s: {rates}; EchoTrain / PyTorch = {ratio}", flush=True)
+    columns = (["network", "EchoTrain, ms", "PyTorch, ms", "PyTorch / EchoTrain"] if arguments.predict else
+               ["network", "EchoTrain, examples/s", "PyTorch, examples/s", "EchoTrain / PyTorch"])
+    record.write(arguments.record, columns, table, f"Medians of nine rounds in turns; PyTorch {torch.__version__}.", et.devices()[0].driver)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 MOST_BYTES = 64 << 20
-BENCHMARKS = ("arrays.py", "sides.py", "torch_side.py", "torch_models.py", "kernel_bench.py", "gpu_train_bench.py", "device_echo.py")
+BENCHMARKS = ("arrays.py", "sides.py", "torch_side.py", "torch_models.py", "kernel_bench.py", "gpu_train_bench.py", "device_echo.py", "record.py")
 RUNNER = ("run.py", "slices.py", "parts.py", "jobs.py", "machine.py", "process.py")
 # Of the machine itself.
 GLIBC = re.compile(r"(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|mvec))\.so")

@@ -1,6 +1,6 @@
 """EchoTrain and other input loaders on the same files and the same work, in turns.
 
-    python3 tests/bench/loaders/loaders.py build-test [--photos FOLDER] [--only LOADER,...] [--turns N] [CASE ...]
+    python3 tests/bench/loaders/loaders.py build-test [--photos FOLDER] [--only LOADER,...] [--turns N] [--record FILE] [CASE ...]
 
 Each run is a process of its own: the first epoch warms up what a loader keeps (worker processes, compiled code), the second is
 measured. Medians of the turns. A loader whose package is missing, or that fails, is left out, loudly. The images are drawn;
@@ -22,6 +22,9 @@ import tempfile
 import work
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+import record  # noqa: E402
+
 CASES = {  # size, kind, files, in tar shards
     "png224-tar": (224, "png", 1024, True),
     "png224": (224, "png", 1024, False),
@@ -99,13 +102,17 @@ def measure(name, case, environment):
 
 
 def table(case_name, runs):
+    """Prints a case, and gives its rows for a record."""
     middle = {name: {key: statistics.median(run[key] for run in of) for key in of[0]} for name, of in runs.items() if of}
     print(f"\n{case_name}\n{'':12} {'images/s':>10} {'CPU ms/image':>13} {'first batch':>12} {'peak MB':>8} {'echotrain is':>14} {'at CPU':>8}")
-    ours = middle["echotrain"]
+    ours, rows = middle["echotrain"], []
     for name, m in sorted(middle.items(), key=lambda entry: -entry[1]["rate"]):
         than = "" if name == "echotrain" else f"{ours['rate'] / m['rate']:12.2f} x {ours['cpu_ms'] / m['cpu_ms']:6.2f} x"
         print(f"{name:12} {m['rate']:10.0f} {m['cpu_ms']:13.3f} {m['first_ms']:9.0f} ms {m['peak_mb']:8.0f} {than}")
+        rows.append([case_name.split(": ")[1].split(";")[0], name, f"{m['rate']:,.0f}", "" if name == "echotrain" else f"{ours['rate'] / m['rate']:.2f} ×",
+                     f"{m['cpu_ms']:.3f} ms", f"{m['first_ms']:,.0f} ms", f"{m['peak_mb']:,.0f} MB"])
     sys.stdout.flush()
+    return rows
 
 
 def main():
@@ -117,7 +124,9 @@ def main():
     parser.add_argument("--photos")
     parser.add_argument("--only", default=",".join(work.LOADERS))
     parser.add_argument("--turns", type=int, default=5)
+    record.add_option(parser)
     asked = parser.parse_intermixed_args()
+    rows = []
     environment = dict(os.environ, PYTHONPATH=str(asked.build.resolve() / "bindings/python"), TF_CPP_MIN_LOG_LEVEL="3")
     names = list(present(asked.only.split(","), environment))
     for case_name in asked.cases or CASES:
@@ -137,8 +146,10 @@ def main():
                         failed.add(name)
                     else:
                         runs[name].append(run)
-            table(f"{case_name}: {count} {'photographs' if asked.photos else 'drawn images'} of {size} x {size}, {kind}"
+            rows += table(f"{case_name}: {count} {'photographs' if asked.photos else 'drawn images'} of {size} x {size}, {kind}"
                   f"{' in tar shards' if tar else ''}; medians of {asked.turns}", runs)
+    columns = ["files", "loader", "images/s", "EchoTrain is", "processor time per image", "first batch", "peak memory"]
+    record.write(asked.record, columns, rows, f"Medians of {asked.turns} runs in turns.")
 
 
 if __name__ == "__main__":
