@@ -5,14 +5,16 @@
 #include "core/json.h"
 #include "core/markup.h"
 #include "explain/explain.h"
+#include "plot/text.h"
 
 namespace etr::explain {
 namespace {
 
 constexpr int kBoxWidth = 168, kBoxHeight = 74, kGap = 44, kRowGap = 40, kMargin = 24, kTop = 74;
 constexpr int kColumns = 5;
-constexpr int kGauge = 30;           // width of a queue's gauge
-constexpr size_t kMostLetters = 21;  // of a stage's name that fit into its box
+constexpr int kGauge = 30;    // width of a queue's gauge
+constexpr int kPadding = 10;  // between a box and its texts
+constexpr double kTitleSize = 17, kWhySize = 13, kNameSize = 13.5, kSmallNameSize = 12;
 
 std::string rate_text(double rate) {
   char text[32];
@@ -83,16 +85,15 @@ class Drawing {
   }
   std::string why() const { return e_["bottleneck"]["why"]; }
 
-  // A generous estimate, as the actual width depends on the viewer's font.
   int heading_width() const {
-    return static_cast<int>(std::max(9.5 * static_cast<double>(title().size()),
-                                     7.2 * static_cast<double>(why().size())));
+    return static_cast<int>(std::ceil(
+        std::max(plot::text_width(title(), kTitleSize), plot::text_width(why(), kWhySize))));
   }
 
   void heading() {
-    add("<text x=\"%d\" y=\"30\" font-size=\"17\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
-        kMargin, title().c_str());
-    add("<text x=\"%d\" y=\"52\" font-size=\"13\" fill=\"#55555a\">%s</text>\n", kMargin,
+    add("<text x=\"%d\" y=\"30\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
+        kMargin, kTitleSize, title().c_str());
+    add("<text x=\"%d\" y=\"52\" font-size=\"%g\" fill=\"#55555a\">%s</text>\n", kMargin, kWhySize,
         escape_markup(why()).c_str());
   }
 
@@ -100,8 +101,9 @@ class Drawing {
     const bool consumer = i == e_["stages"].size();
     const Json& row = consumer ? e_["consumer"] : e_["stages"][i];
     const std::string name = consumer ? "consumer" : row["name"].get<std::string>();
-    const std::string shown =
-        name.size() > kMostLetters ? name.substr(0, kMostLetters - 1) + "\u2026" : name;
+    const int room = kBoxWidth - 2 * kPadding;
+    const double size = plot::text_width(name, kNameSize) > room ? kSmallNameSize : kNameSize;
+    const std::string shown = plot::shortened(name, room, size);
     const double alone = row["samples_per_s_alone"];
     const double load =
         consumer ? 1 - row["waiting_share"].get<double>() : row["load"].get<double>();
@@ -112,17 +114,17 @@ class Drawing {
         "stroke=\"%s\" stroke-width=\"%g\"/>\n",
         x, y, kBoxWidth, kBoxHeight, slowest ? "#b3261e" : "#c9c9cf", slowest ? 2.5 : 1.0);
     add("<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
-        x + 10, y + 22, shown.size() > 18 ? 12.0 : 13.5, escape_markup(shown).c_str());
-    add("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n", x + 10, y + 40,
-        rate_text(alone).c_str());
+        x + kPadding, y + 22, size, escape_markup(shown).c_str());
+    add("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n", x + kPadding,
+        y + 40, rate_text(alone).c_str());
     const int full = kBoxWidth - 62;
-    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"8\" rx=\"4\" fill=\"#e6e6ea\"/>\n", x + 10,
-        y + 53, full);
-    add("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"8\" rx=\"4\" fill=\"%s\"/>\n", x + 10,
-        y + 53, std::max(4.0, full * std::clamp(load, 0.0, 1.0)), color.c_str());
+    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"8\" rx=\"4\" fill=\"#e6e6ea\"/>\n",
+        x + kPadding, y + 53, full);
+    add("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"8\" rx=\"4\" fill=\"%s\"/>\n",
+        x + kPadding, y + 53, std::max(4.0, full * std::clamp(load, 0.0, 1.0)), color.c_str());
     add("<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"end\" fill=\"#1d1d1f\">%.0f "
         "%%</text>\n",
-        x + kBoxWidth - 10, y + 61, 100 * load);
+        x + kBoxWidth - kPadding, y + 61, 100 * load);
   }
 
   // Draws an arrow, with the fill level of the queue between two segments, if there is one.
