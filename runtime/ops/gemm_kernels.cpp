@@ -119,8 +119,11 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
                    [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
   std::vector<GemmKernel> out;
   constexpr uint32_t kFewRows = 4;  // the limit of shaders/gemm_cpu_row.comp
-  if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1)
-    out.push_back({cat("gemm_cpu_row_", lanes), {}, kFewRows, 4 * lanes, 16});
+  if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1) {
+    const uint32_t columns = 4 * lanes, of_b = pairs_for(mode, p, /*tail=*/true, lanes, columns);
+    out.push_back({cat("gemm_cpu_row_", lanes), {p.m, of_b}, p.m, columns, 16});
+    out.back().in_pairs = of_b != 0;
+  }
   for (const uint32_t pad : pads_for(mode, p))
     for (const CpuTile& tile : tiles) {
       out.push_back(

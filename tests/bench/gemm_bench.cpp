@@ -203,6 +203,8 @@ int main(int argc, char** argv) {
     for (const uint32_t n : sizes) bench::square(kernels, n);
     bench::pairs(kernels, ops::GemmMode::nn, 1024, 128, 768);
     bench::pairs(kernels, ops::GemmMode::tn, 768, 128, 1024);
+    bench::pairs(kernels, ops::GemmMode::nn, 1, 1024, 3136);
+    bench::pairs(kernels, ops::GemmMode::nn, 1, 512, 784);
     bench::convolution(kernels, 128, 32, 3, 32);
     bench::convolution(kernels, 128, 16, 32, 64);
     bench::convolution(kernels, 128, 8, 64, 128);

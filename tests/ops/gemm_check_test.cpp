@@ -85,11 +85,14 @@ TEST(GemmCheck, EveryKernelIsRight) {
         }
       }
   for (const gpu::KernelFamily family : families())  // and those for a few rows
-    for (const GemmKernel& kernel : ops::kernels_for(*device(family), GemmMode::nn,
-                                                     ops::product(1, 70, 9), ops::Precision::fp32))
-      if (seen.insert(family_name(family) + kernel.name()).second) {
-        EXPECT_TRUE(ops::computes_rightly(kernels(family), kernel, GemmMode::nn)) << kernel.name();
-      }
+    for (const uint32_t m : {1, 2, 3, 4})
+      for (const uint32_t n : {70, 71})
+        for (const GemmKernel& kernel : ops::kernels_for(
+                 *device(family), GemmMode::nn, ops::product(m, n, 9), ops::Precision::fp32))
+          if (seen.insert(family_name(family) + kernel.name()).second) {
+            EXPECT_TRUE(ops::computes_rightly(kernels(family), kernel, GemmMode::nn))
+                << kernel.name();
+          }
   for (const gpu::KernelFamily family : families())  // and those of three taps a line
     for (const GemmMode mode : {GemmMode::line, GemmMode::line_dw})
       for (const uint32_t c : {7, 8})
