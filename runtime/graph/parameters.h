@@ -81,6 +81,7 @@ class ParameterStore {
   const std::vector<std::string>& states() const { return states_; }  // of states alone
   bool is_trainable(const std::string& name) const { return gradient_tensors_.contains(name); }
   const gpu::DevicePtr& device() const { return device_; }
+  uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }  // of device memory
 
  private:
   void place(const Graph& graph, bool keeps_gradients);

@@ -48,7 +48,11 @@ Learner::~Learner() = default;
 
 int64_t Learner::trainable() const { return weights_ ? weights_->trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
-uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
+uint64_t Learner::plan_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
+uint64_t Learner::device_bytes() const {
+  return plan_bytes() +
+         (weights_ ? weights_->store.reserved_bytes() + weights_->update->reserved_bytes() : 0);
+}
 
 bool Learner::ready_within(double seconds) {
   if (!plans_) return true;

@@ -211,7 +211,9 @@ class Learner {
   const optim::Passed& passed() const { return steps_.passed(); }  // with ranks: of all ranks
   uint64_t latest_fresh() const { return steps_.latest_fresh(); }  // in the latest step
   int64_t trainable() const;                                       // parameters; 0 before prepare()
-  uint64_t device_bytes() const;                                   // of all current plans
+  // Device memory: of all current plans; and with the weights and the optimizer's state.
+  uint64_t plan_bytes() const;
+  uint64_t device_bytes() const;
   int in_flight() const;
   ReservoirStats reservoir() const;
   const gpu::DevicePtr& device() const { return kernels_->device(); }

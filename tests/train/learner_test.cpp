@@ -324,7 +324,7 @@ TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
     for (int i = 0; i < 4; ++i) learner.step(batch);
     std::vector<float> out;
     for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
-    bytes = learner.device_bytes();
+    bytes = learner.plan_bytes();
     const Tensor y = learner.predict(batch);  // with the running statistics
     out.insert(out.end(), y.view<float>().begin(), y.view<float>().end());
     return out;
@@ -512,6 +512,15 @@ TEST(Profile, ItsRunsAreStepsOnTheBatch) {
     const auto a = there[i].tensor.view<float>(), b = here[i].tensor.view<float>();
     EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << here[i].name;
   }
+}
+
+TEST(Learner, DeviceMemoryCountsWeightsGradientsAndOptimizerState) {
+  Learner learner = make_learner(kDecoder, R"({"optimizer": "adam"})");
+  EXPECT_EQ(learner.device_bytes(), 0u);
+  learner.step(counting_batch(0));
+  learner.take_metrics(true);
+  const auto of_each = 4 * static_cast<uint64_t>(learner.trainable());
+  EXPECT_GE(learner.device_bytes(), learner.plan_bytes() + 4 * of_each) << "w, g, m and v";
 }
 
 }  // namespace

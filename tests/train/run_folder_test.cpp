@@ -385,7 +385,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
       EXPECT_GT(evaluated.evaluate().samples, 0);
       Trainer exported(shared_kernels(), job(spec(40)), Start::evaluate);
       EXPECT_FALSE(exported.shaped_learner().onnx().empty());
-      EXPECT_EQ(exported.learner().device_bytes(), 0u) << "exporting plans nothing";
+      EXPECT_EQ(exported.learner().plan_bytes(), 0u) << "exporting plans nothing";
       EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);

@@ -234,7 +234,7 @@ TEST(Shapes, MoreThanTheMemoryHoldsIsCutIntoParts) {
   Learner learner = make(small), roomy = make(shared_kernels());
   const std::vector<float> whole = values_of(roomy.predict(images(600, 1, 32)));
   const std::vector<float> parts = values_of(learner.predict(images(600, 1, 32)));
-  EXPECT_LT(learner.device_bytes(), roomy.device_bytes() / 2);
+  EXPECT_LT(learner.plan_bytes(), roomy.plan_bytes() / 2);
   ASSERT_EQ(parts.size(), whole.size());
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(parts[i], whole[i], 1e-5) << i;
 }
@@ -282,7 +282,7 @@ TEST(Shapes, PlansOfAFewShapesAreKept) {
   const auto bytes_after = [&](size_t shape) {
     learner.step(images(4, static_cast<int>(shape), 4 + 24 * static_cast<int64_t>(shape)));
     EXPECT_EQ(learner.take_metrics(true).size(), 1u);
-    return learner.device_bytes();
+    return learner.plan_bytes();
   };
   uint64_t kept = 0;
   std::vector<uint64_t> own;  // of each shape's plan
