@@ -15,6 +15,7 @@ constexpr int kColumns = 5;
 constexpr int kGauge = 30;    // width of a queue's gauge
 constexpr int kPadding = 10;  // between a box and its texts
 constexpr double kTitleSize = 17, kWhySize = 13, kNameSize = 13.5, kSmallNameSize = 12;
+constexpr double kBold = 1.1;  // width of bold letters relative to others
 
 std::string rate_text(double rate) {
   char text[32];
@@ -86,8 +87,8 @@ class Drawing {
   std::string why() const { return e_["bottleneck"]["why"]; }
 
   int heading_width() const {
-    return static_cast<int>(std::ceil(
-        std::max(plot::text_width(title(), kTitleSize), plot::text_width(why(), kWhySize))));
+    return static_cast<int>(std::ceil(std::max(kBold * plot::text_width(title(), kTitleSize),
+                                               plot::text_width(why(), kWhySize))));
   }
 
   void heading() {
@@ -101,7 +102,7 @@ class Drawing {
     const bool consumer = i == e_["stages"].size();
     const Json& row = consumer ? e_["consumer"] : e_["stages"][i];
     const std::string name = consumer ? "consumer" : row["name"].get<std::string>();
-    const int room = kBoxWidth - 2 * kPadding;
+    const double room = (kBoxWidth - 2 * kPadding) / kBold;
     const double size = plot::text_width(name, kNameSize) > room ? kSmallNameSize : kNameSize;
     const std::string shown = plot::shortened(name, room, size);
     const double alone = row["samples_per_s_alone"];

@@ -143,6 +143,8 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     kept = options.out / "study.json"
     runs = json.loads(kept.read_text()) if kept.exists() else []
+    if options.record and runs:
+        parser.error(f"--record is for what one session measured, and {kept} has runs already: name another OUT")
     made = {(run["workers"], run["delay"], run["rate"], run["seconds"]) for run in runs}
     wanted = [(workers, delay, rate) for workers in options.workers for delay in options.delays for rate in options.rates
               if workers > 1 or delay == options.delays[-1]]

@@ -51,6 +51,7 @@ def main():
             sides = {bits: Ours(arguments.program) for bits in (32, 8, 4)}
             bytes_of = {bits: side.ask(request(bits, batch, arguments.tiny))["device_bytes"] for bits, side in sides.items()}
             times = in_turn(sides, rounds=9, seconds=1)
+            driver = sides[32].ask({"case": "devices"})["chosen"]["driver"]
             for side in sides.values():
                 side.close()
             for bits, time in times.items():
@@ -58,9 +59,8 @@ def main():
                              f"{time['seconds'] / times[32]['seconds']:.2f} ×"])
                 print(f"{sequences} x {POSITIONS}: {bits:2d} bits, {rows[-1][2]} of device memory, {rows[-1][3]} a step "
                       f"({1e3 * time['least']:.1f} to {1e3 * time['most']:.1f}), {rows[-1][4]}")
-    command = pathlib.Path(arguments.program).resolve().parents[2] / "tools/echotrain/echotrain"
     record.write(arguments.record, ["sequences of 64", "bits", "device memory", "a step", "time relative to 32 bits"], rows,
-                 "Medians of nine rounds in turns.", echotrain=str(command) if arguments.record else None)
+                 "Medians of nine rounds in turns.", driver)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ becomes the table of NAME.json, with a line that says where, when and how it was
 error in any case.
 """
 
+import datetime
 import json
 import pathlib
 import re
@@ -19,7 +20,14 @@ PAGE = ROOT / "docs/performance.md"
 FOLDER = ROOT / "docs/measurements"
 KEYS = ("benchmark", "command", "date", "machine", "driver", "columns", "rows", "note")
 OPEN, CLOSE = "<!-- measurement: ", "<!-- end -->"
-BLOCK = re.compile(rf"{OPEN}(\w+) -->\n.*?{CLOSE}", re.DOTALL)
+BLOCK = re.compile(rf"^{OPEN}([\w-]+) -->\n.*?^{CLOSE}$", re.DOTALL | re.MULTILINE)
+
+
+def is_date(text):
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except (TypeError, ValueError):
+        return False
 
 
 def faults_of(measurement):
@@ -28,10 +36,13 @@ def faults_of(measurement):
         yield f"lacks {', '.join(lacking)}"
         return
     yield from (f"has an unknown key '{key}'" for key in measurement if key not in KEYS)
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", measurement["date"]):
+    if not is_date(measurement["date"]):
         yield f"has the date '{measurement['date']}'; one day is wanted, as in 2026-11-25"
-    if not (ROOT / measurement["benchmark"]).exists():
+    if not (ROOT / measurement["benchmark"]).is_file() and measurement["command"]:
         yield f"names the benchmark '{measurement['benchmark']}', which does not exist"
+    for number, row in enumerate([measurement["columns"], *measurement["rows"]]):
+        yield from (f"has {cell!r} in row {number}; a cell is a text without '|'"
+                    for cell in row if not isinstance(cell, str) or "|" in cell)
     width = len(measurement["columns"])
     yield from (f"has {len(row)} cells in row {number}, and {width} columns"
                 for number, row in enumerate(measurement["rows"], 1) if len(row) != width)
@@ -58,7 +69,7 @@ def main():
     wrong = [f"docs/measurements/{name}.json {fault}" for name, measurement in found.items() for fault in faults_of(measurement)]
     page = PAGE.read_text(encoding="utf-8")
     shown = [match.group(1) for match in BLOCK.finditer(page)]
-    if not len(shown) == page.count(OPEN) == page.count(CLOSE):
+    if any(len(shown) != len(re.findall(f"^{marker}", page, re.MULTILINE)) for marker in (OPEN, CLOSE)):
         wrong.append(f"{PAGE.name}: a table lacks its '{OPEN}NAME -->' or its '{CLOSE}'")
     wrong += [f"{PAGE.name}: there is no docs/measurements/{name}.json" for name in shown if name not in found]
     wrong += [f"docs/measurements/{name}.json: {PAGE.name} does not show it" for name in found if name not in shown]

@@ -101,15 +101,15 @@ def measure(name, case, environment):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(case_name, runs):
+def table(files, title, runs):
     """Prints a case, and gives its rows for a record."""
     middle = {name: {key: statistics.median(run[key] for run in of) for key in of[0]} for name, of in runs.items() if of}
-    print(f"\n{case_name}\n{'':12} {'images/s':>10} {'CPU ms/image':>13} {'first batch':>12} {'peak MB':>8} {'echotrain is':>14} {'at CPU':>8}")
+    print(f"\n{title}\n{'':12} {'images/s':>10} {'CPU ms/image':>13} {'first batch':>12} {'peak MB':>8} {'echotrain is':>14} {'at CPU':>8}")
     ours, rows = middle["echotrain"], []
     for name, m in sorted(middle.items(), key=lambda entry: -entry[1]["rate"]):
         than = "" if name == "echotrain" else f"{ours['rate'] / m['rate']:12.2f} x {ours['cpu_ms'] / m['cpu_ms']:6.2f} x"
         print(f"{name:12} {m['rate']:10.0f} {m['cpu_ms']:13.3f} {m['first_ms']:9.0f} ms {m['peak_mb']:8.0f} {than}")
-        rows.append([case_name.split(": ")[1].split(";")[0], name, f"{m['rate']:,.0f}", "" if name == "echotrain" else f"{ours['rate'] / m['rate']:.2f} ×",
+        rows.append([files, name, f"{m['rate']:,.0f}", "" if name == "echotrain" else f"{ours['rate'] / m['rate']:.2f} ×",
                      f"{m['cpu_ms']:.3f} ms", f"{m['first_ms']:,.0f} ms", f"{m['peak_mb']:,.0f} MB"])
     sys.stdout.flush()
     return rows
@@ -146,8 +146,9 @@ def main():
                         failed.add(name)
                     else:
                         runs[name].append(run)
-            rows += table(f"{case_name}: {count} {'photographs' if asked.photos else 'drawn images'} of {size} x {size}, {kind}"
-                  f"{' in tar shards' if tar else ''}; medians of {asked.turns}", runs)
+            files = (f"{count} {'photographs' if asked.photos else 'drawn images'} of {size} x {size}, {kind}"
+                     f"{' in tar shards' if tar else ''}")
+            rows += table(files, f"{case_name}: {files}; medians of {asked.turns}", runs)
     columns = ["files", "loader", "images/s", "EchoTrain is", "processor time per image", "first batch", "peak memory"]
     record.write(asked.record, columns, rows, f"Medians of {asked.turns} runs in turns.")
 
