@@ -29,12 +29,18 @@ std::string rate_text(double rate) {
   return text;
 }
 
-// From green over amber to red: hue 150 to 8.
+// From green over amber to red: hue 150 to 8. As red, green and blue, because some programs that
+// show SVG do not know hsl().
 std::string color_of(double load) {
   const double share = std::clamp(load, 0.0, 1.0);
-  char text[48];
-  std::snprintf(text, sizeof text, "hsl(%.0f, 62%%, %.0f%%)", 150 - 142 * share * share,
-                44.0 + 6 * share);
+  const double hue = 150 - 142 * share * share, light = 0.44 + 0.06 * share;
+  const auto channel = [&](double offset) {  // CSS Color Module, 7.1
+    const double k = std::fmod(offset + hue / 30, 12), most = 0.62 * std::min(light, 1 - light);
+    return static_cast<unsigned>(
+        255 * (light - most * std::clamp(std::min(k - 3, 9 - k), -1.0, 1.0)) + 0.5);
+  };
+  char text[32];
+  std::snprintf(text, sizeof text, "#%02x%02x%02x", channel(0), channel(8), channel(4));
   return text;
 }
 
