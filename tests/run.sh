@@ -2,7 +2,7 @@
 # Installs what is missing, builds with warnings as errors, and runs the tests through ctest.
 #
 #   bash tests/run.sh           every room, the C API, all bindings, the command and the samples, on the first Vulkan device:
-#                               at most 20 minutes on two cores
+#                               20 to 30 minutes on two cores
 #   bash tests/run.sh --rest    what that leaves out
 #     1. what takes longer: devices with low limits, another maker's driver (SwiftShader), every kernel against the host, failing
 #        allocations, remote files, PyTorch
