@@ -102,6 +102,18 @@ const Json* find_value(const OptionSpec& spec, const std::string& owner, const J
   return &*former;
 }
 
+// Throws unless `object` is null, or an object whose keys are all allowed; suggests one of `names`.
+template <typename IsAllowed>
+void check_each_key(const Json& object, std::span<const std::string> names,
+                    const std::string& owner, const IsAllowed& is_allowed) {
+  if (object.is_null()) return;
+  if (!object.is_object())
+    fail(Code::invalid_argument, owner, ": expected an object of options, not ", object.dump());
+  for (const auto& [key, value] : object.items())
+    if (!is_allowed(key))
+      fail(Code::invalid_argument, owner, ": unknown option '", key, "'", suggestion(key, names));
+}
+
 }  // namespace
 
 const char* option_type_name(OptionType type) {
@@ -121,11 +133,11 @@ const char* option_type_name(OptionType type) {
 
 Options::Options(Schema schema, const std::string& owner, const Json& given) {
   std::vector<std::string> names;
-  for (const OptionSpec& spec : schema) {
-    names.emplace_back(spec.name);
-    if (*spec.former && given.contains(spec.former)) names.emplace_back(spec.former);
-  }
-  check_keys(given, names, owner);
+  for (const OptionSpec& spec : schema) names.emplace_back(spec.name);
+  check_each_key(given, names, owner, [&](const std::string& key) {
+    return std::any_of(schema.begin(), schema.end(),
+                       [&](const OptionSpec& spec) { return spec.is_called(key); });
+  });
   auto values = std::make_shared<Json>(Json::object());
   for (const OptionSpec& spec : schema) {
     if (const Json* found = find_value(spec, owner, given)) {
@@ -198,12 +210,9 @@ Json schema_json(Schema schema) {
 
 void check_keys(const Json& object, std::span<const std::string> allowed,
                 const std::string& owner) {
-  if (object.is_null()) return;
-  if (!object.is_object())
-    fail(Code::invalid_argument, owner, ": expected an object of options, not ", object.dump());
-  for (const auto& [key, value] : object.items())
-    if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
-      fail(Code::invalid_argument, owner, ": unknown option '", key, "'", suggestion(key, allowed));
+  check_each_key(object, allowed, owner, [&](const std::string& key) {
+    return std::find(allowed.begin(), allowed.end(), key) != allowed.end();
+  });
 }
 
 }  // namespace etr

@@ -21,7 +21,7 @@ constexpr double kBufferShare = 0.5;   // of the memory: some samples are larger
 // The margin of a cap over R, which was measured for only seconds, and the largest cap relative to
 // the advised factor: the table of worth still rises up to there.
 constexpr double kHeadroom = 2, kMostCap = 2;
-constexpr double kFasterDecoding = 2.5;  // fast shards, than PNGs: docs/performance.md, decoding
+constexpr double kFasterDecoding = 2.5;  // of fast shards, compared with PNGs (docs/performance.md)
 constexpr double kLimiting = 0.5;  // share of a pipeline's work above which decoding dominates
 
 // Returns the share of a stage's work that remains per example, given the echo nodes after it.

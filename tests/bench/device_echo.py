@@ -114,14 +114,14 @@ def main():
             speed, waits, cpu = (statistics.median(column) for column in zip(*runs))
             print(f"{way:14}  {speed:10.0f}  {100 * speed / full:6.0f} %  {100 * waits:10.1f} %  {cpu:17.3f}", flush=True)
             rows.append([way, f"{speed:,.0f}", f"{100 * speed / full:.0f} %", f"{100 * waits:.1f} %", f"{cpu:.2f} ms"])
-        record.write(arguments.record, ["", "examples/s", "of a ready upstream", "device waits", "processor time per example"], rows,
-                     f"Medians of {arguments.rounds} runs in turns.", echotrain=arguments.echotrain)
         if arguments.json:
             keys = ("examples_per_second", "waits", "cpu_ms_per_example")
             pathlib.Path(arguments.json).write_text(json.dumps({
                 "benchmark": "device_echo", "slower": SLOWER, "ready": {"examples_per_second": full, "waits": idle},
                 "arguments": {key: value for key, value in vars(arguments).items() if key not in ("echotrain", "json", "record")},
                 "ways": {way: [dict(zip(keys, one)) for one in runs] for way, runs in measured.items()}}, indent=1))
+        record.write(arguments.record, ["", "examples/s", "of a ready upstream", "device waits", "processor time per example"], rows,
+                     f"Medians of {arguments.rounds} runs in turns.", echotrain=arguments.echotrain)
 
 
 if __name__ == "__main__":

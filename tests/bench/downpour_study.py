@@ -94,11 +94,6 @@ def table(runs):
     return rows
 
 
-def markdown(rows):
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
-
-
 def smoothed(curve):
     """In percent, each the mean of itself and its neighbours."""
     values = [100 * point["accuracy"] for point in curve]
@@ -155,10 +150,10 @@ def main():
         print(f"{number} of {len(wanted)}: workers {key[0]}, delay {key[1]}, rate {key[2]:g}: {runs[-1]['updates']} updates, "
               f"{100 * accuracy(runs[-1]):.1f} %", flush=True)
         kept.write_text(json.dumps(runs, indent=1))
-    rows = table(runs)
-    (options.out / "study.md").write_text(markdown(rows))
-    print(markdown(rows), end="")
-    record.write(options.record, rows[0], rows[1:], "One seed.", echotrain=options.build / "tools/echotrain/echotrain")
+    heads, *rows = table(runs)
+    (options.out / "study.md").write_text(record.markdown(heads, rows))
+    print(record.markdown(heads, rows), end="")
+    record.write(options.record, heads, rows, "One seed.", echotrain=options.build / "tools/echotrain/echotrain")
     if options.plot:
         plot(runs, options.plot)
 

@@ -124,8 +124,7 @@ def main():
                 times[name(way)].append(study.time_to_target(way, delay_ms, seed))
                 print(f"  seed {seed}, {name(way)}: {times[name(way)][-1]:.1f} s", flush=True)
     rows = table(times)
-    for row in (HEADS, ["---"] * len(HEADS), *rows):
-        print("| " + " | ".join(row) + " |")
+    print(record.markdown(HEADS, rows), end="")
     record.write(options.record, HEADS, rows, f"Medians of {options.seeds} seeds in turns, least and greatest in brackets.",
                  echotrain=study.echotrain)
     if options.json:

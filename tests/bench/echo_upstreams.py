@@ -209,10 +209,8 @@ def measured_profile(bench, server, name):
 
 
 def print_table(rows):
-    print("\n| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print(f"\nload {os.getloadavg()[0]:.1f} at the end, {time.strftime('%Y-%m-%d %H:%M')}")
+    print("\n" + record.markdown(HEADS, rows))
+    print(f"load {os.getloadavg()[0]:.1f} at the end, {time.strftime('%Y-%m-%d %H:%M')}")
 
 
 def main():
@@ -224,12 +222,12 @@ def main():
             table = {name: measured_profile(bench, server, name) for name in options.profiles.split(",")}
         rows = [row_of(profile, way, of_way, runs.get("none")) for profile, runs in table.items() for way, of_way in runs.items()]
         print_table(rows)
-        record.write(options.record, HEADS, rows, f"Medians of the seeds {options.seeds}, in turns.", echotrain=bench.echotrain)
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps({
-                "benchmark": "echo_upstreams", "arguments": {key: value for key, value in vars(options).items() if key != "json"},
+                "benchmark": "echo_upstreams", "arguments": {key: value for key, value in vars(options).items() if key not in ("json", "record")},
                 "runs": {profile: {way: [run.json() for run in of_way] for way, of_way in runs.items()}
                          for profile, runs in table.items()}}, indent=1) + "\n")
+        record.write(options.record, HEADS, rows, f"Medians of the seeds {options.seeds}, in turns.", echotrain=bench.echotrain)
 
 
 if __name__ == "__main__":

@@ -44,21 +44,21 @@ def main():
     record.add_option(parser)
     arguments = parser.parse_args()
     rows = []
+    sides = {bits: Ours(arguments.program) for bits in (32, 8, 4)}
+    driver = sides[32].ask({"case": "devices"})["chosen"]["driver"]
     with tempfile.TemporaryDirectory() as folder:
         for sequences in (1, 8):
             batch = pathlib.Path(folder, f"batch{sequences}.safetensors")
             write_batch(batch, sequences)
-            sides = {bits: Ours(arguments.program) for bits in (32, 8, 4)}
             bytes_of = {bits: side.ask(request(bits, batch, arguments.tiny))["device_bytes"] for bits, side in sides.items()}
             times = in_turn(sides, rounds=9, seconds=1)
-            driver = sides[32].ask({"case": "devices"})["chosen"]["driver"]
-            for side in sides.values():
-                side.close()
             for bits, time in times.items():
                 rows.append([sequences, bits, f"{bytes_of[bits] * 1e-6:.1f} MB", f"{1e3 * time['seconds']:.1f} ms",
                              f"{time['seconds'] / times[32]['seconds']:.2f} ×"])
                 print(f"{sequences} x {POSITIONS}: {bits:2d} bits, {rows[-1][2]} of device memory, {rows[-1][3]} a step "
                       f"({1e3 * time['least']:.1f} to {1e3 * time['most']:.1f}), {rows[-1][4]}")
+    for side in sides.values():
+        side.close()
     record.write(arguments.record, ["sequences of 64", "bits", "device memory", "a step", "time relative to 32 bits"], rows,
                  "Medians of nine rounds in turns.", driver)
 

@@ -49,6 +49,11 @@ def command():
     return name, " ".join([*variables, shlex.join(["python3", name, *words])])
 
 
+def markdown(columns, rows):
+    """The table as the benchmarks print it."""
+    return "".join("| " + " | ".join(row) + " |\n" for row in (columns, ["---"] * len(columns), *rows))
+
+
 def text_of(measurement):
     """JSON with a line for each key and each row."""
     rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in measurement["rows"])
