@@ -46,6 +46,6 @@ grep -rlZ 'To be added' "$OUT/csharp-xml" | xargs -0 sed -i -E 's/<(summary|rema
 mdoc export-html -o "$OUT/csharp" "$OUT/csharp-xml" >>"$OUT/mdoc.log" 2>&1
 if grep -E '^mdoc:|[Ww]arning:|[Ee]rror:' "$OUT/mdoc.log"; then exit 1; fi
 # Links of both programs that lead nowhere.
-find "$OUT/csharp" -name '*.html' -exec sed -i -E 's/(href="[^"]*#M:[^"()]+)"/\1()"/; /<a href="#Members">/d' {} +
+find "$OUT/csharp" -name '*.html' -exec sed -i -E 's/(href="[^"]*#M:[^"()]+)"/\1()"/g; /<a href="#Members">/d' {} +
 grep -rL 'id="nested-classes"' "$OUT/c" --include='*.html' | xargs sed -i '/href="#nested-classes"/d'
 ls "$OUT"/{c,python,java,csharp}/index.html

@@ -168,7 +168,7 @@ def ten_lines(match):
     for page in match.group(1).split(", "):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         language = re.search("^# EchoTrain for (.*)", text).group(1)
-        for name, code in re.findall(r"^## Ten lines(?: of (.*))?\n\n(```.*?^```)", text, re.DOTALL | re.MULTILINE):
+        for name, code in re.findall(r"^## Ten lines(?: of ([^\n]*))?\n\n(```.*?^```)", text, re.DOTALL | re.MULTILINE):
             tabs.append(f'=== "{name or language}"\n\n' + "\n".join("    " + line for line in code.splitlines()))
     return "\n\n".join(tabs)
 
