@@ -19,7 +19,7 @@ LANGUAGES = ("c", "python", "java", "csharp")
 BUTTONS = "[Get started](python.md){ .md-button .md-button--primary } [When to use it](when_to_use.md){ .md-button }\n"
 
 # Python's Markdown would take these for text, or for a list's end; a forge would not.
-SHALLOW = re.compile(r"^ {1,3}(?:[-*+] |\d+\. |```|~~~|\|).*|^[^-*\d\s|<>#`:].*\n(?=[-*+] )", re.MULTILINE)
+SHALLOW = re.compile(r"^ {1,3}(?:[-*+] |\d+\. |```|~~~).*|^[^-*\d\s|<>#`:].*\n(?=[-*+] )", re.MULTILINE)
 
 log = logging.getLogger("mkdocs.hooks.site")
 places = {}  # page of the site -> its file, relative to ROOT
@@ -32,9 +32,11 @@ def target_of(place, link):
     if not path or re.match(r"[a-z]+:|/", path):
         return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
+    if path.startswith(".."):
+        return None
     if (ROOT / path / "README.md").exists():
         return f"{path}/README.md"
-    return path if not path.startswith("..") and (ROOT / path).exists() else None
+    return path if (ROOT / path).exists() else None
 
 
 def links_in(markdown):
@@ -177,8 +179,10 @@ def on_page_markdown(markdown, page, config, files):
     name = page.file.src_uri
     if name not in places:  # of the references
         return markdown
-    for match in SHALLOW.finditer(TARGET.sub("", markdown)):
-        log.warning("%s: before a list an empty line is needed, and four spaces before what belongs to an item: '%s'", places[name], match.group().strip()[:60])
+    without_code = TARGET.sub(lambda match: match.group().partition("\n")[0] if match[1] else "", markdown)
+    for match in SHALLOW.finditer(without_code):
+        log.warning("%s: before a list an empty line is needed, and four spaces before what belongs to an item: '%s'", places[name],
+                    match.group().strip()[:60])
     markdown = TABS.sub(ten_lines, relinked(markdown, name))
     if name == "index.md":  # the README's title and first paragraph, and two buttons
         head, picture, rest = markdown.partition("\n![")

@@ -77,7 +77,8 @@ def main():
     build, *options = sys.argv[1:] or sys.exit(__doc__)
     if not finds_faults():
         sys.exit("site.py: the check does not find broken links")
-    subprocess.run(["bash", ROOT / "docs/site/build.sh", *options, build], check=True)
+    if subprocess.run(["bash", ROOT / "docs/site/build.sh", *options, build]).returncode != 0:
+        sys.exit("site.py: the site does not build; the lines above say why")
     site = pathlib.Path(build).resolve() / "site"
     faults, links = faults_of(site)
     faults += lost_pages(site)
