@@ -28,7 +28,7 @@ if [ $references = 1 ]; then
   REFERENCES=$build/reference
   made=$REFERENCES/csharp/index.html  # the last one
   if [ ! -e "$made" ] || [ -n "$(find docs/reference capi/include bindings -type f -newer "$made" -print -quit)" ]; then
-    bash docs/reference/build.sh "$build"
+    bash docs/reference/build.sh "$build" || { echo "build.sh: docs/site/build.sh --without-references leaves them out" >&2; exit 2; }
   fi
 else
   echo "build.sh: THE REFERENCES ARE LEFT OUT: no options, no command line, no API of any language" >&2

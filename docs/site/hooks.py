@@ -16,6 +16,7 @@ TARGET = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1|(`+).+?\2|(?<=\]\()(?P<target>[^)
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^"]+)"[^>]*>)</p>')
 TABS = re.compile(r"^<!-- tabs: (.+) -->$", re.MULTILINE)
 LANGUAGES = ("c", "python", "java", "csharp")
+REFERENCES = ("options.md", "command.md", *(f"{language}/index.html" for language in LANGUAGES))
 BUTTONS = "[Get started](python.md){ .md-button .md-button--primary } [When to use it](when_to_use.md){ .md-button }\n"
 
 # Python's Markdown would take these for text, or for a list's end; a forge would not.
@@ -47,7 +48,7 @@ def page_of(place):
     """Where the site has a file of the repository."""
     if (ROOT / place).is_dir():
         return f"source/{place}/index.md"
-    if place.removeprefix("docs/") in taken:
+    if place.startswith("docs/") and place.removeprefix("docs/") in taken:
         return place.removeprefix("docs/")
     if place == "README.md":
         return "index.md"
@@ -63,7 +64,7 @@ def contents(place):
     if path.is_dir():
         files = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
         return f"{head}# {place}\n\n" + "\n".join(f"- [{file}]({file})" for file in files) + "\n"
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix == ".md":
         return text
     try:
@@ -79,27 +80,26 @@ def add_pages(files, config):
     taken.update(file.src_uri for file in files if file.inclusion.is_included())
     places.clear()
     places.update({file.src_uri: f"docs/{file.src_uri}" for file in files.documentation_pages()})
-    queue = [(place, (ROOT / place).read_text(encoding="utf-8")) for place in places.values()]
+    unread = {place: (ROOT / place).read_text(encoding="utf-8") for place in places.values()}
     wanted = [path.name for path in sorted(ROOT.glob("*.md"))]
-    while wanted or queue:
+    while wanted:
         for place in wanted:
-            page = page_of(place)
-            places[page] = place
-            text = contents(place)
-            files.append(File.generated(config, page, content=text))
-            queue.append((place, text))
-        found = {target_of(directory(place), link) for place, text in queue for link in links_in(text)}
-        wanted = sorted(place for place in found if place and page_of(place) not in {*places, *taken})
-        queue = []
+            places[page_of(place)] = place
+            unread[place] = contents(place)
+            files.append(File.generated(config, page_of(place), content=unread[place]))
+        found = {target_of(base_of(place), link) for place, text in unread.items() for link in links_in(text)} - {None}
+        wanted = sorted(place for place in found if page_of(place) not in {*places, *taken})
+        unread = {}
 
 
-def directory(place):
+def base_of(place):
+    """A place beside which the targets of the page's links are: within a folder, if the page lists one."""
     return f"{place}/." if (ROOT / place).is_dir() else place
 
 
 def add_references(files, config):
     folder = pathlib.Path(config.extra["references"])
-    for page in ("options.md", "command.md"):
+    for page in REFERENCES[:2]:
         files.append(File.generated(config, f"reference/{page}", abs_src_path=str(folder / page)))
     for path in sorted(path for language in LANGUAGES for path in (folder / language).rglob("*")):
         name = f"reference/{path.relative_to(folder).as_posix()}"
@@ -120,17 +120,28 @@ def dressed(html, name):
 
 
 def expanded(entry, pages, named):
-    """An entry of the navigation, with pages in place of a '*'; a list of any number of entries."""
-    if isinstance(entry, dict):
-        (title, below), = entry.items()
-        if isinstance(below, str):
-            return [entry] if expanded(below, pages, named) else []
-        below = [new for old in below for new in expanded(old, pages, named)]
-        return [{title: below}] if below else []
-    if "*" in entry:
+    """The entries that stand in the navigation for one of mkdocs.yml: none, one, or as many as match its '*'."""
+    if isinstance(entry, str):
+        if "*" not in entry:
+            return [entry]
         return sorted(page for page in pages if fnmatch.fnmatchcase(page, entry) and page not in named)
-    left_out = entry.startswith("reference/") and entry not in pages and not pages["references"]
-    return [] if left_out else [entry]
+    (title, below), = entry.items()
+    if isinstance(below, str):
+        return [entry]
+    below = [new for old in below for new in expanded(old, pages, named)]
+    return [{title: below}] if below else []
+
+
+def without(nav, pages):
+    """The navigation without some pages and without what then is empty."""
+    kept = []
+    for entry in nav:
+        (title, below), = entry.items() if isinstance(entry, dict) else [("", entry)]
+        if isinstance(below, list):
+            below = without(below, pages)
+        if below and below not in pages:
+            kept.append({title: below} if title else below)
+    return kept
 
 
 def entries(nav):
@@ -143,7 +154,9 @@ def on_files(files, config):
     add_pages(files, config)
     if config.extra["references"]:
         add_references(files, config)
-    pages = {file.src_uri: True for file in files} | {"references": config.extra["references"]}
+    else:
+        config.nav = without(config.nav, [f"reference/{name}" for name in REFERENCES])
+    pages = {file.src_uri for file in files.documentation_pages()}
     named = set(entries(config.nav))
     config.nav = [new for old in config.nav for new in expanded(old, pages, named)]
     return files
@@ -152,7 +165,7 @@ def on_files(files, config):
 def relinked(markdown, page):
     """With links to files that the site has in other places than the repository."""
     place = places[page]
-    base = directory(place)
+    base = base_of(place)
 
     def link(match):
         target = match["target"] and target_of(base, match["target"])
