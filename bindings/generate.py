@@ -36,6 +36,8 @@ def load(library):
     job = schemas.pop("job")
     schemas["schedules"] = [{"name": "schedule", "options": job["schedule"],
                              "doc": "the learning rate over the steps of a run"}]
+    schemas["job"] = [{"name": name, "doc": f"keys of '{name}' in a job", "options": options}
+                      for name, options in job.items() if name != "schedule"]
     return schemas
 
 
@@ -187,8 +189,9 @@ def csharp_source(kind, rows):
 
 
 def markdown_page(schemas):
-    lines = ["# Stages, layers, models and optimizers", "",
-             "With their options, as a job file and every language know them. From the library's schemas.", ""]
+    lines = ["# Options", "",
+             "Stages, layers, models, optimizers and the other keys of a job, with their options, as a job file and every language know them. "
+             "From the library's schemas.", ""]
     for kind, rows in schemas.items():
         lines += [f"## {kind.capitalize()}", ""]
         for row in rows:
@@ -217,6 +220,8 @@ def main():
     if arguments.markdown:
         write(arguments.markdown, "options.md", markdown_page(load(arguments.library)))
     for kind, rows in load(arguments.library).items():
+        if kind == "job":  # a job is a document in every language
+            continue
         if arguments.python and kind in KINDS:
             write(arguments.python, f"{kind}.pyi", python_stub(kind, rows))
         if arguments.java:
