@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the pages of docs/tutorials and docs/migration, block by block: tutorials.py [--full] BUILD WORK PAGE.md...
 
-Each page has a folder of its own, with the links `build` and `samples`, and one shell for all of its blocks, in order:
+Each page has a folder of its own, with the links `build`, `docs` and `samples`, and one shell for all of its blocks, in order:
 
     ```sh                 is run; a command that fails, fails the page
     ```text               after such a block: lines of its output, in order. A number stands for any number, a bar of progress for
@@ -16,7 +16,7 @@ A comment in front of a block (<!-- ... -->) changes that:
 
 --full runs the blocks as they are printed, and prints their outputs, to be copied into the page.
 
-A page that needs a Python module says so by <!-- needs: MODULE -->, and is skipped where there is none. Code in the text and in
+A page that needs a Python module, or Gloo, says so by <!-- needs: NAME -->, and is skipped where there is none. Code in the text and in
 tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C header, options of `echotrain COMMAND` in its
 help, and {"stage": ...} is made into a stage.
 """
@@ -35,6 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = [ROOT / "capi/include/echotrain" / name for name in ("echotrain.h", "echotrain.hpp", "engine.h")]
 FENCE = re.compile(r"((?:^<!-- [^\n]* -->\n+)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?:> )?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+UNIT = re.compile(r"\b[kMGT]B\b")
 DURATION = re.compile(r"(?:\d+ (?:h|min) )+(?=\d+ s)")
 BAR = re.compile(r"\[[#.]+\]")
 MARK = "=== block %d of the page ==="
@@ -111,7 +112,7 @@ def outputs_of(text):
 
 def shape(line, exact):
     line = " ".join(line.split())
-    return line if exact else re.sub(r" ?[-+]?" + NUMBER.pattern, " 0", DURATION.sub("", BAR.sub("[]", line))).strip()
+    return line if exact else re.sub(r" ?[-+]?" + NUMBER.pattern, " 0", UNIT.sub("B", DURATION.sub("", BAR.sub("[]", line)))).strip()
 
 
 def compare(block, output):
@@ -137,7 +138,9 @@ def environment(build, work):
     return variables
 
 
-def has_module(name):
+def has(name, build):
+    if name == "gloo":
+        return (build / "capi/echotrain/echotrain-gloo").exists()
     return subprocess.run([sys.executable, "-c", f"import {name}"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
@@ -148,12 +151,16 @@ def run_page(path, build, work, variables, full):
     folder = work / path.stem
     folder.mkdir()
     (folder / "build").symlink_to(build)
-    (folder / "samples").symlink_to(ROOT / "samples")
+    for name in ("docs", "samples"):
+        (folder / name).symlink_to(ROOT / name)
     script = folder / "blocks.sh"
     script.write_text(script_of(blocks), encoding="utf-8")
     done = subprocess.run(["bash", script], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     outputs = outputs_of(done.stdout)
+    for number, (output, seconds) in outputs.items() if full else ():
+        if number < len(blocks):
+            print(f"--- line {blocks[number].line}, {seconds or 0:.1f} s\n{blocks[number].text}>>>\n{output}")
     if done.returncode != 0:
         block = blocks[max(outputs)] if outputs else blocks[0]
         raise Fault(f"line {block.line}: the block\n{block.text}failed with status {done.returncode}:\n"
@@ -162,9 +169,7 @@ def run_page(path, build, work, variables, full):
     for number, (before, block) in enumerate(zip([None, *blocks], blocks)):
         if number in outputs and not block.file:
             ran += 1
-            if full:
-                print(f"--- line {block.line}, {outputs[number][1]:.1f} s\n{block.text}>>>\n{outputs[number][0]}")
-            elif outputs[number][1] >= 1:
+            if outputs[number][1] >= 1 and not full:
                 first = next(line for line in block.text.splitlines() if line and not line.startswith(("PATH", "mkdir", "cd ")))
                 print(f"  {outputs[number][1]:6.1f} s  line {block.line}: {first[:100]}")
         if block.language == "text" and not block.marked("not run: ") and not full:
@@ -202,7 +207,7 @@ def look_up(page, path, variables, build):
         said = subprocess.run([sys.executable, "-c", names + checks], env=variables, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False).stdout
         wrong += said.splitlines()
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if not (path.parent / target).exists():
             wrong.append(f"a link to '{target}', which is not there")
     if wrong:
@@ -218,9 +223,9 @@ def main():
     variables = environment(build, work)
     failed = []
     for path in pages:
-        missing = [m for m in re.findall(r"^<!-- needs: (\w+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE) if not has_module(m)]
+        missing = [m for m in re.findall(r"^<!-- needs: (\w+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE) if not has(m, build)]
         if missing:
-            print(f"{path.stem} is SKIPPED: Python has no module {', '.join(missing)}", flush=True)
+            print(f"{path.stem} is SKIPPED: there is no {', '.join(missing)}", flush=True)
             continue
         began = time.monotonic()
         try:
