@@ -200,7 +200,8 @@ def look_up(page, path, variables, build):
                                   capture_output=True, text=True, check=False)
             if said.returncode != 0:
                 wrong.append(f"there is no `{span}`")
-            wrong += [f"`{span}`: no option {option}" for option in re.findall(r"(?<= )--?[a-z][\w-]*", span) if option not in said.stdout]
+            wrong += [f"`{span}`: no option {option}" for option in re.findall(r"(?<= )--?[a-z][\w-]*", span)
+                      if not re.search(re.escape(option) + r"(?![\w-])", said.stdout)]
     if python:
         names = "import echotrain as et, numpy as np\nx = y = images = labels = samples = function = path = []\n"
         checks = "".join(f"try: {span}\nexcept Exception as error: print({span!r}, 'is', repr(error))\n" for span in python)
