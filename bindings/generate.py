@@ -103,7 +103,8 @@ def python_functions(kind, rows):
 
 def python_stub(title, rows, body):
     names = ", ".join(json.dumps(row["name"]) for row in rows)
-    return "\n".join([f'"""{title}"""', "# Written by generate.py from the library's schemas.", "", *PYTHON_IMPORTS,
+    return "\n".join([f'"""{title}"""', "# Written by generate.py from the library's schemas.",
+                      "# pyright: reportUnusedImport=false", "", *PYTHON_IMPORTS,
                       f"__all__ = [{names}]", "", *body])
 
 

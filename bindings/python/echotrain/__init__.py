@@ -20,8 +20,10 @@ Log lines go to the logger "echotrain" of the module logging, those about bad re
 drops to "echotrain.bad_records".
 """
 
-from . import _loader  # noqa: F401: first, for a clear error where the native library is missing
-from . import _log  # noqa: F401: before the modules that log at exit
+# First, for a clear error where the native library is missing.
+from . import _loader  # noqa: F401  # pyright: ignore[reportUnusedImport]
+# Before the modules that log at exit.
+from . import _log  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from . import errors, native
 from .errors import EchoTrainError
 

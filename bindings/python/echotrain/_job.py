@@ -4,6 +4,8 @@ from typing import Any, Dict
 
 from . import _schema
 
+__all__ = ["schedule"]
+
 schedule = _schema.make_function("schedule", "schedule", "the learning rate over the steps of a run",
                                  _schema.load("job")["schedule"])
 

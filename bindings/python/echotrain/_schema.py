@@ -26,9 +26,9 @@ class Spec:
     __slots__ = ("kind", "name", "options")
 
     def __init__(self, kind: str, name: str, options: Dict[str, Any]) -> None:
-        self.kind = kind
-        self.name = name
-        self.options = options
+        self.kind: str = kind
+        self.name: str = name
+        self.options: Dict[str, Any] = options
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
@@ -75,7 +75,7 @@ _CLASSES: Dict[str, Type[Spec]] = {"stages": Stage, "layers": Layer, "models": R
 def plain(value: Any) -> Any:
     """Converts a value for JSON: paths to text, NumPy scalars and arrays to numbers and lists."""
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        return os.fspath(cast("os.PathLike[str]", value))
     if isinstance(value, Spec):  # a source within mix, a layer within residual
         return {value.kind[:-1]: value.name, **{key: plain(option) for key, option in value.options.items()}}
     if hasattr(value, "tolist"):
@@ -138,7 +138,7 @@ def signature_of(options: List[_Option]) -> inspect.Signature:
 
 
 # What other libraries call an option, and its name or place here.
-_ELSEWHERE = {"optimizers": dict.fromkeys(
+_ELSEWHERE: Dict[str, Dict[str, str]] = {"optimizers": dict.fromkeys(
     ("lr", "learning_rate", "rate", "alpha", "eta"),
     "the rate is the trainer's: Trainer(model, optimizers.{name}(), learning_rate=0.01)")}
 _OTHER_NAMES = {"lr": "learning_rate", "wd": "weight_decay", "kernel_size": "kernel", "out_channels": "filters",

@@ -57,7 +57,7 @@ class EarlyStopping(Callback):
         self.monitor = monitor
         self.patience = patience
         self.best: Optional[float] = None
-        self.wait = 0
+        self.wait: int = 0
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: Dict[str, float]) -> None:
         if self.monitor not in logs:

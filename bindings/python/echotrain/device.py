@@ -66,7 +66,8 @@ class Runtime(_NotPicklable):
 _runtimes: Dict[str, Runtime] = {}
 
 
-def _runtime(device: Union[None, int, str, Runtime]) -> Runtime:
+def as_runtime(device: Union[None, int, str, Runtime]) -> Runtime:
+    """Returns the runtime of a device; one for each device, unless the program has its own."""
     if isinstance(device, Runtime):
         return device
     key = "" if device is None else str(device)

@@ -3,7 +3,7 @@ expects."""
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, Type
+from typing import Dict, Iterable, Iterator, Tuple, Type
 
 __all__ = ["CallbackError", "CancelledError", "CorruptDataError", "DataIOError", "DeviceError", "DeviceLostError",
            "EchoTrainError", "InternalError", "InvalidArgumentError", "NoDeviceError", "NotFiniteError",
@@ -112,7 +112,7 @@ class RankLostError(EchoTrainError, ConnectionError):
 
     def __init__(self, message: str, missing: Iterable[int] = ()) -> None:
         super().__init__(message)
-        self.missing = tuple(missing)
+        self.missing: Tuple[int, ...] = tuple(missing)
 
 
 def _subclasses(cls: Type[EchoTrainError]) -> Iterator[Type[EchoTrainError]]:

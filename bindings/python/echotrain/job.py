@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Literal, Mapping, NamedTu
 
 from . import _log, _schema, native
 from ._calls import OnEvaluation, Told, interruptible
-from .device import Runtime, _runtime
+from .device import Runtime, as_runtime
 from .errors import EchoTrainError, StateError
 from .pipeline import _NotPicklable
 from .transport import Failures, Lent, Transport, check_transport
@@ -87,7 +87,7 @@ class Job(_NotPicklable):
         ``print(job.advise()["text"])``. ``seconds`` is the length of each measurement. ``job`` in
         the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
         turns, and ``checked`` has the outcomes. Writes nothing. Ctrl-C ends it."""
-        runtime = _runtime(device)
+        runtime = as_runtime(device)
         return _schema.from_json(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
                                                self._handle.stop_advising))
 
@@ -115,7 +115,7 @@ class Job(_NotPicklable):
             raise ValueError("start says how the run begins; leave resume and overwrite out")
         if start not in _STARTS:
             raise ValueError(f"start is {start!r}; it is one of {', '.join(_STARTS)}")
-        return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
+        return JobRun(self, as_runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
 # Runs and their trainers must end before the interpreter does: their threads use the device, and

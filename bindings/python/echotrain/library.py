@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Literal, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Literal, Mapping, Tuple, Union, cast
 
 from . import _schema, native
 
@@ -31,6 +31,6 @@ def write_report(title: str, runs: Union[Mapping[str, StrPath], Iterable[Tuple[s
     """Compares runs in one self-contained HTML file, and returns the table. ``runs`` are pairs of a
     name and the run's metrics.jsonl or its folder; runs of the same name are repetitions with other
     seeds. ``target_accuracy`` is an accuracy that they are to reach, 0 to 1; 0: none."""
-    pairs = list(runs.items() if isinstance(runs, Mapping) else runs)
+    pairs = list(cast("Mapping[str, StrPath]", runs).items() if isinstance(runs, Mapping) else runs)
     names, paths = [str(name) for name, _ in pairs], [str(metrics) for _, metrics in pairs]
     return _schema.from_json(native.write_report(title, names, paths, str(path), target_accuracy))

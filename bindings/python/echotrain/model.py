@@ -56,7 +56,8 @@ class Summary:
 def _sample(name: str, given: Any) -> Any:
     """Returns a field's type and shape in the form that the library takes."""
     if hasattr(given, "dtype") and hasattr(given, "shape"):
-        names = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
+        names: Dict[Optional[np.dtype[Any]], str] = {
+            np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
         dtype = field_type(np.dtype(given.dtype))
         if dtype not in names:
             raise TypeError(f"field '{name}' is {given.dtype}; models read uint8, int32 and float32")

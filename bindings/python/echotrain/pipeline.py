@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from typing import (TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, Iterator, List, Literal, NamedTuple, NoReturn,
-                    Optional, Tuple, Union, overload)
+                    Optional, Tuple, Union, cast, overload)
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     else:
         from typing_extensions import Unpack
     from ._job import PipelineOptions
-    from ._types import Array, FieldLike, Fields, StrPath
+    from ._types import Array, Fields, StrPath
 
     _Function = Callable[[Dict[str, Array]], Fields]
     _FunctionWithInfo = Callable[[Dict[str, Array], "SampleInfo"], Fields]
@@ -334,7 +334,7 @@ class map:  # noqa: A001: the field's own word
     def __init__(self, function: Callable[..., Fields], name: Optional[str] = None, with_info: bool = False) -> None:
         self.function = function
         self.with_info = with_info
-        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
 
     def __repr__(self) -> str:
         return f"map({self.name})"
@@ -354,7 +354,7 @@ class source:
             raise TypeError("an iterator can be walked once only, and a pipeline needs its samples for each pass; "
                             "give a list, or a function that returns an iterator")
         self.samples = samples
-        self.name = name or str(getattr(samples, "__name__", type(samples).__name__))
+        self.name: str = name or str(getattr(samples, "__name__", type(samples).__name__))
 
     def __repr__(self) -> str:
         return f"source({self.name})"
@@ -392,7 +392,7 @@ class _SourceFunction(native.MapFunction):
                                 "where the iterator ends")
             if not sample:
                 raise TypeError("the source gave a dict without fields; a sample has at least one")
-            for name, value in sample.items():
+            for name, value in cast("Fields", sample).items():
                 _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
@@ -503,8 +503,9 @@ class Pipeline(_NotPicklable):
         ``trace_events``, such as 100000."""
         return self._handle.trace()
 
-    def bad_records(self) -> List[Dict[str, str]]:
-        """Returns the records that on_error="skip" or "quarantine" dropped."""
+    def bad_records(self) -> List[Dict[str, Any]]:
+        """Returns the records that on_error="skip" or "quarantine" dropped: dicts with "stage", "shard",
+        "key", "reason" and "occurrences", and with the byte "offset" in the shard if it is known."""
         return _schema.rows_from_json(self._handle.bad_records())
 
     def save(self) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from . import _log, _schema, native
-from .device import Runtime, _runtime
+from .device import Runtime, as_runtime
 from .pipeline import _POLL_SECONDS, _NotPicklable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Study(_NotPicklable):
         many as the device has room for, None: as the study says. ``overwrite`` runs all trials
         again, in place of those that ``directory`` holds."""
         folder = "" if directory is None else str(directory)
-        self._handle.start(_runtime(device)._handle, folder, -1 if parallel is None else parallel, overwrite)
+        self._handle.start(as_runtime(device)._handle, folder, -1 if parallel is None else parallel, overwrite)
         self._directory = folder
 
     def events(self, every: float = 0.25) -> Iterator[Dict[str, Any]]:

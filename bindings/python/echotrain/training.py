@@ -15,7 +15,7 @@ from . import _schema, native
 from ._job import schedule
 from ._schema import Optimizer, Schedule, Spec, former_argument
 from .callbacks import Callback, CallbackFunction, as_callbacks
-from .device import Runtime, _runtime
+from .device import Runtime, as_runtime
 from .errors import CancelledError, StateError
 from ._calls import OnEvaluation, Told, interruptible, of_pipelines
 from .job import Event, _EventKind
@@ -43,8 +43,8 @@ class History:
     """The result of `Trainer.fit`: ``fit(...).history["loss"][epoch]`` and so on, with the keys
     that Keras uses."""
 
-    epoch: List[int] = field(default_factory=list)
-    history: Dict[str, List[float]] = field(default_factory=dict)
+    epoch: List[int] = field(default_factory=list[int])
+    history: Dict[str, List[float]] = field(default_factory=dict[str, List[float]])
 
     def add(self, epoch: int, logs: Mapping[str, float]) -> None:
         """Appends the values of an epoch."""
@@ -80,6 +80,9 @@ class Trainer(_NotPicklable):
     schedules end; 0: unknown.
     """
 
+    runtime: Runtime
+    stop_training: bool  # a callback sets it, to end the run after the epoch
+
     def __init__(self, model: Model, optimizer: Optimizer, learning_rate: Union[float, Schedule], *,
                  device: Union[None, int, str, Runtime] = None, seed: int = 0, total_steps: int = 0) -> None:
         if not isinstance(model, Model):
@@ -90,7 +93,7 @@ class Trainer(_NotPicklable):
             rate = {"learning_rate": float(learning_rate)}
         if not isinstance(optimizer, Spec) or optimizer.kind != "optimizers":
             raise TypeError(f"{optimizer!r} is no optimizer")
-        self.runtime = _runtime(device)
+        self.runtime = as_runtime(device)
         spec = native.OptimizerHandle(optimizer.name, _schema.to_json(optimizer.options),
                                       _schema.to_json(rate))
         handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
@@ -339,8 +342,9 @@ class Trainer(_NotPicklable):
             logs = means.logs(epoch)
             if validation is not None:
                 logs.update({"eval_" + key: value for key, value in self.evaluate(validation).items()})
-            yield event("epoch", result, **logs)
-        yield event("end", result, **logs)
+            # There was a step: without one, logs() has failed.
+            yield event("epoch", result, **logs)  # pyright: ignore[reportPossiblyUnboundVariable]
+        yield event("end", result, **logs)  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def _steps(self, pipeline: Pipeline) -> Iterator[StepResult]:
         try:

@@ -80,4 +80,4 @@ job.run(transport=print)  # type: ignore[arg-type]
 for event in job.run():
     event.kind == "evaluate"  # type: ignore[comparison-overlap]
     event.acuracy  # type: ignore[attr-defined]
-et.write_report("Runs", {"first": 3}, "report.html")  # type: ignore[dict-item]
+et.write_report("Runs", {"first": 3}, "report.html")  # type: ignore[arg-type]

@@ -146,7 +146,7 @@ for device in et.devices():
     assert_type(device, et.Device)
     assert_type(device.memory_bytes, int)
     print(device.kind == "discrete")
-et.write_report("Runs", {"first": root / "a", "second": "b"}, root / "report.html")
+et.write_report("Runs", {"first": root / "a", "second": root / "b"}, root / "report.html")
 et.pack_folder(root, root / "train", format="fast", progress=lambda done, total: done < total)
 try:
     trainer.load("runs")
