@@ -4,8 +4,7 @@
     generate.py --library libechotrain.so [--python DIR] [--java DIR] [--csharp DIR] [--markdown DIR]
 
 Python gets type stubs (the functions themselves are made at import), Java and C# get sources; Markdown is
-the reference's page of all options. A stage
-that is added to the runtime appears in all of them with no further edit.
+the reference's page of all options. A stage that is added to the runtime appears in all of them with no further edit.
 """
 
 import argparse
@@ -38,7 +37,7 @@ def load(library):
                              "doc": "the learning rate over the steps of a run"}]
     schemas["job"] = [{"name": name, "doc": f"keys of '{name}' in a job", "options": options}
                       for name, options in job.items() if name != "schedule"]
-    return schemas
+    return schemas, job
 
 
 def ordered(options):
@@ -67,34 +66,59 @@ def camel(name, upper=False):
 # Python ------------------------------------------------------------------------------------------
 
 PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str",
-                "list of numbers": "Sequence[float]", "list of integers": "Sequence[int]",
-                "list of strings": "Union[str, Sequence[str]]", "list of layers": "Sequence[Spec]",
-                "list of stages": "Sequence[Union[Spec, Sequence[Spec]]]"}
+                "list of numbers": "Numbers", "list of integers": "Integers",
+                "list of strings": "Union[str, Sequence[str]]", "list of layers": "Sequence[Layer]",
+                "list of stages": "Sequence[Union[Stage, Sequence[Stage]]]"}
+PYTHON_CLASSES = {"stages": "Stage", "layers": "Layer", "models": "ReadyModel", "optimizers": "Optimizer",
+                  "schedules": "Schedule"}
+PYTHON_IMPORTS = ["from typing import Literal, Sequence, TypedDict, Union", "",
+                  "from ._schema import Layer, Optimizer, ReadyModel, Schedule, Stage",
+                  "from ._types import Integers, Numbers, StrPath", ""]
 
 
-def python_stub(kind, rows):
-    lines = [f'"""{TITLES[kind]}"""', "# Written by generate.py from the library's schemas.", "",
-             "from os import PathLike", "from typing import Literal, Sequence, Union", "",
-             "from ._schema import Spec", ""]
+def python_type(option):
+    if "choices" in option:
+        return "Literal[" + ", ".join(json.dumps(c) for c in option["choices"]) + "]"
+    return "StrPath" if option["type"] == "string" else PYTHON_TYPES[option["type"]]
+
+
+def python_doc(text, title, options):
+    lines = [f'    """{sentence(text)}']
+    if options:
+        lines += ["", f"    {title}", "    " + "-" * len(title)]
+    for option in options:
+        lines.append(f"    {option['name']} : {option['type']}")
+        lines += textwrap.wrap(details(option), 100, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return lines + ['    """']
+
+
+def python_functions(kind, rows):
+    lines = []
     for row in rows:
-        parameters = []
-        for option in ordered(row["options"]):
-            if "choices" in option:
-                kind_of = "Literal[" + ", ".join(json.dumps(c) for c in option["choices"]) + "]"
-            else:
-                kind_of = PYTHON_TYPES[option["type"]]
-                if kind_of == "str":
-                    kind_of = "Union[str, PathLike[str]]"
-            default = "" if option["required"] else f" = {option['default']!r}"
-            parameters.append(f"{option['name']}: {kind_of}{default}")
-        lines += [f"def {row['name']}({', '.join(parameters)}) -> Spec:", f'    """{sentence(row["doc"])}']
-        if row["options"]:
-            lines += ["", "    Parameters", "    ----------"]
-        for option in ordered(row["options"]):
-            lines.append(f"    {option['name']} : {PYTHON_TYPES[option['type']]}")
-            lines += textwrap.wrap(details(option), 100, initial_indent=" " * 8, subsequent_indent=" " * 8)
-        lines += ['    """', "    ...", ""]
-    return "\n".join(lines)
+        options = ordered(row["options"])
+        parameters = ", ".join(f"{o['name']}: {python_type(o)}" + ("" if o["required"] else f" = {o['default']!r}")
+                               for o in options)
+        lines += [f"def {row['name']}({parameters}) -> {PYTHON_CLASSES[kind]}:"]
+        lines += python_doc(row["doc"], "Parameters", options) + ["    ...", ""]
+    return lines
+
+
+def python_stub(title, rows, body):
+    names = ", ".join(json.dumps(row["name"]) for row in rows)
+    return "\n".join([f'"""{title}"""', "# Written by generate.py from the library's schemas.",
+                      "# pyright: reportUnusedImport=false", "", *PYTHON_IMPORTS,
+                      f"__all__ = [{names}]", "", *body])
+
+
+def python_job_stub(schedules, job):
+    """The stub of _job.py: its function, and types of the options that functions elsewhere take as keywords."""
+    loss, *of_loss = job["loss"]
+    body = python_functions("schedules", schedules) + [f"LossName = {python_type(loss)}", ""]
+    for name, doc, options in (("PipelineOptions", "the options of a pipeline", job["pipeline"]),
+                               ("LossOptions", "the options of a loss", of_loss)):
+        body += [f"class {name}(TypedDict, total=False):", *python_doc(doc, "Attributes", options), ""]
+        body += [f"    {option['name']}: {python_type(option)}" for option in options] + [""]
+    return python_stub("What comes from the schema of a job.", schedules, body)
 
 
 # Java --------------------------------------------------------------------------------------------
@@ -217,13 +241,16 @@ def main():
     parser.add_argument("--csharp")
     parser.add_argument("--markdown")
     arguments = parser.parse_args()
+    schemas, job = load(arguments.library)
     if arguments.markdown:
-        write(arguments.markdown, "options.md", markdown_page(load(arguments.library)))
-    for kind, rows in load(arguments.library).items():
+        write(arguments.markdown, "options.md", markdown_page(schemas))
+    if arguments.python:
+        write(arguments.python, "_job.pyi", python_job_stub(schemas["schedules"], job))
+    for kind, rows in schemas.items():
         if kind == "job":  # a job is a document in every language
             continue
         if arguments.python and kind in KINDS:
-            write(arguments.python, f"{kind}.pyi", python_stub(kind, rows))
+            write(arguments.python, f"{kind}.pyi", python_stub(TITLES[kind], rows, python_functions(kind, rows)))
         if arguments.java:
             write(arguments.java, f"{camel(kind, upper=True)}.java", java_source(kind, rows))
         if arguments.csharp:

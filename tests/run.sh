@@ -7,8 +7,8 @@
 #     1. what takes longer: devices with low limits, another maker's driver (SwiftShader), every kernel against the host, failing
 #        allocations, remote files, PyTorch
 #     2. the GPU tests under the Vulkan validation layers, with synchronization validation
-#     3. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
-#        models in ONNX Runtime; the references of all languages; the site, with every link
+#     3. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; the types
+#        of the Python package; exported models in ONNX Runtime; the references of all languages; the site, with every link
 #   bash tests/run.sh --sanitizers   three more builds, about an hour on two cores: the unit tests under address and
 #                               undefined-behaviour sanitizers, those of the host under the thread sanitizer, and the fuzz
 #                               targets of everything that reads data, from their corpus
@@ -74,6 +74,7 @@ if [ $part = rest ] || [ $part = all ]; then
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
   begin "packages"
   bash tests/bindings/wheel.sh build-test/wheel
+  bash tests/bindings/typing.sh build-test build-test/typing
   bash tests/bindings/maven.sh build-test
   bash tests/bindings/coreclr.sh build-test
   bash tests/golden/onnx.sh build-test build-test/onnx
@@ -82,7 +83,7 @@ if [ $part = rest ] || [ $part = all ]; then
   bash docs/reference/build.sh build-test
   begin "site"
   python3 tests/docs/site.py build-test
-  passed=$((passed + 7))
+  passed=$((passed + 8))
 fi
 if [ $part = sanitizers ] || [ $part = all ]; then
   begin "address and undefined-behaviour sanitizers"

@@ -16,7 +16,7 @@ endfunction()
 
 run(${PYTHON} ${GENERATE} --library ${SHIM}
     --python ${WORK}/python --java ${WORK}/java/io/echotrain --csharp ${WORK}/csharp)
-expect(${WORK}/python/stages.pyi "def probe(depth: int, ways: Sequence[float] = [0.5], tone: Literal" "A stage of the test.")
+expect(${WORK}/python/stages.pyi "def probe(depth: int, ways: Numbers = [0.5], tone: Literal" "A stage of the test.")
 expect(${WORK}/java/io/echotrain/Stages.java "public static Probe probe(long depth)" "How it sounds (one of low, high; default")
 expect(${WORK}/csharp/Stages.cs "public static Spec Probe(long @depth, double[] @ways = null, string @tone = null)")
 

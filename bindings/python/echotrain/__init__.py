@@ -20,8 +20,10 @@ Log lines go to the logger "echotrain" of the module logging, those about bad re
 drops to "echotrain.bad_records".
 """
 
-from . import _loader  # noqa: F401: first, for a clear error where the native library is missing
-from . import _log  # noqa: F401: before the modules that log at exit
+# First, for a clear error where the native library is missing.
+from . import _loader  # noqa: F401  # pyright: ignore[reportUnusedImport]
+# Before the modules that log at exit.
+from . import _log  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from . import errors, native
 from .errors import EchoTrainError
 
@@ -30,6 +32,7 @@ native.echotrain_set_error_factory(errors.make_error)
 from . import layers, models, optimizers, stages  # noqa: E402
 from .library import explain_stats, schema, write_report  # noqa: E402
 from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source, tune  # noqa: E402
+from ._schema import Layer, Optimizer, ReadyModel, Schedule, Spec, Stage  # noqa: E402
 from .callbacks import Callback, EarlyStopping, SaveCheckpoint  # noqa: E402
 from .model import LayerSummary, Model, Summary  # noqa: E402
 from .device import Device, Runtime, devices  # noqa: E402
@@ -39,7 +42,7 @@ from .server import Server, ServerStatus  # noqa: E402
 from .study import Study  # noqa: E402
 from .transport import Transport  # noqa: E402
 
-__version__ = native.version()
+__version__: str = native.version()
 
 
 def prefer_wide_cpu_vectors() -> None:
@@ -50,9 +53,9 @@ def prefer_wide_cpu_vectors() -> None:
 
 
 __all__ = [
-    "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
-    "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "Server", "ServerStatus", "StepResult", "Study", "Summary",
-    "Tensor", "Trainer", "Transport",
-    "devices", "errors", "explain_stats", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
-    "schedule", "schema", "source", "stages", "tune", "write_report",
+    "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun", "Layer",
+    "LayerSummary", "Model", "Optimizer", "Pipeline", "ReadyModel", "Runtime", "SampleInfo", "SaveCheckpoint", "Schedule",
+    "Server", "ServerStatus", "Spec", "Stage", "StepResult", "Study", "Summary", "Tensor", "Trainer", "Transport",
+    "devices", "errors", "explain_stats", "layers", "map", "models", "optimizers", "pack_folder",
+    "prefer_wide_cpu_vectors", "schedule", "schema", "source", "stages", "tune", "write_report",
 ]

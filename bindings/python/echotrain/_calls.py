@@ -5,21 +5,26 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, Callable, List, Optional
+from types import TracebackType
+from typing import Any, Callable, List, Optional, Tuple, Type, TypeVar, cast
 
 from . import native
 from .errors import CancelledError
 from .pipeline import _POLL_SECONDS, Pipeline
 
 OnEvaluation = Callable[[int, Optional[int]], Optional[bool]]
+_Progress = Callable[[int, Any], Optional[bool]]  # that of an evaluation, or of packing
+_Result = TypeVar("_Result")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class _Evaluation(native.Progress):
     """Calls a Python function from an evaluation."""
 
-    def __init__(self, function: OnEvaluation):
+    def __init__(self, function: _Progress) -> None:
         super().__init__()
-        self._function, self.failure = function, None
+        self._function = function
+        self.failure: Optional[BaseException] = None
 
     def report(self, done: int, batches: int) -> bool:
         try:
@@ -34,13 +39,14 @@ class Told:
     exception that it raises is raised again at the end of the context, or, with ``later``, by
     `raise_failure`, unless it ended the call."""
 
-    def __init__(self, function: Optional[OnEvaluation], later: bool = False):
+    def __init__(self, function: Optional[_Progress], later: bool = False) -> None:
         self._told, self._later = None if function is None else _Evaluation(function), later
 
     def __enter__(self) -> Optional[_Evaluation]:
         return self._told
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
         if kind is CancelledError or (error is None and not self._later):
             self.raise_failure()
 
@@ -53,12 +59,12 @@ def _described(value: Any) -> str:
     return f"{value.dtype} {list(value.shape)}" if hasattr(value, "dtype") and hasattr(value, "shape") else type(value).__name__
 
 
-def of_pipelines(method: Callable) -> Callable:
+def of_pipelines(method: _Method) -> _Method:
     """Wraps a method that takes a Pipeline. If it is called with arrays, as in other libraries, the
     error says what to do."""
 
     @functools.wraps(method)
-    def checked(self, *args, **kwargs):
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = args[:1] or (kwargs.get("pipeline"),)
         if isinstance(given[0], Pipeline):
             return method(self, *args, **kwargs)
@@ -67,13 +73,13 @@ def of_pipelines(method: Callable) -> Callable:
                         "et.Pipeline([et.source([{'image': x, 'label': y} for x, y in zip(images, labels)]), "
                         "et.stages.shuffle(), et.stages.batch(32)])")
 
-    return checked
+    return cast(_Method, checked)
 
 
-def interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] = None) -> Any:
+def interruptible(call: Callable[[], _Result], cancel: Optional[Callable[[], None]] = None) -> _Result:
     """Runs a blocking call on another thread, so that Ctrl-C can cancel it or, without ``cancel``,
     leave it to end by itself."""
-    outcome: List[Any] = []
+    outcome: List[Tuple[Optional[_Result], Optional[BaseException]]] = []
 
     def run() -> None:
         try:
@@ -94,4 +100,4 @@ def interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] 
     value, error = outcome[0]
     if error is not None:
         raise error
-    return value
+    return cast(_Result, value)

@@ -6,7 +6,7 @@ import os
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 try:
-    from . import native  # noqa: F401
+    from . import native  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError as error:
     found = sorted(glob.glob(os.path.join(_HERE, "_native*"))) + sorted(
         glob.glob(os.path.join(_HERE, "libechotrain*")))

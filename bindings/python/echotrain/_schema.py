@@ -7,13 +7,16 @@ import inspect
 import json
 import os
 import warnings
-from typing import Any, Dict, List, Union
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Type, Union, cast
 
 from . import native
 
-_TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float],
-          "list of integers": List[int], "list of strings": Union[str, List[str]], "list of stages": List,
-          "list of layers": List}
+_Option = Dict[str, Any]  # a row of a schema
+
+_TYPES: Dict[str, Any] = {
+    "integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float],
+    "list of integers": List[int], "list of strings": Union[str, List[str]], "list of stages": List,
+    "list of layers": List}
 
 
 class Spec:
@@ -22,8 +25,10 @@ class Spec:
 
     __slots__ = ("kind", "name", "options")
 
-    def __init__(self, kind: str, name: str, options: Dict[str, Any]):
-        self.kind, self.name, self.options = kind, name, options
+    def __init__(self, kind: str, name: str, options: Dict[str, Any]) -> None:
+        self.kind: str = kind
+        self.name: str = name
+        self.options: Dict[str, Any] = options
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
@@ -32,23 +37,56 @@ class Spec:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and repr(self) == repr(other)
 
-    __hash__ = None
+
+class Stage(Spec):
+    """A stage of a pipeline: ``stages.batch(128)``."""
+
+    __slots__ = ()
+
+
+class Layer(Spec):
+    """A layer of a model: ``layers.dense(10)``."""
+
+    __slots__ = ()
+
+
+class ReadyModel(Spec):
+    """A ready-made model: ``models.cifar_resnet(depth=20)``."""
+
+    __slots__ = ()
+
+
+class Optimizer(Spec):
+    """An optimizer: ``optimizers.sgd(momentum=0.9)``."""
+
+    __slots__ = ()
+
+
+class Schedule(Spec):
+    """How the learning rate changes over the steps of a run: ``schedule(0.1, schedule="cosine")``."""
+
+    __slots__ = ()
+
+
+_CLASSES: Dict[str, Type[Spec]] = {"stages": Stage, "layers": Layer, "models": ReadyModel, "optimizers": Optimizer,
+                                   "schedule": Schedule}
 
 
 def plain(value: Any) -> Any:
     """Converts a value for JSON: paths to text, NumPy scalars and arrays to numbers and lists."""
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        return os.fspath(cast("os.PathLike[str]", value))
     if isinstance(value, Spec):  # a source within mix, a layer within residual
         return {value.kind[:-1]: value.name, **{key: plain(option) for key, option in value.options.items()}}
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item) for item in cast(Iterable[Any], value)]
     return value
 
 
-def to_json(options: Dict[str, Any]) -> str:
+def to_json(options: Mapping[str, Any]) -> str:
+    """Writes options as a JSON object; raises TypeError for values that no option can have."""
     for key, value in options.items():
         if not isinstance(plain(value), (bool, int, float, str, list)):
             raise TypeError(f"option '{key}' is a {type(value).__name__}; "
@@ -56,11 +94,24 @@ def to_json(options: Dict[str, Any]) -> str:
     return json.dumps({key: plain(value) for key, value in options.items()})
 
 
+def from_json(text: str) -> Dict[str, Any]:
+    """Reads a JSON object of the library."""
+    parsed: Dict[str, Any] = json.loads(text)
+    return parsed
+
+
+def rows_from_json(text: str) -> List[Dict[str, Any]]:
+    """Reads a JSON array of objects."""
+    parsed: List[Dict[str, Any]] = json.loads(text)
+    return parsed
+
+
 def load(kind: str) -> Any:
+    """Returns a schema of the library: a list of rows, or a dict of such lists."""
     return json.loads(native.schema(kind))
 
 
-def _document(doc: str, options: List[dict]) -> str:
+def _document(doc: str, options: List[_Option]) -> str:
     lines = [doc[:1].upper() + doc[1:] + ".", ""]
     if options:
         lines += ["Parameters", "----------"]
@@ -75,8 +126,9 @@ def _document(doc: str, options: List[dict]) -> str:
     return "\n".join(lines)
 
 
-def signature_of(options: List[dict]) -> inspect.Signature:
-    parameters = []
+def signature_of(options: List[_Option]) -> inspect.Signature:
+    """Returns the signature of the function that takes these options."""
+    parameters: List[inspect.Parameter] = []
     for option in sorted(options, key=lambda o: not o["required"]):
         parameters.append(inspect.Parameter(
             option["name"], inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -86,7 +138,7 @@ def signature_of(options: List[dict]) -> inspect.Signature:
 
 
 # What other libraries call an option, and its name or place here.
-_ELSEWHERE = {"optimizers": dict.fromkeys(
+_ELSEWHERE: Dict[str, Dict[str, str]] = {"optimizers": dict.fromkeys(
     ("lr", "learning_rate", "rate", "alpha", "eta"),
     "the rate is the trainer's: Trainer(model, optimizers.{name}(), learning_rate=0.01)")}
 _OTHER_NAMES = {"lr": "learning_rate", "wd": "weight_decay", "kernel_size": "kernel", "out_channels": "filters",
@@ -94,7 +146,7 @@ _OTHER_NAMES = {"lr": "learning_rate", "wd": "weight_decay", "kernel_size": "ker
                 "p": "rate", "eps": "epsilon", "batch_size": "size"}
 
 
-def _unknown_option(kind: str, name: str, key: str, known) -> str:
+def _unknown_option(kind: str, name: str, key: str, known: Collection[str]) -> str:
     if key in _ELSEWHERE.get(kind, ()):
         hint = _ELSEWHERE[kind][key].format(name=name)
     else:
@@ -111,19 +163,20 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _all(of):
-    return lambda value: isinstance(value, list) and all(of(item) for item in value)
+def _all(of: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(of(item) for item in cast(Iterable[Any], value))
 
 
-_HAS_TYPE = {"integer": _integer, "number": _number, "boolean": lambda value: isinstance(value, bool),
-             "string": lambda value: isinstance(value, str), "list of numbers": _all(_number),
-             "list of integers": _all(lambda v: _number(v) and v == v // 1),
-             "list of strings": lambda value: isinstance(value, str) or _all(lambda v: isinstance(v, str))(value),
-             "list of stages": _all(lambda v: isinstance(v, (dict, list))),
-             "list of layers": _all(lambda v: isinstance(v, dict))}
+_HAS_TYPE: Dict[str, Callable[[Any], bool]] = {
+    "integer": _integer, "number": _number, "boolean": lambda value: isinstance(value, bool),
+    "string": lambda value: isinstance(value, str), "list of numbers": _all(_number),
+    "list of integers": _all(lambda v: _number(v) and v == v // 1),
+    "list of strings": lambda value: isinstance(value, str) or _all(lambda v: isinstance(v, str))(value),
+    "list of stages": _all(lambda v: isinstance(v, (dict, list))),
+    "list of layers": _all(lambda v: isinstance(v, dict))}
 
 
-def check_option(function: str, option: dict, value: Any) -> None:
+def check_option(function: str, option: _Option, value: Any) -> None:
     """Checks what can be told from the value alone: its type, and that it is one of the choices.
     The library checks ranges."""
     value, name = plain(value), option["name"]
@@ -149,12 +202,13 @@ def former_argument(arguments: Dict[str, Any], former: str, name: str, value: An
     return arguments.pop(former)
 
 
-def make_function(kind: str, name: str, doc: str, options: List[dict]):
-    signature = signature_of(options)
+def make_function(kind: str, name: str, doc: str, options: List[_Option]) -> Callable[..., Spec]:
+    """Makes the function of a row of a schema."""
+    signature, made = signature_of(options), _CLASSES[kind]
     by_name = {option["name"]: option for option in options}
     by_former_name = {option["former"]: option["name"] for option in options if "former" in option}
 
-    def function(*args, **kwargs):
+    def function(*args: Any, **kwargs: Any) -> Spec:
         for key in list(kwargs):
             present = by_former_name.get(key)
             if present and present not in kwargs:
@@ -168,18 +222,18 @@ def make_function(kind: str, name: str, doc: str, options: List[dict]):
             raise TypeError(f"{kind}.{name}(): {error}") from None
         for key, value in bound.arguments.items():
             check_option(f"{kind}.{name}", by_name[key], value)
-        return Spec(kind, name, dict(bound.arguments))
+        return made(kind, name, dict(bound.arguments))
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "echotrain." + kind
     function.__doc__ = _document(doc, options)
-    function.__signature__ = signature.replace(return_annotation=Spec)
+    setattr(function, "__signature__", signature.replace(return_annotation=made))
     return function
 
 
-def fill(namespace: Dict[str, Any], kind: str, leave_out=()) -> None:
+def fill(namespace: Dict[str, Any], kind: str, leave_out: Collection[str] = ()) -> None:
     """Adds a function for each row of a schema to a module."""
-    names = []
+    names: List[str] = []
     for row in load(kind):
         if row["name"] in leave_out:
             continue

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import difflib
 import math
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Union
+
+__all__ = ["Callback", "EarlyStopping", "SaveCheckpoint"]
 
 if TYPE_CHECKING:
+    from ._types import StrPath
     from .training import History, StepResult, Trainer
+
+CallbackFunction = Callable[[int, Dict[str, float]], object]  # of (epoch, logs)
 
 
 class Callback:
     """Base class of callbacks. Override the methods that you need. Set ``trainer.stop_training =
     True`` to end the run after this epoch."""
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in vars(cls):
             if name.startswith("on_") and name not in _HOOKS:
@@ -22,18 +27,23 @@ class Callback:
                 raise TypeError(f"{cls.__name__}.{name} would never be called; did you mean '{near}'? "
                                 f"There are: {', '.join(_HOOKS)}")
 
-    def on_train_begin(self, trainer: "Trainer") -> None: ...
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Called before the first epoch."""
 
-    def on_batch_end(self, trainer: "Trainer", result: "StepResult") -> None: ...
+    def on_batch_end(self, trainer: Trainer, result: StepResult) -> None:
+        """Called with the result of each step, in order; the device may be some steps ahead."""
 
-    def on_evaluation(self, trainer: "Trainer", done: int, batches: Optional[int]) -> Optional[bool]:
+    def on_evaluation(self, trainer: Trainer, done: int, batches: Optional[int]) -> Optional[bool]:
         """Called after each batch of the evaluation on ``validation``, on the thread that
         evaluates. ``batches`` is their number, or None if it is not known. The trainer must not be
         used meanwhile. Returning False ends this evaluation; training continues."""
 
-    def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: Dict[str, float]) -> None:
+        """Called after each epoch and its evaluation. ``logs`` has "loss" and "accuracy", and with
+        ``validation`` also "val_loss" and "val_accuracy"."""
 
-    def on_train_end(self, trainer: "Trainer", history: "History") -> None: ...
+    def on_train_end(self, trainer: Trainer, history: History) -> None:
+        """Called after the last epoch."""
 
 
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -43,10 +53,13 @@ class EarlyStopping(Callback):
     """Ends the run when ``monitor`` has not improved for ``patience`` epochs. Epochs whose
     evaluation was stopped do not count."""
 
-    def __init__(self, monitor: str = "val_loss", patience: int = 3):
-        self.monitor, self.patience, self.best, self.wait = monitor, patience, None, 0
+    def __init__(self, monitor: str = "val_loss", patience: int = 3) -> None:
+        self.monitor = monitor
+        self.patience = patience
+        self.best: Optional[float] = None
+        self.wait: int = 0
 
-    def on_epoch_end(self, trainer, epoch, logs):
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: Dict[str, float]) -> None:
         if self.monitor not in logs:
             raise ValueError(f"EarlyStopping watches '{self.monitor}'; there is {', '.join(logs)}")
         value = logs[self.monitor] * (-1 if "accuracy" in self.monitor else 1)
@@ -62,27 +75,27 @@ class EarlyStopping(Callback):
 class SaveCheckpoint(Callback):
     """Saves a checkpoint below ``directory`` after each epoch; the two newest are kept."""
 
-    def __init__(self, directory):
+    def __init__(self, directory: StrPath) -> None:
         self.directory = directory
 
-    def on_epoch_end(self, trainer, epoch, logs):
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: Dict[str, float]) -> None:
         trainer.save(self.directory)
 
 
 class _Function(Callback):
-    def __init__(self, function: Callable[[int, Dict[str, float]], None]):
+    def __init__(self, function: CallbackFunction) -> None:
         self._function = function
 
-    def on_epoch_end(self, trainer, epoch, logs):
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: Dict[str, float]) -> None:
         self._function(epoch, logs)
 
 
-def as_callbacks(given: Union[Callback, Iterable[Union[Callback, Callable]]]) -> List[Callback]:
+def as_callbacks(given: Iterable[Union[Callback, CallbackFunction]]) -> List[Callback]:
     """Returns the callbacks for `Trainer.fit`; raises TypeError for objects that could never be
     called."""
     if isinstance(given, Callback) or callable(given):
         raise TypeError(f"callbacks is {given!r}; give a list: callbacks=[...]")
-    out = []
+    out: List[Callback] = []
     for one in given:
         if isinstance(one, Callback):
             out.append(one)

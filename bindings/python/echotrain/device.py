@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
 
 from . import _log, native
 from .pipeline import _NotPicklable
 
+if TYPE_CHECKING:
+    from ._types import StrPath
+
+__all__ = ["Device", "Runtime", "devices"]
+
+_Kind = Literal["discrete", "integrated", "virtual", "cpu", "other"]
+
 
 class Device(NamedTuple):
-    index: int
+    """A Vulkan device of this machine."""
+
+    index: int  # type: ignore[assignment]  # nobody looks for a value in it, which is what tuple.index does
     name: str
     driver: str
-    kind: str  # discrete, integrated, virtual, cpu or other
+    kind: _Kind
     memory_bytes: int
 
 
-_KINDS = ("discrete", "integrated", "virtual", "cpu", "other")
+_KINDS: Tuple[_Kind, ...] = ("discrete", "integrated", "virtual", "cpu", "other")
 
 
-def _device(info) -> Device:
+def _device(info: native.DeviceInfo) -> Device:
     return Device(info.index, info.name, info.driver, _KINDS[info.kind], info.memory_bytes)
 
 
@@ -34,12 +43,12 @@ class Runtime(_NotPicklable):
     :meth:`tune` wrote; None: the user's file, if it exists."""
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
-                 tuning: Optional[str] = None):
+                 tuning: Optional[StrPath] = None) -> None:
         _log.start()
         self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
                                             "" if tuning is None else str(tuning))
 
-    def tune(self, path: Optional[str] = None) -> None:
+    def tune(self, path: Optional[StrPath] = None) -> None:
         """Finds, by trying them, the fastest kernels on this device for the models whose trainers
         have had their first batch. Writes them to the file ``path`` (None: the user's file, for all
         later runs). Trainers created later use them."""
@@ -47,6 +56,7 @@ class Runtime(_NotPicklable):
 
     @property
     def device(self) -> Device:
+        """The device that is open."""
         return _device(self._handle.device())
 
     def __repr__(self) -> str:
@@ -56,7 +66,8 @@ class Runtime(_NotPicklable):
 _runtimes: Dict[str, Runtime] = {}
 
 
-def _runtime(device: Union[None, int, str, Runtime]) -> Runtime:
+def as_runtime(device: Union[None, int, str, Runtime]) -> Runtime:
+    """Returns the runtime of a device; one for each device, unless the program has its own."""
     if isinstance(device, Runtime):
         return device
     key = "" if device is None else str(device)

@@ -7,24 +7,30 @@ import json
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Literal, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _log, _schema, native
 from ._calls import OnEvaluation, Told, interruptible
-from .device import Runtime, _runtime
+from .device import Runtime, as_runtime
 from .errors import EchoTrainError, StateError
 from .pipeline import _NotPicklable
 from .transport import Failures, Lent, Transport, check_transport
 
 if TYPE_CHECKING:
+    from ._types import StrPath
     from .training import Trainer
+
+__all__ = ["Event", "Job", "JobRun"]
+
+_Start = Literal["new", "resume", "overwrite", "evaluate", "trial"]
+_EventKind = Literal["progress", "evaluation", "checkpoint", "end", "step", "epoch"]
 
 
 class Event(NamedTuple):
     """The state of a run at one moment. loss and accuracy are means over the steps since the
     previous event; at "epoch" and "end" they are means over the epoch."""
 
-    kind: str  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
+    kind: _EventKind  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
     step: int
     epoch: int
     total_steps: int = 0  # 0: not known
@@ -43,8 +49,8 @@ class Event(NamedTuple):
     target_reached: bool = False
 
 
-_STARTS = ("new", "resume", "overwrite", "evaluate", "trial")  # ETR_START_*
-_EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
+_STARTS: Tuple[_Start, ...] = ("new", "resume", "overwrite", "evaluate", "trial")  # ETR_START_*
+_EVENT_KINDS: Tuple[_EventKind, ...] = ("progress", "evaluation", "checkpoint", "end")
 
 
 class Job(_NotPicklable):
@@ -52,7 +58,7 @@ class Job(_NotPicklable):
     100})``. If a file names no ``output.dir``, the job gets one: ``runs/`` and the stem of the
     file's name."""
 
-    def __init__(self, job, overrides: Optional[Mapping[str, Any]] = None):
+    def __init__(self, job: Union[StrPath, Mapping[str, Any]], overrides: Optional[Mapping[str, Any]] = None) -> None:
         text = json.dumps(job) if isinstance(job, Mapping) else str(job)
         is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
@@ -66,7 +72,8 @@ class Job(_NotPicklable):
 
     @property
     def json(self) -> Dict[str, Any]:
-        return json.loads(self._handle.json())
+        """The job with overrides and defaults filled in."""
+        return _schema.from_json(self._handle.json())
 
     @property
     def output_dir(self) -> Optional[str]:
@@ -80,13 +87,13 @@ class Job(_NotPicklable):
         ``print(job.advise()["text"])``. ``seconds`` is the length of each measurement. ``job`` in
         the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
         turns, and ``checked`` has the outcomes. Writes nothing. Ctrl-C ends it."""
-        runtime = _runtime(device)
-        return json.loads(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
-                                        self._handle.stop_advising))
+        runtime = as_runtime(device)
+        return _schema.from_json(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
+                                               self._handle.stop_advising))
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
-            overwrite: bool = False, start: Optional[str] = None,
-            on_evaluation: Optional[OnEvaluation] = None, transport: Optional[Transport] = None) -> "JobRun":
+            overwrite: bool = False, start: Optional[_Start] = None,
+            on_evaluation: Optional[OnEvaluation] = None, transport: Optional[Transport] = None) -> JobRun:
         """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume``
         continues from its newest checkpoint, and ``overwrite`` begins again in its place. Without
         either, a folder that holds a run is a StateError. Two further ways to begin write nothing:
@@ -108,12 +115,12 @@ class Job(_NotPicklable):
             raise ValueError("start says how the run begins; leave resume and overwrite out")
         if start not in _STARTS:
             raise ValueError(f"start is {start!r}; it is one of {', '.join(_STARTS)}")
-        return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
+        return JobRun(self, as_runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
 # Runs and their trainers must end before the interpreter does: their threads use the device, and
 # call transports in the interpreter.
-_open: "weakref.WeakSet[Union[JobRun, Trainer]]" = weakref.WeakSet()
+_open: weakref.WeakSet[Union[JobRun, Trainer]] = weakref.WeakSet()
 
 
 @atexit.register
@@ -131,19 +138,22 @@ class JobRun(_NotPicklable):
     of another thread on either is a StateError."""
 
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
-                 transport: Optional[Transport] = None):
+                 transport: Optional[Transport] = None) -> None:
         self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
         self._closing, self._closed = threading.RLock(), False
         self._calling, self._program_ends = threading.Lock(), False
-        self._transport, self._failures = transport, None
-        self._runtime, self._trainer = runtime, None
+        self._transport = transport
+        self._failures: Optional[Failures] = None
+        self._runtime = runtime
+        self._trainer: Optional[Trainer] = None
         if transport is None:
             self._handle = native.RunHandle(runtime._handle, job._handle, start)
         else:
             self._handle = self._joined(runtime._handle, job._handle, start, check_transport(transport))
         _open.add(self)
 
-    def _joined(self, runtime, job, start: int, transport: Transport) -> "native.RunHandle":
+    def _joined(self, runtime: native.RuntimeHandle, job: native.JobHandle, start: int,
+                transport: Transport) -> native.RunHandle:
         failures = Failures()
         lent = Lent(transport, failures).__disown__()  # the run owns it from here on
         try:
@@ -153,7 +163,7 @@ class JobRun(_NotPicklable):
         self._failures = failures
         return handle
 
-    def _next_event(self, progress) -> "native.Event":
+    def _next_event(self, progress: Optional[native.Progress]) -> native.Event:
         with self._calling:
             if self._program_ends:
                 raise StateError("the program ends, and its runs with it")
@@ -185,7 +195,7 @@ class JobRun(_NotPicklable):
                 return
 
     @property
-    def trainer(self) -> "Trainer":
+    def trainer(self) -> Trainer:
         """The run's trainer, to read and set weights and hyperparameters between two events, to
         predict, evaluate, save and export. What is set takes effect in the run's next step. The run
         makes its own steps: `Trainer.step`, `Trainer.fit` and the like are StateErrors.
@@ -207,7 +217,7 @@ class JobRun(_NotPicklable):
             r = interruptible(lambda: self._evaluate(told), self._handle.stop)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
-    def _evaluate(self, progress) -> "native.EvalResult":
+    def _evaluate(self, progress: Optional[native.Progress]) -> native.EvalResult:
         with self._calling:
             return self._handle.evaluate(progress)
 
@@ -215,7 +225,7 @@ class JobRun(_NotPicklable):
         """Measures where the time of a training step goes, kernel by kernel, over steps on a batch
         of the job's pipeline. These steps train: begin the run with ``start="trial"``."""
         with self._calling:
-            return json.loads(self._handle.profile(steps, "json"))
+            return _schema.from_json(self._handle.profile(steps, "json"))
 
     def set_hyperparameter(self, name: str, value: float) -> None:
         """Deprecated: use `Trainer.set_hyperparameter` of `trainer`."""
@@ -238,13 +248,13 @@ class JobRun(_NotPicklable):
             self._closed = True
             self._handle.close()
 
-    def __enter__(self) -> "JobRun":
+    def __enter__(self) -> JobRun:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def stats(self) -> Dict[str, Any]:
         """Returns the statistics of the run's input pipeline, as `Pipeline.stats` does; with several
         ranks also what this one has exchanged."""
-        return json.loads(self._handle.pipeline_stats())
+        return _schema.from_json(self._handle.pipeline_stats())

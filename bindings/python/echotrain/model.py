@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Union
-from collections.abc import Mapping
+import sys
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple,
+                    Union)
 
 import numpy as np
 
 from . import _log, _schema, native
-from ._schema import Spec
+from ._schema import Layer, ReadyModel, Spec
 from .pipeline import field_type
+
+if TYPE_CHECKING:
+    if sys.version_info >= (3, 11):
+        from typing import Unpack
+    else:
+        from typing_extensions import Unpack
+    from ._job import LossName, LossOptions
+    from ._types import Shaped, StrPath
+
+__all__ = ["LayerSummary", "Model", "Summary"]
 
 
 class LayerSummary(NamedTuple):
+    """A layer of a `Summary`."""
+
     name: str
     op: str  # the first of the layer's operations
-    shape: tuple  # of what it gives: integers, and None for the batch axis
+    shape: Tuple[Optional[int], ...]  # of what it gives; None: the batch axis
     parameters: int
 
 
@@ -25,7 +38,7 @@ class Summary:
     """A summary of a model: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and
     ``states`` (the number of running statistics)."""
 
-    def __init__(self, text: str, parts: Mapping[str, Any]):
+    def __init__(self, text: str, parts: Mapping[str, Any]) -> None:
         self._text = text
         self.layers: List[LayerSummary] = [
             LayerSummary(row["name"], row["op"], tuple(None if extent < 0 else extent for extent in row["shape"]),
@@ -43,7 +56,8 @@ class Summary:
 def _sample(name: str, given: Any) -> Any:
     """Returns a field's type and shape in the form that the library takes."""
     if hasattr(given, "dtype") and hasattr(given, "shape"):
-        names = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
+        names: Dict[Optional[np.dtype[Any]], str] = {
+            np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
         dtype = field_type(np.dtype(given.dtype))
         if dtype not in names:
             raise TypeError(f"field '{name}' is {given.dtype}; models read uint8, int32 and float32")
@@ -71,13 +85,17 @@ class Model:
     A model is a description without weights: it can be copied and pickled.
     """
 
-    def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
-                 loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32",
+    _file: str  # of a model from an ONNX file: what to read again
+
+    def __init__(self, layers: Union[Layer, ReadyModel, Iterable[Union[Layer, ReadyModel]]], inputs: Iterable[str] = (),
+                 loss: Optional[LossName] = None, recompute: bool = False,
+                 precision: Literal["fp32", "bf16", "fp16"] = "fp32",
                  frozen: Union[str, Iterable[str]] = (),
-                 lora: Optional[Mapping[str, Any]] = None, quantize: int = 0, **loss_options):
-        self.layers = [layers] if isinstance(layers, Spec) else list(layers)
+                 lora: Optional[Mapping[str, Any]] = None, quantize: int = 0,
+                 **loss_options: Unpack[LossOptions]) -> None:
+        self.layers: List[Union[Layer, ReadyModel]] = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
-            spec = _schema.plain(self.layers[0])
+            spec: Dict[str, Any] = _schema.plain(self.layers[0])
         else:
             for layer in self.layers:
                 if not isinstance(layer, Spec) or layer.kind != "layers":
@@ -103,7 +121,7 @@ class Model:
             self._handle.loss(loss, _schema.to_json(loss_options))
 
     @classmethod
-    def from_json(cls, spec: Union[str, Mapping]) -> "Model":
+    def from_json(cls, spec: Union[str, Mapping[str, Any]]) -> Model:
         """Creates a model from the form that jobs use: layers, inputs and loss, or the name of a
         ready-made model with its options."""
         model = cls.__new__(cls)
@@ -113,9 +131,9 @@ class Model:
         return model
 
     @classmethod
-    def from_onnx(cls, path: Union[str, os.PathLike], layers: Iterable[Spec] = (), until: str = "",
-                  inputs: Iterable[str] = (), loss: Optional[str] = None,
-                  frozen: Union[str, Iterable[str]] = (), **loss_options) -> "Model":
+    def from_onnx(cls, path: StrPath, layers: Iterable[Layer] = (), until: str = "",
+                  inputs: Iterable[str] = (), loss: Optional[LossName] = None,
+                  frozen: Union[str, Iterable[str]] = (), **loss_options: Unpack[LossOptions]) -> Model:
         """Creates a model from an ONNX file, for fine-tuning: a trainer begins with the file's
         weights. ``until`` cuts the network behind a value, a node or a layer of that name, and
         ``layers`` follow there: ``Model.from_onnx("resnet.onnx", [layers.dense(10, name="head")],
@@ -141,14 +159,14 @@ class Model:
     def json(self) -> Dict[str, Any]:
         """The model in the form that jobs use; a ready-made model is written with all its
         layers."""
-        return json.loads(self._handle.json())
+        return _schema.from_json(self._handle.json())
 
-    def summary(self, **samples: Any) -> Summary:
+    def summary(self, **samples: Union[Shaped, Sequence[int]]) -> Summary:
         """Lists layers, shapes and parameters for samples of these shapes:
         ``model.summary(image=(28, 28, 1))``. For a field of another type than float32, pass an
         array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
         fields = json.dumps({name: _sample(name, given) for name, given in samples.items()})
-        return Summary(self._handle.summary(fields, "text"), json.loads(self._handle.summary(fields, "json")))
+        return Summary(self._handle.summary(fields, "text"), _schema.from_json(self._handle.summary(fields, "json")))
 
     def __getstate__(self) -> Dict[str, Any]:
         kept = {key: value for key, value in vars(self).items() if key != "_handle"}
@@ -164,8 +182,6 @@ class Model:
         """Compares the models' layers: a ready-made model equals the model that lists its
         layers."""
         return self.json == other.json if isinstance(other, Model) else NotImplemented
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return f"Model({self.layers!r})" if self.layers else f"Model.from_json({self.json!r})"

@@ -6,25 +6,43 @@ import atexit
 import collections
 import html
 import json
+import sys
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import (TYPE_CHECKING, Any, Callable, Deque, Dict, Iterable, Iterator, List, Literal, NamedTuple, NoReturn,
+                    Optional, Tuple, Union, cast, overload)
 
 import numpy as np
 
 from . import _log, _schema, native
 from .errors import CallbackError
-from ._schema import Spec
+from ._schema import Spec, Stage
 
-_DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.uint16))  # by ETR_*
+if TYPE_CHECKING:
+    if sys.version_info >= (3, 11):
+        from typing import Unpack
+    else:
+        from typing_extensions import Unpack
+    from ._job import PipelineOptions
+    from ._types import Array, Fields, StrPath
+
+    _Function = Callable[[Dict[str, Array]], Fields]
+    _FunctionWithInfo = Callable[[Dict[str, Array], "SampleInfo"], Fields]
+    _Samples = Union[Iterable[Fields], Callable[[int], Iterable[Fields]]]  # of an epoch
+
+__all__ = ["Batch", "Pipeline", "SampleInfo", "Tensor", "map", "pack_folder", "source", "tune"]
+
+_DTYPES: Tuple[np.dtype[Any], ...] = (  # by ETR_*
+    np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.uint16))
 _I32, _F32 = _DTYPES[1:3]
 # Every batch comes this way.
-_asarray, _field_of, _BatchHandle = np.asarray, native.echotrain_field_of, native.BatchHandle
+_asarray, _field_of = np.asarray, native.echotrain_field_of
+_BatchHandle = native.BatchHandle
 _INDEX_IN_PASS = (1 << 40) - 1  # of a sample's ordinal
 _POLL_SECONDS = 0.1  # how long a blocking call leaves Ctrl-C waiting
 
-_open_pipelines: "weakref.WeakSet[Pipeline]" = weakref.WeakSet()
+_open_pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 
 
 @atexit.register
@@ -37,7 +55,7 @@ def _close_all() -> None:
 class _NotPicklable:
     __slots__ = ()
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} lives in this process's memory and cannot be pickled; "
                         "build it in the process that uses it")
 
@@ -47,20 +65,23 @@ class Tensor(_NotPicklable):
     and everything else that supports DLPack read it without a copy; the memory lives as long as
     anything uses it. Do not write to it: other batches may share it (echoes)."""
 
-    def __init__(self, batch: "native.BatchHandle", field: str):
-        self._batch, self._field = batch, field
+    def __init__(self, batch: native.BatchHandle, field: str) -> None:
+        self._batch = batch
+        self._field = field
         self._memory = _field_of(batch, field)
 
     @property
     def shape(self) -> Tuple[int, ...]:
+        """The extents of the axes."""
         return self._memory.shape
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements: uint8, uint16, int32 or float32."""
         return _DTYPES[self._memory.dtype]
 
     @property
-    def __array_struct__(self):
+    def __array_struct__(self) -> object:
         return self._memory.__array_struct__
 
     @property
@@ -68,15 +89,16 @@ class Tensor(_NotPicklable):
         return {"version": 3, "shape": self.shape, "typestr": self.dtype.str,
                 "data": (self._memory.address, True)}
 
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    def __dlpack__(self, *, stream: Any = None, max_version: Optional[Tuple[int, int]] = None,
+                   dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
         if copy:
             raise BufferError("a copy was asked for; use numpy.array(tensor)")
         return native.echotrain_dlpack_capsule(self._batch, self._field)
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> Tuple[int, int]:
         return (1, 0)  # CPU
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> Array:
         """Returns a read-only array on the same memory."""
         return np.asarray(self)
 
@@ -84,7 +106,7 @@ class Tensor(_NotPicklable):
         return f"Tensor({self._field!r}, {self.dtype}, {list(self.shape)})"
 
 
-def field_type(dtype: np.dtype) -> Optional[np.dtype]:
+def field_type(dtype: np.dtype[Any]) -> Optional[np.dtype[Any]]:
     """Returns the type in which a field holds such values: other integers become int32, other
     floats float32; None: it cannot."""
     if dtype in _DTYPES:
@@ -92,7 +114,7 @@ def field_type(dtype: np.dtype) -> Optional[np.dtype]:
     return {"b": _I32, "i": _I32, "u": _I32, "f": _F32}.get(dtype.kind)
 
 
-def _converted(field: str, array: np.ndarray, to: np.dtype) -> np.ndarray:
+def _converted(field: str, array: Array, to: np.dtype[Any]) -> Array:
     """Returns a converted copy; raises ValueError for a value that does not fit."""
     if to == _F32:
         with np.errstate(over="ignore"):
@@ -107,7 +129,7 @@ def _converted(field: str, array: np.ndarray, to: np.dtype) -> np.ndarray:
     return out
 
 
-def _as_array(field: str, value: Any) -> np.ndarray:
+def _as_array(field: str, value: Any) -> Array:
     if isinstance(value, (np.ndarray, np.generic, bool, int, float, list, tuple)):
         try:
             array = np.asarray(value)
@@ -127,13 +149,13 @@ def _as_array(field: str, value: Any) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def _set_field(handle: "native.BatchHandle", field: str, value: Any) -> None:
+def _set_field(handle: native.BatchHandle, field: str, value: Any) -> None:
     array = _as_array(field, value)
     native.echotrain_wrap_object(handle, field, _DTYPES.index(array.dtype), list(array.shape),
                                  array.__array_interface__["data"][0], array)
 
 
-class Batch(_NotPicklable, Mapping):
+class Batch(_NotPicklable, Mapping[str, "Array"]):
     """Named tensors. ``batch["image"]`` is a read-only NumPy array on the library's memory;
     ``batch.tensor("image")`` is for other libraries.
 
@@ -145,8 +167,8 @@ class Batch(_NotPicklable, Mapping):
 
     __slots__ = ("_handle", "__weakref__")
 
-    def __init__(self, fields: Union[Mapping, "native.BatchHandle"]):
-        if type(fields) is _BatchHandle:
+    def __init__(self, fields: Union[Fields, native.BatchHandle]) -> None:
+        if isinstance(fields, _BatchHandle):
             self._handle = fields
         else:
             self._handle = native.BatchHandle()
@@ -154,9 +176,10 @@ class Batch(_NotPicklable, Mapping):
                 _set_field(self._handle, name, value)
 
     def tensor(self, field: str) -> Tensor:
+        """Returns a field for libraries that read DLPack or NumPy's array interface."""
         return Tensor(self._handle, field)
 
-    def __getitem__(self, field: str) -> np.ndarray:
+    def __getitem__(self, field: str) -> Array:
         try:
             return _asarray(_field_of(self._handle, field))
         except (LookupError, TypeError, UnicodeError) as error:
@@ -199,10 +222,10 @@ class Batch(_NotPicklable, Mapping):
         """Releases the memory now. Arrays that were taken from the batch keep theirs."""
         self._handle.close()
 
-    def __enter__(self) -> "Batch":
+    def __enter__(self) -> Batch:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _repr_html_(self) -> str:
@@ -261,14 +284,14 @@ class _Failures:
         return failure
 
 
-class _Function(native.MapFunction):
+class _MapFunction(native.MapFunction):
     """Calls a Python function from the pipeline's threads."""
 
-    def __init__(self, name: str, function: Callable, with_info: bool, failures: _Failures):
+    def __init__(self, name: str, function: Callable[..., Fields], with_info: bool, failures: _Failures) -> None:
         super().__init__()
         self._name, self._function, self._with_info, self._failures = name, function, with_info, failures
 
-    def apply(self, item: "native.BatchHandle") -> str:
+    def apply(self, item: native.BatchHandle) -> str:
         try:
             before = {name: _asarray(_field_of(item, name)) for name in item.fields()}
             info = (SampleInfo(item.epoch(), item.ordinal(), item.replica()),) if self._with_info else ()
@@ -298,9 +321,20 @@ class map:  # noqa: A001: the field's own word
     same as ``map(function)``.
     """
 
-    def __init__(self, function: Callable, name: Optional[str] = None, with_info: bool = False):
-        self.function, self.with_info = function, with_info
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+    @overload
+    def __init__(self, function: _Function, name: Optional[str] = None, with_info: Literal[False] = False) -> None: ...
+
+    @overload
+    def __init__(self, function: _FunctionWithInfo, name: Optional[str] = None, *,
+                 with_info: Literal[True]) -> None: ...
+
+    @overload
+    def __init__(self, function: _FunctionWithInfo, name: Optional[str], with_info: Literal[True]) -> None: ...
+
+    def __init__(self, function: Callable[..., Fields], name: Optional[str] = None, with_info: bool = False) -> None:
+        self.function = function
+        self.with_info = with_info
+        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
 
     def __repr__(self) -> str:
         return f"map({self.name})"
@@ -315,13 +349,12 @@ class source:
     same samples.
     """
 
-    def __init__(self, samples: Union[Iterable[Mapping], Callable[[int], Iterable[Mapping]]],
-                 name: Optional[str] = None):
+    def __init__(self, samples: _Samples, name: Optional[str] = None) -> None:
         if not callable(samples) and iter(samples) is samples:
             raise TypeError("an iterator can be walked once only, and a pipeline needs its samples for each pass; "
                             "give a list, or a function that returns an iterator")
         self.samples = samples
-        self.name = name or getattr(samples, "__name__", type(samples).__name__)
+        self.name: str = name or str(getattr(samples, "__name__", type(samples).__name__))
 
     def __repr__(self) -> str:
         return f"source({self.name})"
@@ -333,11 +366,12 @@ _NO_MORE = object()
 class _SourceFunction(native.MapFunction):
     """Iterates over the samples of a `source`, one for each call."""
 
-    def __init__(self, name: str, samples: Any, failures: _Failures):
+    def __init__(self, name: str, samples: _Samples, failures: _Failures) -> None:
         super().__init__()
-        self._name, self._samples, self._failures, self._walk = name, samples, failures, iter(())
+        self._name, self._samples, self._failures = name, samples, failures
+        self._walk: Iterator[Any] = iter(())
 
-    def _begin(self, epoch: int) -> Iterator:
+    def _begin(self, epoch: int) -> Iterator[Any]:
         samples = self._samples(epoch) if callable(self._samples) else self._samples
         try:
             return iter(samples)
@@ -345,7 +379,7 @@ class _SourceFunction(native.MapFunction):
             raise TypeError(f"the source's function returned {type(samples).__name__}; it must return an iterable of the "
                             "epoch's samples, or yield them") from None
 
-    def apply(self, item: "native.BatchHandle") -> str:
+    def apply(self, item: native.BatchHandle) -> str:
         try:
             if item.ordinal() & _INDEX_IN_PASS == 0:
                 self._walk = self._begin(item.epoch())
@@ -358,7 +392,7 @@ class _SourceFunction(native.MapFunction):
                                 "where the iterator ends")
             if not sample:
                 raise TypeError("the source gave a dict without fields; a sample has at least one")
-            for name, value in sample.items():
+            for name, value in cast("Fields", sample).items():
                 _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
@@ -374,7 +408,8 @@ class Pipeline(_NotPicklable):
     `cancel`, `stats` and `bad_records`.
     """
 
-    def __init__(self, stages: Iterable[Union[Spec, source, map, Callable]], **options: Any):
+    def __init__(self, stages: Iterable[Union[Stage, source, map, _Function]],
+                 **options: Unpack[PipelineOptions]) -> None:
         self._failures = _Failures()
         _log.start()
         self._handle = native.PipelineHandle(_schema.to_json(options))
@@ -389,8 +424,8 @@ class Pipeline(_NotPicklable):
                 self._handle.add(stage.name, _schema.to_json(stage.options))
                 continue
             if isinstance(stage, source):
-                function = _SourceFunction(stage.name, stage.samples, self._failures)
-                self._handle.add_source(stage.name, function.__disown__())
+                walk = _SourceFunction(stage.name, stage.samples, self._failures)
+                self._handle.add_source(stage.name, walk.__disown__())
                 names.append(stage.name)
                 continue
             if not isinstance(stage, map):
@@ -402,13 +437,13 @@ class Pipeline(_NotPicklable):
                 name += "_"
             names.append(name)
             # The pipeline owns the function from here on, and drops it on whichever thread is last.
-            function = _Function(name, stage.function, stage.with_info, self._failures)
+            function = _MapFunction(name, stage.function, stage.with_info, self._failures)
             self._handle.add_map(name, function.__disown__())
         more = "".join(f", {key}={value!r}" for key, value in options.items())
         self._shown = f"Pipeline([{', '.join(shown)}]{more})"
 
     @classmethod
-    def from_json(cls, spec: Union[str, Mapping]) -> "Pipeline":
+    def from_json(cls, spec: Union[str, Mapping[str, Any]]) -> Pipeline:
         """Creates a pipeline from the form of the job section "pipeline": a dict, or its text, with
         "stages" and options."""
         text = spec if isinstance(spec, str) else json.dumps(spec)
@@ -455,9 +490,9 @@ class Pipeline(_NotPicklable):
     def stats(self) -> Dict[str, Any]:
         """Returns the statistics of each stage (items, busy and waiting time, queue) and of the
         consumer."""
-        return json.loads(self._handle.stats())
+        return _schema.from_json(self._handle.stats())
 
-    def explain(self, format: str = "text") -> str:
+    def explain(self, format: Literal["text", "svg", "json"] = "text") -> str:
         """Explains the speed of a pipeline that has run for a while: rates, loads, the bottleneck,
         and what more threads, a cache or an echo stage would gain. ``format``: "text", "svg" (a
         drawing) or "json"."""
@@ -468,31 +503,34 @@ class Pipeline(_NotPicklable):
         ``trace_events``, such as 100000."""
         return self._handle.trace()
 
-    def bad_records(self) -> List[Dict[str, str]]:
-        """Returns the records that on_error="skip" or "quarantine" dropped."""
-        return json.loads(self._handle.bad_records())
+    def bad_records(self) -> List[Dict[str, Any]]:
+        """Returns the records that on_error="skip" or "quarantine" dropped: dicts with "stage", "shard",
+        "key", "reason" and "occurrences", and with the byte "offset" in the shard if it is known."""
+        return _schema.rows_from_json(self._handle.bad_records())
 
     def save(self) -> Dict[str, Any]:
         """Returns the position after the last batch that was read; it is small and suits
         json.dump."""
-        return json.loads(self._handle.save())
+        return _schema.from_json(self._handle.save())
 
-    def restore(self, state: Dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continues where a pipeline of the same stages was saved. Call it before the first
         batch."""
         self._handle.restore(json.dumps(state))
 
     def close(self) -> None:
+        """Stops all work and releases the pipeline's memory."""
         self._handle.close()
 
-    def __enter__(self) -> "Pipeline":
+    def __enter__(self) -> Pipeline:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **options: Any) -> Dict[str, Any]:
+def tune(stages: Iterable[Stage], seconds: float = 2, step_ms: float = 0,
+         **options: Unpack[PipelineOptions]) -> Dict[str, Any]:
     """Finds good settings (threads, connections, prefetching) for a pipeline of stages, without
     Python functions, by trying them, each for ``seconds``, with a consumer that takes ``step_ms``
     for a batch. ``Pipeline(stages, **tune(stages)["options"])`` uses the result."""
@@ -500,12 +538,12 @@ def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **optio
     if not all(isinstance(row, dict) for row in rows):
         raise TypeError("tune takes stages of echotrain.stages; Python functions would time the interpreter")
     spec = json.loads(_schema.to_json(options))
-    return json.loads(native.tune(json.dumps({"stages": rows, **spec}), seconds, step_ms))
+    return _schema.from_json(native.tune(json.dumps({"stages": rows, **spec}), seconds, step_ms))
 
 
-def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
-                seed: int = 0, format: str = "webdataset", validation: float = 0,
-                overwrite: bool = False, orientation: str = "exif",
+def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, zstd_level: int = 3,
+                seed: int = 0, format: Literal["webdataset", "fast"] = "webdataset", validation: float = 0,
+                overwrite: bool = False, orientation: Literal["exif", "stored"] = "exif",
                 progress: Optional[Callable[[int, int], Optional[bool]]] = None) -> Dict[str, Any]:
     """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for
     `stages.webdataset`, or with ``format="fast"`` into ``PREFIX-000000.ets`` for
@@ -523,4 +561,4 @@ def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
     with Told(progress) as told:
-        return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options), told))
+        return _schema.from_json(native.pack_folder(str(root), str(prefix), _schema.to_json(options), told))

@@ -9,8 +9,12 @@ from . import _log, native
 from .pipeline import _POLL_SECONDS, _NotPicklable
 from .job import Job
 
+__all__ = ["Server", "ServerStatus"]
+
 
 class ServerStatus(NamedTuple):
+    """What the workers of a shard have done."""
+
     workers: int  # present now
     joined: int  # since the start
     finished: int  # of those that left: how many had finished
@@ -24,7 +28,7 @@ class Server(_NotPicklable):
     ``parallel`` the algorithm is ``downpour`` or ``easgd``, and ``servers`` is the number of
     shards. A server serves one thread at a time, except for `stop` and `close`."""
 
-    def __init__(self, job: Job, shard: int = 0):
+    def __init__(self, job: Job, shard: int = 0) -> None:
         _log.start()
         self._handle = native.ServerHandle(job._handle, shard)
         self._shown = f"Server({job!r}, shard={shard})"
@@ -45,6 +49,7 @@ class Server(_NotPicklable):
                 return False
 
     def status(self) -> ServerStatus:
+        """Returns how many workers there are and were, and the number of updates."""
         s = self._handle.status()
         return ServerStatus(s.workers, s.joined, s.finished, s.updates)
 
@@ -56,8 +61,8 @@ class Server(_NotPicklable):
         """Stops the shard and releases its part of the parameters."""
         self._handle.close()
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Server:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import collections
-import json
+import importlib
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _schema, native
-from ._schema import Spec, former_argument
-from .callbacks import Callback, as_callbacks
-from .device import Runtime, _runtime
+from ._job import schedule
+from ._schema import Optimizer, Schedule, Spec, former_argument
+from .callbacks import Callback, CallbackFunction, as_callbacks
+from .device import Runtime, as_runtime
 from .errors import CancelledError, StateError
 from ._calls import OnEvaluation, Told, interruptible, of_pipelines
-from .job import Event
+from .job import Event, _EventKind
 from .model import Model, Summary
 from .pipeline import Batch, Pipeline, _NotPicklable
 
-_job_schema = _schema.load("job")
-schedule = _schema.make_function("schedule", "schedule", "the learning rate over the steps of a run",
-                                 _job_schema["schedule"])
+if TYPE_CHECKING:
+    from ._types import Array, Fields, Floats, StrPath
+
+__all__ = ["History", "StepResult", "Trainer", "schedule"]
 
 
 class StepResult(NamedTuple):
+    """The result of a step. Loss and accuracy are means over its samples."""
+
     step: int
     samples: int
     loss: float
@@ -39,25 +43,27 @@ class History:
     """The result of `Trainer.fit`: ``fit(...).history["loss"][epoch]`` and so on, with the keys
     that Keras uses."""
 
-    epoch: List[int] = field(default_factory=list)
-    history: Dict[str, List[float]] = field(default_factory=dict)
+    epoch: List[int] = field(default_factory=list[int])
+    history: Dict[str, List[float]] = field(default_factory=dict[str, List[float]])
 
     def add(self, epoch: int, logs: Mapping[str, float]) -> None:
+        """Appends the values of an epoch."""
         self.epoch.append(epoch)
         for key, value in logs.items():
             self.history.setdefault(key, []).append(value)
 
 
-def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
+def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline) -> Any:
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules  # a terminal or Jupyter
     if progress is False or (progress is None and not watched):
         return None
     try:
-        from tqdm.auto import tqdm
+        tqdm = importlib.import_module("tqdm.auto").tqdm  # by name: type checkers need not know it
     except ImportError:
         if progress:
             raise ImportError("progress=True needs tqdm: pip install echotrain[progress]") from None
         return None
+    total: Optional[int]
     try:
         total = len(pipeline)
     except TypeError:
@@ -74,8 +80,11 @@ class Trainer(_NotPicklable):
     schedules end; 0: unknown.
     """
 
-    def __init__(self, model: Model, optimizer: Spec, learning_rate: Union[float, Spec], *,
-                 device: Union[None, int, str, Runtime] = None, seed: int = 0, total_steps: int = 0):
+    runtime: Runtime
+    stop_training: bool  # a callback sets it, to end the run after the epoch
+
+    def __init__(self, model: Model, optimizer: Optimizer, learning_rate: Union[float, Schedule], *,
+                 device: Union[None, int, str, Runtime] = None, seed: int = 0, total_steps: int = 0) -> None:
         if not isinstance(model, Model):
             raise TypeError(f"the model is {model!r}; make one of the layers: et.Model([...])")
         if isinstance(learning_rate, Spec):
@@ -84,20 +93,20 @@ class Trainer(_NotPicklable):
             rate = {"learning_rate": float(learning_rate)}
         if not isinstance(optimizer, Spec) or optimizer.kind != "optimizers":
             raise TypeError(f"{optimizer!r} is no optimizer")
-        self.runtime = _runtime(device)
+        self.runtime = as_runtime(device)
         spec = native.OptimizerHandle(optimizer.name, _schema.to_json(optimizer.options),
                                       _schema.to_json(rate))
         handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
         shown = rate["learning_rate"] if list(rate) == ["learning_rate"] else Spec("schedule", "schedule", rate)
         self._begin(handle, lambda: f"Trainer({model!r}, {optimizer!r}, {shown!r}, device={self.runtime.device.name!r})")
 
-    def _begin(self, handle: "native.TrainerHandle", shown: Callable[[], str]) -> None:
+    def _begin(self, handle: native.TrainerHandle, shown: Callable[[], str]) -> None:
         self._handle, self._shown = handle, shown
         self._input_gradients = False  # whether backward() returns them
         self.stop_training = False
 
     @classmethod
-    def _of_run(cls, handle: "native.TrainerHandle", runtime: Runtime, shown: str) -> "Trainer":
+    def _of_run(cls, handle: native.TrainerHandle, runtime: Runtime, shown: str) -> Trainer:
         trainer = cls.__new__(cls)
         trainer.runtime = runtime
         trainer._begin(handle, lambda: shown)
@@ -106,7 +115,7 @@ class Trainer(_NotPicklable):
     def _end_with_program(self) -> None:
         self._handle.close()
 
-    def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
+    def step(self, batch: Union[Batch, Fields]) -> None:
         """Starts a step on a batch (by default with the fields "image" and "label") and returns
         while the device works."""
         self._handle.step((batch if isinstance(batch, Batch) else Batch(batch))._handle)
@@ -122,7 +131,7 @@ class Trainer(_NotPicklable):
         while (result := self.result(wait)) is not None:
             yield result
 
-    def forward(self, batch: Union[Batch, Mapping[str, Any]], input_gradients: bool = False) -> np.ndarray:
+    def forward(self, batch: Union[Batch, Fields], input_gradients: bool = False) -> Floats:
         """Runs the model in training mode and returns the outputs of the last layer, [N, ...].
 
         With `backward` and `update` this makes a step pass by pass, instead of `step`: for a loss
@@ -132,7 +141,7 @@ class Trainer(_NotPicklable):
         self._input_gradients = input_gradients  # if the pass fails, there is no output to go back from
         return Batch(interruptible(lambda: self._handle.forward(batch._handle, input_gradients)))["output"]
 
-    def backward(self, output_gradient: np.ndarray, accumulate: bool = False) -> Optional[Dict[str, np.ndarray]]:
+    def backward(self, output_gradient: Array, accumulate: bool = False) -> Optional[Dict[str, Floats]]:
         """Computes the gradients of the parameters from the gradient of the loss with respect to
         the latest output of `forward`, float32 and in its shape. Call it once per `forward`, before
         the weights change.
@@ -152,16 +161,16 @@ class Trainer(_NotPicklable):
         r = interruptible(self._handle.update)
         return StepResult(r.step, r.samples, r.loss, r.accuracy, r.learning_rate)
 
-    def gradients(self) -> Dict[str, np.ndarray]:
+    def gradients(self) -> Dict[str, Floats]:
         """Returns a read-only copy of the gradients since the last update by the names of the
         parameters."""
         return dict(Batch(self._handle.gradients("")))
 
-    def gradient(self, name: str) -> np.ndarray:
+    def gradient(self, name: str) -> Floats:
         """Returns the gradient of that parameter: ``trainer.gradient("conv2d_1.weight")``."""
         return Batch(self._handle.gradients(name))[name]
 
-    def set_gradients(self, gradients: Mapping[str, np.ndarray]) -> None:
+    def set_gradients(self, gradients: Mapping[str, Array]) -> None:
         """Replaces the given gradients, for example to clip them in a way of your own. They must be
         float32 and of the parameters' shapes. If one does not fit, none is replaced."""
         self._handle.set_gradients(Batch(gradients)._handle)
@@ -177,7 +186,7 @@ class Trainer(_NotPicklable):
             r = interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
-    def predict(self, images: Union[Batch, Mapping[str, Any], np.ndarray]) -> np.ndarray:
+    def predict(self, images: Union[Batch, Fields, Array]) -> Floats:
         """Returns the outputs of the last layer, [N, outputs]; for a classifier these are logits.
         An array is taken as the field "image"; a dict has the fields that the model reads."""
         fields = images if isinstance(images, Mapping) else {"image": images}
@@ -187,8 +196,8 @@ class Trainer(_NotPicklable):
         return Batch(interruptible(lambda: self._handle.predict(batch._handle)))["output"]
 
     @staticmethod
-    def detections(outputs: np.ndarray, score_threshold: float = 0.5, iou_threshold: float = 0.45,
-                   max_detections: int = 100, **former: float) -> List[np.ndarray]:
+    def detections(outputs: Array, score_threshold: float = 0.5, iou_threshold: float = 0.45,
+                   max_detections: int = 100, **former: float) -> List[Floats]:
         """Decodes the outputs of a detector (``models.ssd``), as returned by ``predict``: for each
         image an array [boxes, 6] of label, left, top, right, bottom (shares of the image) and
         score, the best first.
@@ -206,23 +215,23 @@ class Trainer(_NotPicklable):
                                                  iou_threshold, max_detections)
         return [rows[rows[:, 0] >= 0] for rows in Batch(handle)["boxes"]]
 
-    def save(self, directory) -> None:
+    def save(self, directory: StrPath) -> None:
         """Saves a checkpoint in a new folder below ``directory``: weights (safetensors), optimizer
         state and step count."""
         self._handle.save(str(directory))
 
-    def export_onnx(self, path) -> None:
+    def export_onnx(self, path: StrPath) -> None:
         """Exports the model with its weights as an ONNX file, for other runtimes. The inputs have
         the names of their fields, images are [N, H, W, C] as here, and there is one output
         "output". Needs a step or a prediction first."""
         self._handle.export_onnx(str(path))
 
-    def load(self, directory) -> None:
+    def load(self, directory: StrPath) -> None:
         """Loads the newest intact checkpoint below ``directory``. It must be of this model and this
         optimizer."""
         self._handle.load(str(directory))
 
-    def load_pytorch(self, path, names: Optional[Mapping[str, str]] = None) -> None:
+    def load_pytorch(self, path: StrPath, names: Optional[Mapping[str, str]] = None) -> None:
         """Loads initial weights that PyTorch trained: a safetensors file of a ``state_dict``. Call
         it before the first batch.
 
@@ -232,16 +241,16 @@ class Trainer(_NotPicklable):
         are."""
         self._handle.load_pytorch(str(path), _schema.to_json(dict(names or {})))
 
-    def weights(self) -> Dict[str, np.ndarray]:
+    def weights(self) -> Dict[str, Floats]:
         """Returns a read-only copy of all parameters and running statistics by name, float32 and in
         the model's order. Needs a step or a prediction first."""
         return dict(Batch(self._handle.weights("")))
 
-    def weight(self, name: str) -> np.ndarray:
+    def weight(self, name: str) -> Floats:
         """Returns the weight of that name: ``trainer.weight("conv2d_1.weight")``."""
         return Batch(self._handle.weights(name))[name]
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Replaces the given weights, which must be float32 and of the same shapes. If one does not
         fit, none is replaced. The optimizer's state is kept."""
         self._handle.set_weights(Batch(weights)._handle)
@@ -255,20 +264,20 @@ class Trainer(_NotPicklable):
     def summary(self) -> Summary:
         """Lists layers, shapes and parameters, with the shapes of the first batch. Needs a step or
         a prediction first; `Model.summary` does not."""
-        return Summary(self._handle.summary("text"), json.loads(self._handle.summary("json")))
+        return Summary(self._handle.summary("text"), _schema.from_json(self._handle.summary("json")))
 
-    def profile(self, batch: Union[Batch, Mapping[str, Any]], steps: int = 10) -> Dict[str, Any]:
+    def profile(self, batch: Union[Batch, Fields], steps: int = 10) -> Dict[str, Any]:
         """Measures where the time of a training step on ``batch`` goes, kernel by kernel. These
         steps train."""
         fields = batch if isinstance(batch, Batch) else Batch(batch)
-        return json.loads(interruptible(lambda: self._handle.profile(fields._handle, steps, "json")))
+        return _schema.from_json(interruptible(lambda: self._handle.profile(fields._handle, steps, "json")))
 
     def __repr__(self) -> str:
         return self._shown()
 
     @of_pipelines
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
-            callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
+            callbacks: Iterable[Union[Callback, CallbackFunction]] = (),
             progress: Optional[bool] = None) -> History:
         """Trains for ``epochs`` epochs of ``pipeline``. A callback is a `Callback` or a function of
         (epoch, logs). ``progress`` shows a tqdm bar; None does so on a terminal and in Jupyter. If
@@ -319,7 +328,7 @@ class Trainer(_NotPicklable):
         _check_epochs(epochs)
         began, examples = time.monotonic(), 0
 
-        def event(kind: str, result: StepResult, **more: Any) -> Event:
+        def event(kind: _EventKind, result: StepResult, **more: Any) -> Event:
             seconds = time.monotonic() - began
             return Event(kind, result.step, epoch, seconds=seconds, learning_rate=result.learning_rate,
                          examples=examples, examples_per_second=examples / max(seconds, 1e-9), **more)
@@ -333,8 +342,9 @@ class Trainer(_NotPicklable):
             logs = means.logs(epoch)
             if validation is not None:
                 logs.update({"eval_" + key: value for key, value in self.evaluate(validation).items()})
-            yield event("epoch", result, **logs)
-        yield event("end", result, **logs)
+            # There was a step: without one, logs() has failed.
+            yield event("epoch", result, **logs)  # pyright: ignore[reportPossiblyUnboundVariable]
+        yield event("end", result, **logs)  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def _steps(self, pipeline: Pipeline) -> Iterator[StepResult]:
         try:
@@ -346,7 +356,8 @@ class Trainer(_NotPicklable):
         finally:  # also when the loop was left: the next run's first result is its own
             collections.deque(self.results(wait=True), maxlen=0)
 
-    def _fit_epoch(self, pipeline, epoch, epochs, callbacks, progress) -> Dict[str, float]:
+    def _fit_epoch(self, pipeline: Pipeline, epoch: int, epochs: int, callbacks: List[Callback],
+                   progress: Optional[bool]) -> Dict[str, float]:
         bar = _bar(progress, epoch, epochs, pipeline)
         means = _Means()
         try:
@@ -371,7 +382,7 @@ def _check_epochs(epochs: int) -> None:
 class _Means:
     """Mean loss and accuracy over the samples of an epoch."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.samples, self.loss, self.accuracy = 0, 0.0, 0.0
 
     def add(self, result: StepResult) -> None:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, NoReturn, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import native
 from .errors import EchoTrainError, RankLostError, UnsupportedError
 
-_NUMBERS = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.float16)))  # by ETR_NUMBER_*
-_REDUCTIONS = ("sum", "min", "max")  # by ETR_REDUCE_*
-_BYTES = np.dtype(np.uint8)
+if TYPE_CHECKING:
+    from ._types import Array
+
+__all__ = ["Transport"]
+
+_Reduction = Literal["sum", "min", "max"]
+
+_NUMBERS: Tuple[np.dtype[Any], ...] = tuple(  # by ETR_NUMBER_*
+    map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.float16)))
+_REDUCTIONS: Tuple[_Reduction, ...] = ("sum", "min", "max")  # by ETR_REDUCE_*
+_BYTES: np.dtype[Any] = np.dtype(np.uint8)
 
 
-def _array(address: int, size_bytes: int, dtype: np.dtype) -> np.ndarray:
+def _array(address: int, size_bytes: int, dtype: np.dtype[Any]) -> Array:
     if size_bytes == 0:
         return np.empty(0, dtype)
-    return np.frombuffer((ctypes.c_char * size_bytes).from_address(address), dtype)
+    return np.frombuffer(memoryview((ctypes.c_char * size_bytes).from_address(address)), dtype)
 
 
 class Transport:
@@ -36,30 +44,31 @@ class Transport:
     may be called at the same time as this one.
     """
 
-    timeout = 60.0  # in seconds, for the method that is being called
+    timeout: float = 60.0  # in seconds, for the method that is being called
 
-    def __init__(self, rank: int, size: int):
+    def __init__(self, rank: int, size: int) -> None:
         if not 0 <= rank < size:
             raise ValueError(f"rank {rank} of {size}: ranks count from 0 to the size less one")
-        self.rank, self.size = rank, size
+        self.rank = rank
+        self.size = size
 
-    def all_reduce(self, array: np.ndarray, op: str) -> None:
+    def all_reduce(self, array: Array, op: _Reduction) -> None:
         """Replaces ``array`` by the "sum", "min" or "max" (``op``) of the arrays of all ranks, with
         the same bits on all of them. Its type is float32, float64, int32 or int64, or float16 if
         gradients are compressed to fp16."""
         self._lacks("all_reduce")
 
-    def reduce_scatter(self, array: np.ndarray, counts: Sequence[int], part: np.ndarray, op: str) -> None:
+    def reduce_scatter(self, array: Array, counts: Sequence[int], part: Array, op: _Reduction) -> None:
         """Reduces ``array`` over all ranks and writes this rank's part of the result to ``part``.
         Rank r gets the r-th part, with ``counts[r]`` elements."""
         self._lacks("reduce_scatter")
 
-    def all_gather(self, part: np.ndarray, sizes: Sequence[int], array: np.ndarray) -> None:
+    def all_gather(self, part: Array, sizes: Sequence[int], array: Array) -> None:
         """Concatenates the parts of all ranks, which have ``sizes`` bytes, in ``array``, in rank
         order."""
         self._lacks("all_gather")
 
-    def broadcast(self, array: np.ndarray, root: int) -> None:
+    def broadcast(self, array: Array, root: int) -> None:
         """Copies ``array``, which holds bytes, from the rank ``root`` to all ranks."""
         self._lacks("broadcast")
 
@@ -67,16 +76,16 @@ class Transport:
         """Returns when all ranks have called it."""
         self._lacks("barrier")
 
-    def send(self, array: np.ndarray, to: int, tag: int) -> None:
+    def send(self, array: Array, to: int, tag: int) -> None:
         """Sends bytes to the rank ``to``. The n-th send with a tag matches the n-th `receive` with
         that tag."""
         self._lacks("send")
 
-    def receive(self, array: np.ndarray, source: int, tag: int) -> None:
+    def receive(self, array: Array, source: int, tag: int) -> None:
         """Receives into ``array`` the bytes that the rank ``source`` sends."""
         self._lacks("receive")
 
-    def split(self, colour: int, key: int) -> Optional["Transport"]:
+    def split(self, colour: int, key: int) -> Optional[Transport]:
         """Returns a new transport between the ranks that pass the same ``colour``, ordered by key,
         then by rank; None for a negative colour. All ranks call it."""
         self._lacks("split")
@@ -89,7 +98,7 @@ class Transport:
     def close(self) -> None:
         """Called once, at the end. Waits until the other ranks have received what this one sent."""
 
-    def _lacks(self, function: str) -> None:
+    def _lacks(self, function: str) -> NoReturn:
         raise UnsupportedError(f"{type(self).__name__} has no function {function}")
 
 
@@ -102,6 +111,7 @@ class Failures:
         self._told = ""
 
     def add(self, failure: BaseException) -> str:
+        """Keeps the exception and returns the reason to report to the library."""
         told = str(failure) if isinstance(failure, EchoTrainError) else f"{type(failure).__name__}: {failure}"
         told = told.encode(errors="backslashreplace").decode()
         if self._first is None:
@@ -120,11 +130,11 @@ class Failures:
 class Lent(native.Transport):
     """Adapts a `Transport` to the library's interface."""
 
-    def __init__(self, transport: Transport, failures: Failures):
+    def __init__(self, transport: Transport, failures: Failures) -> None:
         super().__init__()
         self._transport, self._failures = transport, failures
 
-    def run(self, call: "native.TransportCall") -> None:
+    def run(self, call: native.TransportCall) -> None:
         try:
             if call.timeout() > 0:  # 0 for an abort, which comes while another method waits
                 self._transport.timeout = call.timeout()
@@ -133,29 +143,29 @@ class Lent(native.Transport):
             missing: List[int] = [int(rank) for rank in getattr(failure, "missing", ())]
             call.fail(_status_of(failure), self._failures.add(failure), missing)
 
-    def _all_reduce(self, to: Transport, call: Any) -> None:
+    def _all_reduce(self, to: Transport, call: native.TransportCall) -> None:
         to.all_reduce(_output(call, _number_of(call)), _REDUCTIONS[call.reduction()])
 
-    def _reduce_scatter(self, to: Transport, call: Any) -> None:
+    def _reduce_scatter(self, to: Transport, call: native.TransportCall) -> None:
         dtype = _number_of(call)
         to.reduce_scatter(_input(call, dtype), list(call.parts()), _output(call, dtype), _REDUCTIONS[call.reduction()])
 
-    def _all_gather(self, to: Transport, call: Any) -> None:
+    def _all_gather(self, to: Transport, call: native.TransportCall) -> None:
         to.all_gather(_input(call), list(call.parts()), _output(call))
 
-    def _broadcast(self, to: Transport, call: Any) -> None:
+    def _broadcast(self, to: Transport, call: native.TransportCall) -> None:
         to.broadcast(_output(call), call.peer())
 
-    def _barrier(self, to: Transport, call: Any) -> None:
+    def _barrier(self, to: Transport, call: native.TransportCall) -> None:
         to.barrier()
 
-    def _send(self, to: Transport, call: Any) -> None:
+    def _send(self, to: Transport, call: native.TransportCall) -> None:
         to.send(_input(call), call.peer(), call.tag())
 
-    def _receive(self, to: Transport, call: Any) -> None:
+    def _receive(self, to: Transport, call: native.TransportCall) -> None:
         to.receive(_output(call), call.peer(), call.tag())
 
-    def _split(self, to: Transport, call: Any) -> None:
+    def _split(self, to: Transport, call: native.TransportCall) -> None:
         part = to.split(call.colour(), call.key())
         if part is None and call.colour() >= 0:
             raise TypeError(f"{type(to).__name__}.split returned None for the colour {call.colour()}; it must return a Transport")
@@ -163,30 +173,31 @@ class Lent(native.Transport):
             check_transport(part)
             call.give(part.rank, part.size, Lent(part, self._failures).__disown__())
 
-    def _abort(self, to: Transport, call: Any) -> None:
+    def _abort(self, to: Transport, call: native.TransportCall) -> None:
         to.abort(call.reason())
 
-    def _close(self, to: Transport, call: Any) -> None:
+    def _close(self, to: Transport, call: native.TransportCall) -> None:
         to.close()
 
 
-_FUNCTIONS = {getattr(native.TransportCall, name): getattr(Lent, "_" + name) for name in (
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "receive", "split", "abort", "close")}
+_FUNCTIONS: Dict[int, Callable[[Lent, Transport, native.TransportCall], None]] = {
+    getattr(native.TransportCall, name): getattr(Lent, "_" + name) for name in (
+        "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "receive", "split", "abort", "close")}
 
 
-def _input(call: "native.TransportCall", dtype: np.dtype = _BYTES) -> np.ndarray:
+def _input(call: native.TransportCall, dtype: np.dtype[Any] = _BYTES) -> Array:
     array = _array(call.input(), call.input_bytes(), dtype)
     array.flags.writeable = False
     return array
 
 
-def _number_of(call: "native.TransportCall") -> np.dtype:
+def _number_of(call: native.TransportCall) -> np.dtype[Any]:
     if call.number() >= len(_NUMBERS):
         raise UnsupportedError("NumPy has no bfloat16: over a transport in Python, gradients are compressed to fp16")
     return _NUMBERS[call.number()]
 
 
-def _output(call: "native.TransportCall", dtype: np.dtype = _BYTES) -> np.ndarray:
+def _output(call: native.TransportCall, dtype: np.dtype[Any] = _BYTES) -> Array:
     return _array(call.output(), call.output_bytes(), dtype)
 
 
@@ -196,7 +207,8 @@ def _status_of(failure: BaseException) -> int:
     return RankLostError.status if isinstance(failure, (ConnectionError, TimeoutError)) else -13
 
 
-def check_transport(given: Any) -> Transport:
+def check_transport(given: object) -> Transport:
+    """Returns the object if it is a transport; else raises TypeError."""
     if not isinstance(given, Transport):
         raise TypeError(f"{given!r} is no transport: derive its class from echotrain.Transport")
     return given
