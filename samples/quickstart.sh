@@ -14,4 +14,4 @@ if dpkg --compare-versions "$mesa" lt 24; then
   echo "note: on a CPU, Mesa $mesa trains about six times slower than Mesa 25;"
   echo "      'bash samples/quickstart.sh --backports' installs that on Debian 12"
 fi
-build/samples/quickstart samples/jobs/quickstart.json build/quickstart
+build/tools/echotrain/echotrain demo build/quickstart --seeds 3 ${ECHOTRAIN_DEVICE:+--device "$ECHOTRAIN_DEVICE"}

@@ -13,7 +13,8 @@
 #   8. 200 faults of runs on several ranks, and the rest of an epoch shared out in 1,000 ways
 #   9. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
 #  10. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
-#  11. all fuzz targets, those of models and jobs too, for SECONDS each
+#  11. 2,000 kills of training on one device, and 500 states of the disk after each change that a save makes
+#  12. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -57,5 +58,7 @@ part tensor_parallel build-test/tests/parallel_tests --gtest_filter='TensorParal
 part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
 part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
+part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000
+part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
 part fuzz fuzz
 exit $failed

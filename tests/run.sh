@@ -8,7 +8,7 @@
 #        allocations, remote files, PyTorch
 #     2. the GPU tests under the Vulkan validation layers, with synchronization validation
 #     3. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; the types
-#        of the Python package; exported models in ONNX Runtime; the references of all languages
+#        of the Python package; exported models in ONNX Runtime; the references of all languages; the site, with every link
 #   bash tests/run.sh --sanitizers   three more builds, about an hour on two cores: the unit tests under address and
 #                               undefined-behaviour sanitizers, those of the host under the thread sanitizer, and the fuzz
 #                               targets of everything that reads data, from their corpus
@@ -81,7 +81,9 @@ if [ $part = rest ] || [ $part = all ]; then
   bash tests/bindings/transports.sh build-test build-test/transports
   begin "references"
   bash docs/reference/build.sh build-test
-  passed=$((passed + 7))
+  begin "site"
+  python3 tests/docs/site.py build-test
+  passed=$((passed + 8))
 fi
 if [ $part = sanitizers ] || [ $part = all ]; then
   begin "address and undefined-behaviour sanitizers"

@@ -150,8 +150,7 @@ void Store::check_clearable() const {
 std::string Store::save(uint64_t step, const Files& files) const {
   const fs::path temporary = fs::path(directory_) / (name_of(step) + ".tmp");
   std::error_code error;
-  fs::create_directories(directory_, error);
-  if (error) fail(Code::io, "cannot create '", directory_, "': ", error.message());
+  platform::create_directories_synced(directory_);
   std::string holder;
   const auto lock =
       platform::FileLock::take((fs::path(directory_) / platform::kFolderLock).string(), holder);

@@ -327,6 +327,18 @@ void sync_directory(const std::string& path) {
   if (status != 0) fail_errno("cannot flush", path);
 }
 
+void create_directories_synced(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> missing;
+  for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    if (at.has_filename()) missing.push_back(at);
+  fs::create_directories(path, error);
+  if (error) fail(Code::io, "cannot create '", path, "': ", error.message());
+  for (const fs::path& folder : missing)
+    sync_directory(folder.has_parent_path() ? folder.parent_path().string() : ".");
+}
+
 namespace {
 
 // Resolves a link to the file that will be replaced. Pipes and devices cannot be replaced by a

@@ -128,6 +128,10 @@ bool is_unfinished_file(const std::string& name);
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
 void sync_directory(const std::string& path);
 
+// Creates a folder and its missing parents, and flushes their names to the disk: what is flushed
+// within them would be lost with its folder otherwise. Error(io).
+void create_directories_synced(const std::string& path);
+
 // An unnamed file that disappears when it is closed or the process ends. Thread safe.
 class ScratchFile {
  public:

@@ -21,9 +21,12 @@ enum class Runs { own_thread, serial, parallel };
 struct Stage {
   std::string name;
   Runs runs;
-  bool random, echoes, upstream;  // upstream: the source, or a map before any serial stage
-  double work_s;                  // per sample that reaches the consumer
+  bool random, echoes, passes;  // passes: samples come out as they went in, one by one
+  double work_s;                // per sample that reaches the consumer
 };
+
+// Serial stages that neither hold samples back nor join them.
+constexpr const char* kPassing[] = {"delay", "filter", "keep", "repeat", "skip", "take"};
 
 struct Model {
   std::vector<Stage> stages;
@@ -58,11 +61,23 @@ void check_stage(const Json& row, const std::string& where) {
   stage.text("kind");
   stage.flag("random");
   if (stage.has("own_thread")) stage.flag("own_thread");
+  if (stage.has("items_in")) stage.number("items_in");
   stage.number("items_out");
   stage.number("busy_s");
   if (!stage.has("queue_items") && !stage.has("queue_limit_items")) return;
   stage.number("queue_items");
   stage.number("queue_limit_items");
+}
+
+// Says which stage has taken items and given none, as a shuffle that fills its buffer.
+std::string held(const Json& stages) {
+  for (const Json& row : stages) {
+    const auto taken = static_cast<int64_t>(std::min(row.value("items_in", 0.0), kEndless));
+    if (taken > 0 && row["items_out"] == 0)
+      return cat("; '", row["name"].get<std::string>(), "' has taken ", counted(taken, "item"),
+                 " and given none");
+  }
+  return "";
 }
 
 void check(const Json& stats) {
@@ -82,7 +97,8 @@ void check(const Json& stats) {
   need(!stages.empty(), "'stages' is empty; a pipeline has a source at least");
   for (size_t i = 0; i < stages.size(); ++i) check_stage(stages[i], cat("stage ", i + 1));
   if (samples <= 0)
-    fail(Code::state, "nothing can be explained yet: no sample has reached the consumer");
+    fail(Code::state, "nothing can be explained yet: no sample has reached the consumer",
+         held(stages), ". Let the pipeline run for longer");
   need(items > 0 && elapsed > 0 && stages.back()["items_out"].get<double>() > 0,
        "samples reached the consumer, but 'items', 'elapsed_s' or the last stage's 'items_out' is "
        "0");
@@ -93,21 +109,35 @@ Runs runs_of(const Json& row) {
   return row.value("own_thread", false) ? Runs::own_thread : Runs::serial;
 }
 
+// Returns the seconds of work in each stage for a sample that reaches the consumer, who takes
+// `needed` items for it. What a shuffle still holds counts for the samples to come.
+std::vector<double> work_of(const Json& stages, double needed) {
+  std::vector<double> work(stages.size());
+  for (size_t i = stages.size(); i-- > 0;) {
+    const Json& row = stages[i];
+    const auto out = row["items_out"].get<double>();
+    const double in = row.value("items_in", 0.0);
+    if (out > 0) work[i] = needed * row["busy_s"].get<double>() / out;
+    if (out > 0 && in > 0 && row["name"] != "shuffle") needed *= in / out;
+  }
+  return work;
+}
+
 Model model_of(const Json& stats) {
   Model model;
   const Json& consumer = stats["consumer"];
   const auto samples = consumer["samples"].get<double>();
-  const Json& last = stats["stages"].back();
-  // The samples that the pipeline has made, including those that wait for the consumer.
-  const double made = last["items_out"].get<double>() * samples / consumer["items"].get<double>();
   model.threads = stats["threads"];
   const double busy = stats["elapsed_s"].get<double>() - consumer["waiting_s"].get<double>();
   if (busy > 0) model.consumer = std::min(kEndless, samples / busy);
-  bool upstream = true;
-  for (const Json& row : stats["stages"]) {
-    upstream = upstream && row["kind"] != "serial";
-    model.stages.push_back({row["name"], runs_of(row), row["random"], row["name"] == "echo",
-                            upstream, row["busy_s"].get<double>() / made});
+  const std::vector<double> work =
+      work_of(stats["stages"], consumer["items"].get<double>() / samples);
+  for (size_t i = 0; i < work.size(); ++i) {
+    const Json& row = stats["stages"][i];
+    const bool passes =
+        row["kind"] != "serial" || std::ranges::count(kPassing, row["name"].get<std::string>());
+    model.stages.push_back(
+        {row["name"], runs_of(row), row["random"], row["name"] == "echo", passes, work[i]});
   }
   return model;
 }
@@ -120,15 +150,23 @@ Json prediction(const Model& now, const Model& then, const char* change,
           {"gain", then.whole() / now.whole()}};
 }
 
-// The last stage whose output is deterministic and can be cached, before everything random or
-// serial. 0, the source, if there is none later.
-size_t last_cacheable(const Model& model) {
+// The last stage after which nothing random has happened yet, and samples still come one by one and
+// in order. 0, the source, if there is none later.
+size_t last_before_augmentation(const Model& model) {
   size_t last = 0;
   for (size_t i = 0; i < model.stages.size(); ++i) {
-    if (!model.stages[i].upstream || model.stages[i].random) break;
+    if (!model.stages[i].passes || model.stages[i].random) break;
     last = i;
   }
   return last;
+}
+
+// The same before a stage that repeats the data: an epoch that never ends has no later one for
+// which a cache would keep samples.
+size_t last_cacheable(const Model& model) {
+  const auto repeats = std::ranges::find(model.stages, "repeat", &Stage::name);
+  const auto before = static_cast<size_t>(repeats - model.stages.begin());
+  return std::min(last_before_augmentation(model), std::max<size_t>(before, 1) - 1);
 }
 
 Model with_upstream_work(Model model, size_t last, double share) {
@@ -167,7 +205,7 @@ Json predictions_of(const Model& now, double cores) {
                  cat("a cache after '", now.stages[last].name, "', after the first epoch")));
   const bool echoes =
       std::any_of(now.stages.begin(), now.stages.end(), [](const Stage& s) { return s.echoes; });
-  if (!echoes) out.push_back(predict_echo(now, last));
+  if (!echoes) out.push_back(predict_echo(now, last_before_augmentation(now)));
   return out;
 }
 

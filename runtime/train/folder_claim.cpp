@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/platform_files.h"
 
 namespace etr::train {
 namespace {
@@ -28,6 +29,8 @@ void FolderClaim::claim(const std::string& folder) {
   make_folders(folder);
   std::string holder;
   try {
+    for (const fs::path& made : made_)  // what is flushed within them would be lost with them
+      platform::sync_directory(made.has_parent_path() ? made.parent_path().string() : ".");
     lock_ = platform::FileLock::take((fs::path(folder) / platform::kFolderLock).string(), holder);
     if (!lock_)
       fail(Code::state, "another ", owner_, " writes into '", folder, "' (", holder,

@@ -400,7 +400,10 @@ void Learner::set_weights(const std::vector<pipeline::Field>& given) {
 }
 
 std::string Learner::onnx() const {
-  return begun("there is nothing to export before the first batch").onnx(model_);
+  return begun(
+             "nothing can be exported before a first batch, which says the shapes of the inputs: "
+             "predict or train on one")
+      .onnx(model_);
 }
 
 Json Learner::summary() const {

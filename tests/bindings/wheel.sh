@@ -25,6 +25,9 @@ case "$wheel" in *-cp39-abi3-*) ;; *) echo "not a stable-ABI wheel: $wheel"; exi
 python3 -m venv "$work/empty"
 "$work/empty/bin/pip" install -q "$wheel"
 cd "$work"  # not in the repository
+"$work/empty/bin/echotrain" demo demo --seconds 20 | tail -n 5
+test -s demo/report.html
+"$work/empty/bin/python" -m echotrain version
 "$work/empty/bin/python" "$root/samples/python/quickstart.py" --target 0.9 --seconds 30 --seeds 1 | tail -n 4
 "$work/empty/bin/python" -m unittest discover -s "$root/tests/bindings" -p "python_*_test.py" > "$work/tests.log" 2>&1 || { cat "$work/tests.log"; exit 1; }
 tail -n 4 "$work/tests.log"

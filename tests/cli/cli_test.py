@@ -415,6 +415,42 @@ class Runs(unittest.TestCase):
         self.assertEqual(run("predict", words[0], self.root / "data", *words[1:]).returncode, 1, "no images there")
 
 
+class Demo(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def test_it_compares_and_writes_a_report(self):  # within ten seconds, without echo, no run reaches the target
+        result = run("demo", "--seconds", 10, cwd=self.root)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"a training step takes \d+\.\d ms; reading one example is made to take \d+\.\d\d ms")
+        rows = re.findall(r"^(without|with) echo +(>? ?\d+\.\d) s", result.stdout, re.MULTILINE)
+        self.assertEqual([name for name, _ in rows], ["without", "with"])
+        self.assertIn("report: echotrain-demo/report.html", result.stdout)
+        demo = self.root / "echotrain-demo"
+        self.assertEqual(sorted(path.name for path in demo.iterdir()),
+                         ["data", "report.html", "with-echo-1", "without-echo-1"])
+        self.assertIn("Data echoing on a slow upstream", (demo / "report.html").read_text())
+
+    def test_a_folder_of_other_files_is_left_alone(self):
+        (self.root / "thesis.tex").write_text("important")
+        result = run("demo", self.root)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("holds other files; name a new folder", result.stderr)
+        result = run("demo", self.root / "thesis.tex")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("thesis.tex' is no folder", result.stderr)
+        self.assertEqual([path.name for path in self.root.iterdir()], ["thesis.tex"])
+
+    def test_numbers_are_checked(self):
+        for words, message in ((("--seeds", 0), "--seeds must be 1 to 100"), (("--seconds", 0), "--seconds must be at least 1")):
+            result = run("demo", self.root / "new", *words)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(message, result.stderr)
+        self.assertFalse((self.root / "new").exists())
+
+
 class Words(unittest.TestCase):
     def test_one_is_singular(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -143,6 +143,42 @@ TEST(Explain, NothingYetIsAnError) {
   Json stats = stats_of(10, 1);
   stats["consumer"]["samples"] = 0;
   EXPECT_THROW(explain::explain(stats), Error);
+  stats["stages"][3]["items_in"] = 97;
+  stats["stages"][3]["items_out"] = 0;
+  try {
+    explain::explain(stats);
+    ADD_FAILURE() << "there is nothing to explain";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'shuffle' has taken 97 items and given none"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// A quarter of what decode has made waits in the buffer of the shuffle.
+TEST(Explain, WhatAShuffleHoldsIsNotTheConsumersCost) {
+  Json stats = stats_of(10, 1.61);
+  stats["stages"][3]["items_out"] = 7500;
+  stats["consumer"]["items"] = stats["consumer"]["samples"] = 7500;
+  const Json e = explain::explain(stats);
+  EXPECT_NEAR(e["stages"][1]["us_per_sample"].get<double>(), 300, 1e-6);
+}
+
+TEST(Explain, AnEchoMayStandBehindADelay) {
+  Json stats = stats_of(10, 10000 * 2000e-6);
+  auto& stages = stats["stages"].get_ref<Json::array_t&>();
+  stages.insert(stages.begin() + 1, stage("delay", "serial", 2000, 10000));
+  const Json delayed = explain::explain(stats);
+  EXPECT_EQ(delayed["bottleneck"]["stage"], "delay");
+  EXPECT_NEAR(predicted(delayed, "echo")["gain"].get<double>(), 8, 0.1);
+  EXPECT_NE(predicted(delayed, "echo")["detail"].get<std::string>().find("after 'decode'"),
+            std::string::npos);
+  EXPECT_GT(predicted(delayed, "cache")["gain"].get<double>(), 10);
+  stages.insert(stages.begin() + 1, stage("repeat", "serial", 0, 10000));
+  const Json endless = explain::explain(stats);
+  EXPECT_NEAR(predicted(endless, "echo")["gain"].get<double>(), 8, 0.1);
+  EXPECT_LT(predicted(endless, "cache")["gain"].get<double>(), 1.1)
+      << "no later epoch takes anything from a cache";
 }
 
 // Every way to leave out or retype one value of the statistics, or to make it 0 or huge.

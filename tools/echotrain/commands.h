@@ -37,6 +37,7 @@ size_t most_operands(const Command& command);
 std::vector<std::string> choices_of(const std::string& value);
 
 int command_completion(const Arguments& arguments);
+int command_demo(const Arguments& arguments);
 int command_devices(const Arguments& arguments);
 int command_eval(const Arguments& arguments);
 int command_explain(const Arguments& arguments);

@@ -91,7 +91,7 @@ Json training_stages(const DataSet& set, const Measured& m, const Plan& plan) {
     out.push_back({{"stage", "random_crop"}, {"pad", std::max<int64_t>(1, m.side() / 8)}});
   }
   if (plan.flips) out.push_back({{"stage", "flip"}});
-  if (set.in_order) out.push_back({{"stage", "shuffle"}, {"buffer", 2000}});
+  if (set.in_order) out.push_back({{"stage", "shuffle"}, {"buffer", 2000}, {"initial", 200}});
   out.push_back({{"stage", "batch"}, {"size", plan.batch}});
   out.push_back({{"stage", "normalize"}});
   return out;

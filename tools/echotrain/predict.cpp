@@ -164,6 +164,10 @@ void check_classifier(const Json& job, const std::string& path) {
         path.c_str());
   const auto loss =
       job.value("/model/loss/loss"_json_pointer, std::string("softmax_cross_entropy"));
+  if (job.value("/model/model"_json_pointer, std::string()) == "ssd")
+    throw Failure("'" + path +
+                  "' trains a detector; 'predict' is for image classifiers. etr_detections and "
+                  "Trainer.detections find boxes (docs/training.md)");
   if (loss != "softmax_cross_entropy")
     throw Failure("'" + path + "' trains with the loss " + loss +
                   "; 'predict' is for image classifiers");

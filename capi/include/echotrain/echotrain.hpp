@@ -1,8 +1,9 @@
 // EchoTrain for C++17 and later: echotrain.h with owned handles, exceptions and functions as
 // stages.
 //
-// The header calls nothing but the C API, so a program works with every later 0.x library. Objects
-// own their handle; they are movable, not copyable. Failures are exceptions of type Error. Threads,
+// The header calls nothing but the C API, so a program also works with later libraries, as long as
+// they have the functions that it uses (docs/compatibility.md). Objects own their handle; they are
+// movable, not copyable. Failures are exceptions of type Error. Threads,
 // units, shapes and lifetimes are those of echotrain.h.
 #ifndef ECHOTRAIN_ECHOTRAIN_HPP_
 #define ECHOTRAIN_ECHOTRAIN_HPP_

@@ -1,4 +1,4 @@
-#include "dataset.h"
+#include "digits.h"
 
 #include <png.h>
 
@@ -8,7 +8,7 @@
 
 #include "glyphs.h"
 
-namespace quickstart {
+namespace digits {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,8 +24,8 @@ void write_png(const fs::path& path, const std::vector<uint8_t>& pixels) {
 
 }  // namespace
 
-void draw_folder(const std::string& folder, int count, uint32_t seed,
-                 const std::function<void(int)>& progress) {
+void draw(const std::string& folder, int count, uint32_t seed,
+          const std::function<void(int)>& progress) {
   std::mt19937 random(seed);
   for (int digit = 0; digit < 10; ++digit)
     fs::create_directories(fs::path(folder) / std::to_string(digit));
@@ -37,4 +37,4 @@ void draw_folder(const std::string& folder, int count, uint32_t seed,
   }
 }
 
-}  // namespace quickstart
+}  // namespace digits

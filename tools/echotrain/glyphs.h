@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace quickstart {
+namespace digits {
 
 constexpr int kImageSize = 28;
 
@@ -13,4 +13,4 @@ constexpr int kImageSize = 28;
 // rotated, scaled, blurred and noisy, with a stray stroke here and there.
 std::vector<uint8_t> draw_digit(int digit, std::mt19937& random);
 
-}  // namespace quickstart
+}  // namespace digits

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "dataset.h"
+#include "digits.h"
 
 int main(int argc, char** argv) {
   if (argc < 3 || argc > 4) {
@@ -11,8 +11,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    quickstart::draw_folder(argv[1], std::atoi(argv[2]),
-                            argc > 3 ? static_cast<uint32_t>(std::atoi(argv[3])) : 1, [](int) {});
+    digits::draw(argv[1], std::atoi(argv[2]),
+                 argc > 3 ? static_cast<uint32_t>(std::atoi(argv[3])) : 1, [](int) {});
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "draw: %s\n", error.what());

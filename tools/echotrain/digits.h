@@ -5,11 +5,11 @@
 #include <functional>
 #include <string>
 
-namespace quickstart {
+namespace digits {
 
 // Writes `count` PNG images into folder/0 ... folder/9, cycling through the digits. `progress` gets
 // the number done at intervals. Throws std::runtime_error.
-void draw_folder(const std::string& folder, int count, uint32_t seed,
-                 const std::function<void(int done)>& progress);
+void draw(const std::string& folder, int count, uint32_t seed,
+          const std::function<void(int done)>& progress);
 
-}  // namespace quickstart
+}  // namespace digits

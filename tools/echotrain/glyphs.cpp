@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace quickstart {
+namespace digits {
 namespace {
 
 struct Point {
@@ -178,4 +178,4 @@ std::vector<uint8_t> draw_digit(int digit, std::mt19937& random) {
   return out;
 }
 
-}  // namespace quickstart
+}  // namespace digits

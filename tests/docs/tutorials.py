@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Runs the pages of docs/tutorials and docs/migration, block by block: tutorials.py [--full] BUILD WORK PAGE.md...
+
+Each page has a folder of its own, with the links `build`, `docs` and `samples`, and one shell for all of its blocks, in order:
+
+    ```sh                 is run; a command that fails, fails the page
+    ```text               after such a block: lines of its output, in order. A number stands for any number, a bar of progress for
+                          any bar, and '...' for any lines
+    ```python and others  begin with a comment that names a file ('# feed.py', '// app.cpp'), into which the block is written
+
+A comment in front of a block (<!-- ... -->) changes that:
+
+    not run: WHY          the block is not run
+    exact                 numbers in a block of text stand for themselves
+    test: OLD => NEW      the test runs the block with NEW in the place of OLD, with less data or fewer steps; there may be several
+
+--full runs the blocks as they are printed, and prints their outputs, to be copied into the page.
+
+A page that needs a Python module, or Gloo, says so by <!-- needs: NAME -->, and is skipped where there is none. Code in the text and in
+tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C header, options of `echotrain COMMAND` in its
+help, and {"stage": ...} is made into a stage.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEADERS = [ROOT / "capi/include/echotrain" / name for name in ("echotrain.h", "echotrain.hpp", "engine.h")]
+FENCE = re.compile(r"((?:^<!-- [^\n]* -->\n+)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?:> )?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+UNIT = re.compile(r"\b[kMGT]B\b")
+DURATION = re.compile(r"(?:\d+ (?:h|min) )+(?=\d+ s)")
+BAR = re.compile(r"\[[#.]+\]")
+MARK = "=== block %d of the page ==="
+
+
+class Fault(Exception):
+    pass
+
+
+class Block:
+    def __init__(self, page, match, full):
+        comments, self.language, self.text = match.groups()
+        self.line = page.count("\n", 0, match.start(2)) + 1
+        self.marks = re.findall(r"^<!-- (.*?) -->$", comments, re.MULTILINE)
+        known = ("not run: ", "exact", "test: ", "needs: ")
+        for mark in self.marks:
+            if not mark.startswith(known):
+                raise Fault(f"line {self.line}: what is '<!-- {mark} -->'? Known are {known}")
+            if mark.startswith("test: "):
+                old, arrow, new = mark[len("test: "):].partition(" => ")
+                if not arrow or old not in self.text:
+                    raise Fault(f"line {self.line}: the block has no '{old}' to replace")
+                self.text = self.text if full else self.text.replace(old, new)
+        self.file = self.named_file()
+
+    def marked(self, word):
+        return any(mark.startswith(word) for mark in self.marks)
+
+    def named_file(self):
+        found = re.match(r"(?:#|//|/\*) ([\w./-]+\.\w+)(?: \*/)?(?:$|:|,)", self.text.split("\n", 1)[0])
+        return found.group(1) if found and self.language not in ("sh", "text") else None
+
+
+def blocks_of(page, full):
+    blocks = [Block(page, match, full) for match in FENCE.finditer(page)]
+    if len(blocks) * 2 != len(re.findall(r"^ *```", page, re.MULTILINE)):
+        raise Fault("a block is not closed, or is indented")
+    before = None
+    for block in blocks:
+        if block.marked("not run: "):
+            pass
+        elif block.language == "text":
+            if before is None or before.language != "sh" or before.marked("not run: "):
+                raise Fault(f"line {block.line}: output of no block that is run")
+        elif block.language != "sh" and not block.file:
+            raise Fault(f"line {block.line}: a block of '{block.language}' that is neither run, nor names its file in its first "
+                        "line, nor is marked '<!-- not run: WHY -->'")
+        before = block
+    return blocks
+
+
+def script_of(blocks):
+    lines = ["set -euo pipefail", "exec 2>&1"]
+    for number, block in enumerate(blocks):
+        if block.marked("not run: ") or block.language == "text":
+            continue
+        lines.append(f"printf '\\n%s %s\\n' '{MARK % number}' \"$EPOCHREALTIME\"")
+        if block.file:
+            folder = os.path.dirname(block.file)
+            lines += [f"mkdir -p {folder}"] if folder else []
+            lines += [f"cat > {block.file} <<'END OF THE FILE'", block.text + "END OF THE FILE"]
+        else:
+            lines.append(block.text)
+    return "\n".join(lines) + f"\nprintf '\\n%s %s\\n' '{MARK % len(blocks)}' \"$EPOCHREALTIME\"\n"
+
+
+def outputs_of(text):
+    """{number of a block: (its output, seconds)}"""
+    parts = re.split("^" + (MARK % 0).replace("0", r"(\d+)") + r" ([\d.]+)\n", text, flags=re.MULTILINE)
+    rows = list(zip(map(int, parts[1::3]), map(float, parts[2::3]), parts[3::3]))
+    ends = [begin for _, begin, _ in rows[1:]] + [None]
+    return {number: (output, end - begin if end else None) for (number, begin, output), end in zip(rows, ends)}
+
+
+def shape(line, exact):
+    line = " ".join(line.split())
+    return line if exact else re.sub(r" ?[-+]?" + NUMBER.pattern, " 0", UNIT.sub("B", DURATION.sub("", BAR.sub("[]", line)))).strip()
+
+
+def compare(block, output):
+    exact = block.marked("exact")
+    rest = iter([shape(line, exact) for line in output.replace("\r", "\n").splitlines()])
+    for line in block.text.splitlines():
+        wanted = shape(line, exact)
+        if wanted in ("", "..."):
+            continue
+        head, ellipsis, tail = wanted.partition("...")
+        if not any(said == wanted or (ellipsis and said.startswith(head.strip()) and said.endswith(tail.strip())) for said in rest):
+            raise Fault(f"line {block.line}: the output has no further line like\n  {line}\nit is\n{output}")
+
+
+def environment(build, work):
+    tools = work / "bin"
+    tools.mkdir(parents=True)
+    for name in ("python", "python3"):  # this one, which may be that of a virtual environment
+        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (tools / name).chmod(0o755)
+    variables = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}", PYTHONPATH=f"{build}/bindings/python", MPLBACKEND="Agg")
+    variables.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", "2")
+    return variables
+
+
+def has(name, build):
+    if name == "gloo":
+        return (build / "capi/echotrain/echotrain-gloo").exists()
+    return subprocess.run([sys.executable, "-c", f"import {name}"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def run_page(path, build, work, variables, full):
+    page = path.read_text(encoding="utf-8")
+    blocks = blocks_of(page, full)
+    look_up(page, path, variables, build)
+    folder = work / path.stem
+    folder.mkdir()
+    (folder / "build").symlink_to(build)
+    for name in ("docs", "samples"):
+        (folder / name).symlink_to(ROOT / name)
+    script = folder / "blocks.sh"
+    script.write_text(script_of(blocks), encoding="utf-8")
+    done = subprocess.run(["bash", script], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    outputs = outputs_of(done.stdout)
+    for number, (output, seconds) in outputs.items() if full else ():
+        if number < len(blocks):
+            print(f"--- line {blocks[number].line}, {seconds or 0:.1f} s\n{blocks[number].text}>>>\n{output}")
+    if done.returncode != 0:
+        block = blocks[max(outputs)] if outputs else blocks[0]
+        raise Fault(f"line {block.line}: the block\n{block.text}failed with status {done.returncode}:\n"
+                    f"{outputs[max(outputs)][0] if outputs else done.stdout}")
+    ran = compared = 0
+    for number, (before, block) in enumerate(zip([None, *blocks], blocks)):
+        if number in outputs and not block.file:
+            ran += 1
+            if outputs[number][1] >= 1 and not full:
+                first = next(line for line in block.text.splitlines() if line and not line.startswith(("PATH", "mkdir", "cd ")))
+                print(f"  {outputs[number][1]:6.1f} s  line {block.line}: {first[:100]}")
+        if block.language == "text" and not block.marked("not run: ") and not full:
+            compare(block, outputs[number - 1][0])
+            compared += 1
+    unrun = sum(block.marked("not run: ") for block in blocks)
+    return f"{ran} blocks run, {compared} outputs compared, {sum(bool(b.file) for b in blocks)} files written, {unrun} not run"
+
+
+def look_up(page, path, variables, build):
+    """Names of EchoTrain's in the page's inline code."""
+    text = FENCE.sub("", page)
+    spans = sorted(set(re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)))
+    python, wrong = [], []
+    header = "\n".join(file.read_text() for file in HEADERS)
+    for span in spans:
+        if re.match(r"et\.\w", span) and "..." not in span:
+            python.append(span)
+        elif span.startswith('{"stage":') and "..." not in span:
+            stage = json.loads(span)
+            name = stage.pop("stage")
+            stage = ", ".join(f"{key}={value!r}" for key, value in stage.items())
+            python.append(f"et.stages.{name}({stage})")
+        wrong += [f"the C header has no {name}" for name in re.findall(r"\betr_\w+", span) if not re.search(rf"\b{name}\b", header)]
+        command = re.match(r"echotrain ([a-z-]+)", span)
+        if command:
+            said = subprocess.run([build / "tools/echotrain/echotrain", command.group(1), "--help"], env=variables,
+                                  capture_output=True, text=True, check=False)
+            if said.returncode != 0:
+                wrong.append(f"there is no `{span}`")
+            wrong += [f"`{span}`: no option {option}" for option in re.findall(r"(?<= )--?[a-z][\w-]*", span)
+                      if not re.search(re.escape(option) + r"(?![\w-])", said.stdout)]
+    if python:
+        names = "import echotrain as et, numpy as np\nx = y = images = labels = samples = function = path = []\n"
+        checks = "".join(f"try: {span}\nexcept Exception as error: print({span!r}, 'is', repr(error))\n" for span in python)
+        said = subprocess.run([sys.executable, "-c", names + checks], env=variables, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False).stdout
+        wrong += said.splitlines()
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        if not (path.parent / target).exists():
+            wrong.append(f"a link to '{target}', which is not there")
+    if wrong:
+        raise Fault("\n".join(wrong))
+
+
+def main():
+    full = sys.argv[1:2] == ["--full"]
+    build, work, *pages = (pathlib.Path(a).resolve() for a in sys.argv[1 + full:] or sys.exit(__doc__))
+    if not pages:
+        raise SystemExit(__doc__)
+    shutil.rmtree(work, ignore_errors=True)
+    variables = environment(build, work)
+    failed = []
+    for path in pages:
+        missing = [m for m in re.findall(r"^<!-- needs: (\w+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE) if not has(m, build)]
+        if missing:
+            print(f"{path.stem} is SKIPPED: there is no {', '.join(missing)}", flush=True)
+            continue
+        began = time.monotonic()
+        try:
+            result = run_page(path, build, work, variables, full)
+        except Fault as fault:
+            failed.append(path.stem)
+            result = f"FAILED\n{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}: {fault}"
+        print(f"{path.stem}: {time.monotonic() - began:.1f} s, {result}", flush=True)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Kills training at random moments (SIGKILL), resumes it until it is complete, and compares it with a run that nobody killed.
+
+    kills.py ECHOTRAIN PAINTER [--kills 2000] [--seed 1] [--case NAME]
+
+After each kill, no more than the steps since the newest checkpoint is lost. The completed run has the rows of the other one, each step once,
+and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp).
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+STEPS, EVERY = 40, 6  # steps of a run, and between two checkpoints
+MOST = 5  # kills of one run, which then gets to its end
+TIMES = ("time", "seconds", "_per_s", "wait", "busy")  # what differs from run to run
+
+
+def stages(root, *after_decoding, echo=None, augment=True):
+    """A pipeline that takes about half a second for 20 batches."""
+    out = [{"stage": "webdataset", "pattern": f"{root}/data-*.tar.zst"}, {"stage": "label", "classes": 10},
+           {"stage": "decode", "channels": "gray"}, *after_decoding]
+    if echo:
+        out.append({"stage": "echo", "buffer": 50, **echo})
+    if augment:
+        out.append({"stage": "random_crop", "pad": 2})
+    return out + [{"stage": "shuffle", "buffer": 60}, {"stage": "batch", "size": 10}, {"stage": "delay", "milliseconds": 15},
+                  {"stage": "normalize"}]
+
+
+def cases(root):
+    """By name: the stages, and the rest of the job that differs."""
+    kept = {"stage": "cache", "directory": str(root / "kept")}
+    shared = {"stage": "cache", "shared": str(root / "shared")}
+    echo, device = {"factor": 2.5}, {"factor": 2, "device": True}
+    demand = {"factor": 3, "mode": "on_demand"}
+    out = {
+        "plain": (stages(root), {}),
+        "echo": (stages(root, echo=echo), {}),
+        "device echo": (stages(root, echo=device), {}),
+        "cache of the run": (stages(root, kept, echo=echo), {}),
+        "shared cache": (stages(root, shared, echo=echo), {}),
+        "on demand": (stages(root, echo=demand), {}),
+    }
+    for name in ("adam", "adamw", "adagrad", "rmsprop", "lion", "lamb", "lars"):
+        out[name] = (stages(root, echo=echo), {"optimizer": {"optimizer": name}})
+    return out
+
+
+def job(out, parts):
+    pipeline, more = parts
+    return {"seed": 3, "pipeline": {"stages": pipeline},
+            "model": {"layers": [{"layer": "conv2d", "filters": 4, "stride": 2}, {"layer": "batch_norm", "activation": "relu"},
+                                 {"layer": "flatten"}, {"layer": "dropout", "rate": 0.1}, {"layer": "dense", "units": 10}]},
+            "optimizer": {"optimizer": "sgd", "momentum": 0.9}, "schedule": {"learning_rate": 0.01},
+            "train": {"steps": STEPS}, "output": {"dir": str(out), "checkpoint_every_steps": EVERY}, **more}
+
+
+class Run:
+    """One run's folder and its job."""
+
+    def __init__(self, program, root, name, parts):
+        self.program, self.out = program, root / name
+        self.path = root / f"{name}.json"
+        self.path.write_text(json.dumps(job(self.out, parts)))
+
+    def begin(self, *words):
+        return subprocess.Popen([self.program, "train", self.path, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def rows(self):
+        """The rows of steps that are complete, without what depends on time."""
+        path = self.out / "metrics.jsonl"
+        text = path.read_text() if path.exists() else ""
+        rows = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+        return [{key: value for key, value in row.items() if not any(part in key for part in TIMES)}
+                for row in rows if row["kind"] == "step"]
+
+    def newest(self):
+        """The step of the newest checkpoint; 0: there is none."""
+        manifests = [json.loads(path.read_text()) for path in self.out.glob("checkpoints/step-*[0-9]/manifest.json")]
+        return max((manifest["step"] for manifest in manifests), default=0)
+
+    def files(self):
+        """The contents of the newest checkpoint's tensors."""
+        folder = max(self.out.glob("checkpoints/step-*[0-9]"))
+        return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+def finish(run, *words):
+    process = run.begin(*words)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, f"exit status {process.returncode}: {output}"
+    return output
+
+
+def kill_and_resume(run, dice, length):
+    """Kills a run, resumes it and so on, until it gets to its end; returns the number of kills."""
+    kills, newest = 0, 0
+    while True:
+        process = run.begin("--resume" if newest else "--overwrite")
+        try:
+            output, _ = process.communicate(timeout=dice.uniform(0.1, 0.9) * length if kills < MOST else 300)
+            assert process.returncode == 0, f"exit status {process.returncode}: {output}"
+            return kills
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        kills += 1
+        was, newest = newest, run.newest()
+        assert newest >= was, f"the checkpoint of step {was} is lost; the newest is of step {newest}"
+        steps = [row["step"] for row in run.rows()]
+        assert steps == list(range(1, len(steps) + 1)), f"rows are lost: {steps}"
+        assert len(steps) < newest + 2 * EVERY, f"{len(steps)} steps, and the newest checkpoint is of step {newest}"
+
+
+def compare(run, reference, same_bits):
+    rows, expected = run.rows(), reference.rows()
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1)), [row["step"] for row in rows]
+    if not same_bits:
+        return
+    for row, other in zip(rows, expected):
+        assert row == other, f"{row}\n{other}"
+    files, others = run.files(), reference.files()
+    assert files.keys() == others.keys() and len(files) >= 2, (files.keys(), others.keys())
+    for name in files:
+        assert files[name] == others[name], f"'{name}' differs"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("painter")
+    parser.add_argument("--kills", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", help="only the case of this name")
+    options = parser.parse_args()
+    root = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-kills-"))
+    try:
+        subprocess.run([options.painter, root / "png", "200", "1"], check=True)
+        subprocess.run([options.program, "pack", root / "png", root / "data", "--per-shard", "50"], check=True, stdout=subprocess.DEVNULL)
+        all_cases = {name: parts for name, parts in cases(root).items() if options.case in (None, name)}
+        if not all_cases:
+            sys.exit(f"kills: there is no case '{options.case}'; there are: {', '.join(cases(root))}")
+        dice = random.Random(options.seed)
+        references, lengths, counts = {}, {}, dict.fromkeys(all_cases, 0)
+        while sum(counts.values()) < options.kills:
+            for name, parts in all_cases.items():
+                if sum(counts.values()) >= options.kills:
+                    break
+                if name not in references:
+                    references[name] = Run(options.program, root, f"{name}-reference", parts)
+                    began = time.time()
+                    finish(references[name])
+                    lengths[name] = time.time() - began
+                run = Run(options.program, root, f"{name}-killed", parts)
+                shutil.rmtree(run.out, ignore_errors=True)
+                shutil.rmtree(root / "shared", ignore_errors=True)
+                try:
+                    counts[name] += kill_and_resume(run, dice, lengths[name])
+                    compare(run, references[name], same_bits=name != "on demand")
+                except AssertionError as error:
+                    sys.exit(f"kills: {name}, after {sum(counts.values())} kills, seed {options.seed}: {error}")
+                print(f"{sum(counts.values())} of {options.kills} kills", end="\r" if sys.stdout.isatty() else "\n", flush=True)
+        for name, count in counts.items():
+            print(f"{name}: {count} kills")
+        print(f"passed: {sum(counts.values())} kills, seed {options.seed}")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
