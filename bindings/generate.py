@@ -112,9 +112,10 @@ def python_stub(title, rows, body):
 
 def python_job_stub(schedules, job):
     """The stub of _job.py: its function, and types of the options that functions elsewhere take as keywords."""
-    loss, *of_loss = job["loss"]
+    options_of = {row["name"]: row["options"] for row in job}
+    loss, *of_loss = options_of["loss"]
     body = python_functions("schedules", schedules) + [f"LossName = {python_type(loss)}", ""]
-    for name, doc, options in (("PipelineOptions", "the options of a pipeline", job["pipeline"]),
+    for name, doc, options in (("PipelineOptions", "the options of a pipeline", options_of["pipeline"]),
                                ("LossOptions", "the options of a loss", of_loss)):
         body += [f"class {name}(TypedDict, total=False):", *python_doc(doc, "Attributes", options), ""]
         body += [f"    {option['name']}: {python_type(option)}" for option in options] + [""]
@@ -241,11 +242,11 @@ def main():
     parser.add_argument("--csharp")
     parser.add_argument("--markdown")
     arguments = parser.parse_args()
-    schemas, job = load(arguments.library)
+    schemas = load(arguments.library)
     if arguments.markdown:
         write(arguments.markdown, "options.md", markdown_page(schemas))
     if arguments.python:
-        write(arguments.python, "_job.pyi", python_job_stub(schemas["schedules"], job))
+        write(arguments.python, "_job.pyi", python_job_stub(schemas["schedules"], schemas["job"]))
     for kind, rows in schemas.items():
         if kind == "job":  # a job is a document in every language
             continue

@@ -42,7 +42,7 @@ from .server import Server, ServerStatus  # noqa: E402
 from .study import Study  # noqa: E402
 from .transport import Transport  # noqa: E402
 
-__version__: str = native.version()
+__version__ = native.version()
 
 
 def prefer_wide_cpu_vectors() -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "echotrain")
+PROGRAM: str = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "echotrain")
 
 
 def main() -> NoReturn:
