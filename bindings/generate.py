@@ -37,7 +37,7 @@ def load(library):
                              "doc": "the learning rate over the steps of a run"}]
     schemas["job"] = [{"name": name, "doc": f"keys of '{name}' in a job", "options": options}
                       for name, options in job.items() if name != "schedule"]
-    return schemas, job
+    return schemas
 
 
 def ordered(options):
