@@ -6,17 +6,18 @@ here=$(cd "$(dirname "$0")" && pwd)
 venv_sees=
 . "$here/../support/venv.sh"
 unset PYTHONPATH  # the package is checked where it is copied to
-"$venv/bin/pip" install -q --disable-pip-version-check mypy==2.4.1 'pyright[nodejs]==1.1.414' numpy==2.4.6
+PATH=$venv/bin:$PATH
+export PYRIGHT_PYTHON_IGNORE_WARNINGS=1  # about newer versions
+pip install -q --disable-pip-version-check mypy==2.4.1 'pyright[nodejs]==1.1.414' numpy==2.4.6
 cp "$here"/typing/* "$work"
 cp -r "$build/bindings/python/echotrain" "$work"
-cp -r "$work/echotrain" "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"  # --verifytypes looks there
+cp -r "$work/echotrain" "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"  # --verifytypes looks there
 cd "$work"
-export PYRIGHT_PYTHON_IGNORE_WARNINGS=1  # about newer versions
 
-"$venv/bin/mypy" -p echotrain
-"$venv/bin/mypy" program.py mistakes.py
-"$venv/bin/pyright"
-"$venv/bin/pyright" --pythonpath "$venv/bin/python" --verifytypes echotrain --ignoreexternal > complete.txt || { cat complete.txt; exit 1; }
-tail -n 4 complete.txt
+mypy -p echotrain
+mypy program.py mistakes.py
+pyright
+pyright --verifytypes echotrain --ignoreexternal > complete.txt || { cat complete.txt; exit 1; }
+grep 'Type completeness' complete.txt
 # Names and parameters of the stubs, compared with the modules.
-"$venv/bin/stubtest" --allowlist stubtest.txt --ignore-unused-allowlist echotrain.{native,stages,layers,models,optimizers,_job}
+stubtest --allowlist stubtest.txt --ignore-unused-allowlist echotrain.{native,stages,layers,models,optimizers,_job}
