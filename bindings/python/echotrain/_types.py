@@ -8,11 +8,11 @@ from typing import Any, Iterable, Mapping, Protocol, Sequence, Tuple, Union
 import numpy as np
 from numpy.typing import NDArray
 
-StrPath = Union[str, "os.PathLike[str]"]
+StrPath = Union[str, os.PathLike[str]]
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Numbers = Union[Sequence[float], Array]  # an option that is a list of numbers
-Integers = Union[Sequence[int], "NDArray[np.integer[Any]]"]
+Integers = Union[Sequence[int], NDArray[np.integer[Any]]]
 
 
 class SupportsDLPack(Protocol):
@@ -33,7 +33,7 @@ class Shaped(Protocol):
     def shape(self) -> Iterable[int]: ...
 
 
-_Number = Union[float, "np.number[Any]", np.bool_, Array]
+_Number = Union[float, np.number[Any], np.bool_, Array]
 # What a field can be made of. ArrayLike would do, but for text and complex numbers.
 FieldLike = Union[SupportsDLPack, _Number, Sequence[_Number], Sequence[Sequence[_Number]],
                   Sequence[Sequence[Sequence[_Number]]]]

@@ -1,6 +1,6 @@
 """Vulkan devices."""
 
-from __future__ import annotations
+# Annotations are not postponed here: pdoc cannot resolve those of a NamedTuple then.
 
 from typing import TYPE_CHECKING, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
 
@@ -43,12 +43,12 @@ class Runtime(_NotPicklable):
     :meth:`tune` wrote; None: the user's file, if it exists."""
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
-                 tuning: Optional[StrPath] = None) -> None:
+                 tuning: Optional["StrPath"] = None) -> None:
         _log.start()
         self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
                                             "" if tuning is None else str(tuning))
 
-    def tune(self, path: Optional[StrPath] = None) -> None:
+    def tune(self, path: Optional["StrPath"] = None) -> None:
         """Finds, by trying them, the fastest kernels on this device for the models whose trainers
         have had their first batch. Writes them to the file ``path`` (None: the user's file, for all
         later runs). Trainers created later use them."""

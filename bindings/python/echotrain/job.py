@@ -1,6 +1,6 @@
 """Jobs and their runs."""
 
-from __future__ import annotations
+# Annotations are not postponed here: pdoc cannot resolve those of a NamedTuple then.
 
 import atexit
 import json
@@ -58,7 +58,7 @@ class Job(_NotPicklable):
     100})``. If a file names no ``output.dir``, the job gets one: ``runs/`` and the stem of the
     file's name."""
 
-    def __init__(self, job: Union[StrPath, Mapping[str, Any]], overrides: Optional[Mapping[str, Any]] = None) -> None:
+    def __init__(self, job: Union["StrPath", Mapping[str, Any]], overrides: Optional[Mapping[str, Any]] = None) -> None:
         text = json.dumps(job) if isinstance(job, Mapping) else str(job)
         is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
@@ -93,7 +93,7 @@ class Job(_NotPicklable):
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
             overwrite: bool = False, start: Optional[_Start] = None,
-            on_evaluation: Optional[OnEvaluation] = None, transport: Optional[Transport] = None) -> JobRun:
+            on_evaluation: Optional[OnEvaluation] = None, transport: Optional[Transport] = None) -> "JobRun":
         """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume``
         continues from its newest checkpoint, and ``overwrite`` begins again in its place. Without
         either, a folder that holds a run is a StateError. Two further ways to begin write nothing:
@@ -120,7 +120,7 @@ class Job(_NotPicklable):
 
 # Runs and their trainers must end before the interpreter does: their threads use the device, and
 # call transports in the interpreter.
-_open: weakref.WeakSet[Union[JobRun, Trainer]] = weakref.WeakSet()
+_open: "weakref.WeakSet[Union[JobRun, Trainer]]" = weakref.WeakSet()
 
 
 @atexit.register
@@ -195,7 +195,7 @@ class JobRun(_NotPicklable):
                 return
 
     @property
-    def trainer(self) -> Trainer:
+    def trainer(self) -> "Trainer":
         """The run's trainer, to read and set weights and hyperparameters between two events, to
         predict, evaluate, save and export. What is set takes effect in the run's next step. The run
         makes its own steps: `Trainer.step`, `Trainer.fit` and the like are StateErrors.
@@ -248,7 +248,7 @@ class JobRun(_NotPicklable):
             self._closed = True
             self._handle.close()
 
-    def __enter__(self) -> JobRun:
+    def __enter__(self) -> "JobRun":
         return self
 
     def __exit__(self, *_: object) -> None:

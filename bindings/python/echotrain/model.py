@@ -1,6 +1,6 @@
 """Models and their summaries."""
 
-from __future__ import annotations
+# Annotations are not postponed here: pdoc cannot resolve those of a NamedTuple then.
 
 import json
 import os
@@ -88,11 +88,11 @@ class Model:
     _file: str  # of a model from an ONNX file: what to read again
 
     def __init__(self, layers: Union[Layer, ReadyModel, Iterable[Union[Layer, ReadyModel]]], inputs: Iterable[str] = (),
-                 loss: Optional[LossName] = None, recompute: bool = False,
+                 loss: Optional["LossName"] = None, recompute: bool = False,
                  precision: Literal["fp32", "bf16", "fp16"] = "fp32",
                  frozen: Union[str, Iterable[str]] = (),
                  lora: Optional[Mapping[str, Any]] = None, quantize: int = 0,
-                 **loss_options: Unpack[LossOptions]) -> None:
+                 **loss_options: "Unpack[LossOptions]") -> None:
         self.layers: List[Union[Layer, ReadyModel]] = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
             spec: Dict[str, Any] = _schema.plain(self.layers[0])
@@ -121,7 +121,7 @@ class Model:
             self._handle.loss(loss, _schema.to_json(loss_options))
 
     @classmethod
-    def from_json(cls, spec: Union[str, Mapping[str, Any]]) -> Model:
+    def from_json(cls, spec: Union[str, Mapping[str, Any]]) -> "Model":
         """Creates a model from the form that jobs use: layers, inputs and loss, or the name of a
         ready-made model with its options."""
         model = cls.__new__(cls)
@@ -131,9 +131,9 @@ class Model:
         return model
 
     @classmethod
-    def from_onnx(cls, path: StrPath, layers: Iterable[Layer] = (), until: str = "",
-                  inputs: Iterable[str] = (), loss: Optional[LossName] = None,
-                  frozen: Union[str, Iterable[str]] = (), **loss_options: Unpack[LossOptions]) -> Model:
+    def from_onnx(cls, path: "StrPath", layers: Iterable[Layer] = (), until: str = "",
+                  inputs: Iterable[str] = (), loss: Optional["LossName"] = None,
+                  frozen: Union[str, Iterable[str]] = (), **loss_options: "Unpack[LossOptions]") -> "Model":
         """Creates a model from an ONNX file, for fine-tuning: a trainer begins with the file's
         weights. ``until`` cuts the network behind a value, a node or a layer of that name, and
         ``layers`` follow there: ``Model.from_onnx("resnet.onnx", [layers.dense(10, name="head")],
@@ -161,7 +161,7 @@ class Model:
         layers."""
         return _schema.from_json(self._handle.json())
 
-    def summary(self, **samples: Union[Shaped, Sequence[int]]) -> Summary:
+    def summary(self, **samples: Union["Shaped", Sequence[int]]) -> Summary:
         """Lists layers, shapes and parameters for samples of these shapes:
         ``model.summary(image=(28, 28, 1))``. For a field of another type than float32, pass an
         array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
