@@ -161,7 +161,8 @@ class PipelineTest(Case):
             et.tune([et.stages.folder(self.root), lambda sample: sample])
 
     def test_explain_names_the_bottleneck(self):
-        with et.Pipeline([et.source([{"x": np.zeros(2, np.float32)}] * 50), et.stages.delay(2), et.stages.batch(5)],
+        # For 0.6 s: on a busy machine the beginning of a shorter run would outweigh what the delay takes.
+        with et.Pipeline([et.source([{"x": np.zeros(2, np.float32)}] * 300), et.stages.delay(2), et.stages.batch(5)],
                          epochs=1, trace_events=1000) as p:
             with self.assertRaises(et.EchoTrainError):
                 p.explain()
