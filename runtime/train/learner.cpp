@@ -401,8 +401,8 @@ void Learner::set_weights(const std::vector<pipeline::Field>& given) {
 
 std::string Learner::onnx() const {
   return begun(
-             "nothing can be exported before a first batch, which says the shapes of the inputs: "
-             "predict or train on one")
+             "there is nothing to export before the first batch, from which the shapes of the "
+             "inputs are known: predict or train on one")
       .onnx(model_);
 }
 
