@@ -197,6 +197,7 @@ def on_page_markdown(markdown, page, config, files):
         log.warning("%s: before a list an empty line is needed, and four spaces before what belongs to an item: '%s'", places[name],
                     match.group().strip()[:60])
     markdown = TABS.sub(ten_lines, relinked(markdown, name))
+    markdown = re.sub(r"^(#+ .*\w)#$", r"\1\#", markdown, flags=re.MULTILINE)  # "C#" is not the end of a heading
     if name == "index.md":  # the README's title and first paragraph, and two buttons
         head, picture, rest = markdown.partition("\n![")
         page.meta["hide"] = ["navigation"]
