@@ -54,6 +54,12 @@ void make_data(const fs::path& data) {
   if (!std::ofstream(data / "ready")) throw Failure("cannot write into '" + data.string() + "'");
 }
 
+std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<const char*> out;
+  for (const std::string& text : texts) out.push_back(text.c_str());
+  return out;
+}
+
 struct RunOptions {
   std::string name, out;
   double delay_ms = 0, echo = 1, seconds = 0;
@@ -69,10 +75,9 @@ etr_event train(const Runtime& runtime, const fs::path& data, const RunOptions& 
       "pipeline.stages.5.buffer=" + std::to_string(options.echo > 1 ? 1000 : 1),
       "train.seconds=" + std::to_string(options.seconds),
       "evaluation.target_accuracy=" + std::to_string(kTarget)};
-  std::vector<const char*> pointers;
-  for (const std::string& text : overrides) pointers.push_back(text.c_str());
   Job job;
-  check(etr_job_parse(kDemoJob, pointers.data(), static_cast<int32_t>(pointers.size()), job.out()));
+  check(etr_job_parse(kDemoJob, pointers_to(overrides).data(),
+                      static_cast<int32_t>(overrides.size()), job.out()));
   Run run;
   check(etr_run_start(runtime.get(), job.get(), ETR_START_OVERWRITE, run.out()));
   const etr_event end = run_with_progress(run.get(), options.name, options.seconds).event;
@@ -111,12 +116,6 @@ Runs compare(const Runtime& runtime, const fs::path& folder, double delay_ms, in
       runs.metrics.push_back((out / "metrics.jsonl").string());
     }
   return runs;
-}
-
-std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
-  std::vector<const char*> out;
-  for (const std::string& text : texts) out.push_back(text.c_str());
-  return out;
 }
 
 // Writes the report and returns the rows of its table.
