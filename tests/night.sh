@@ -1,37 +1,55 @@
 #!/usr/bin/env bash
-# What takes too long for every change; docs/testing.md has the last result.
+# What takes too long for every change; docs/testing.md has the last result of each part.
 #
-#   tests/night.sh DIRECTORY [SECONDS]     SECONDS for each fuzz target; 600 without it
+#   tests/night.sh DIRECTORY [--seconds N] [PART ...]    all parts, or those named; --seconds for each fuzz target (600)
 #
-#   1. the README's two commands in a Debian with nothing installed (bare_debian.sh)
-#   2. everything on a newer Mesa (run.sh --all --mesa)
-#   3. the operations with vectors of 512 bits (the label `night`)
-#   4. every model of the golden table against PyTorch, not only the small ones
-#   5. data-parallel training beside PyTorch's (golden/ddp.py)
-#   6. 100 steps of every way to train on several ranks, against one device (golden/ranks.py)
-#   7. the same with threads as ranks, for ranks that share tensors and for models cut into stages
-#   8. 200 faults of runs on several ranks, and the rest of an epoch shared out in 1,000 ways
-#   9. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#  10. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
-#  11. 2,000 kills of training on one device, and 500 states of the disk after each change that a save makes
-#  12. all fuzz targets, those of models and jobs too, for SECONDS each
+#   bare_debian      the README's two commands in a Debian with nothing installed (bare_debian.sh)
+#   everything       everything on a newer Mesa (run.sh --all --mesa); builds what the parts below need
+#   wide_vectors     the operations with vectors of 512 bits (the label `night`)
+#   golden           every model of the golden table against PyTorch, not only the small ones
+#   ddp              data-parallel training beside PyTorch's (golden/ddp.py)
+#   matrix_units     the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   slurm            two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
+#   ranks            100 steps of every way to train on several ranks, against one device (golden/ranks.py)
+#   tensor_parallel  the same with threads as ranks, for ranks that share tensors
+#   stages           and for models cut into stages
+#   faults           200 faults of runs on several ranks
+#   shares           the rest of an epoch shared out in 1,000 ways
+#   kills            2,000 kills of training on one device
+#   crash            500 states of the disk after each change that a save makes
+#   fuzz             all fuzz targets, those of models and jobs too
 #
-# As root (debootstrap). Goes on after a part that fails, and fails at the end.
+# As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
+# calls, so that the parts may run on several evenings.
 set -uo pipefail
-[ $# -ge 1 ] || { echo "usage: night.sh DIRECTORY [SECONDS]" >&2; exit 2; }
+usage() { echo "usage: night.sh DIRECTORY [--seconds N] [PART ...]" >&2; exit 2; }
+[ $# -ge 1 ] || usage
 mkdir -p "$1"
-work=$(realpath "$1") seconds=${2:-600}
+work=$(realpath "$1") seconds=600
+shift
+if [ "${1:-}" = --seconds ]; then
+  [[ ${2:-} =~ ^[0-9]+$ ]] || usage
+  seconds=$2
+  shift 2
+fi
 cd "$(dirname "$0")/.."
+parts=$(sed -nE 's/^part ([a-z_]+) .*/\1/p' tests/night.sh)
+for name in "$@"; do
+  grep -qx -e "$name" <<<"$parts" || { echo "night.sh: no part $name, only" $parts >&2; exit 2; }
+done
+wanted=("$@")
 
 failed=0
+report() { echo "$*" | tee -a "$work/results.txt"; }
 part() { # name, command
   local name=$1 began=$SECONDS status=0
   shift
+  [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" $name "* ]] || return 0
   "$@" >"$work/$name.log" 2>&1 || status=$?
   case $status in
-    0) echo "$name: passed in $(((SECONDS - began + 59) / 60)) min" ;;
-    77) tail -n 1 "$work/$name.log" ;;  # says that it is skipped, and why
-    *) echo "$name: FAILED, see $work/$name.log"; failed=1 ;;
+    0) report "$(date +%F) $name: passed in $(((SECONDS - began + 59) / 60)) min" ;;
+    77) report "$(date +%F) $name: $(tail -n 1 "$work/$name.log")" ;;  # says that it is skipped, and why
+    *) report "$(date +%F) $name: FAILED, see $work/$name.log"; failed=1 ;;
   esac
 }
 fuzz() {
