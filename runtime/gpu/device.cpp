@@ -166,6 +166,10 @@ void VulkanDevice::create_device() {
     bfloat16.shaderBFloat16Type = bfloat16.shaderBFloat16CooperativeMatrix = VK_TRUE;
     if (has(true)) add(bfloat16, kBfloat16Extension);
   }
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroups{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  subgroups.subgroupSizeControl = subgroups.computeFullSubgroups = VK_TRUE;
+  if (physical.sets_subgroup_size) add(subgroups, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   if (physical.info.imports_memory)
     extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   if (physical.is_incomplete) extensions.push_back(kPortabilitySubset);

@@ -89,6 +89,24 @@ bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device,
   return addresses.bufferDeviceAddress && features.features.shaderInt64;
 }
 
+// A driver may otherwise run a kernel with subgroups that are not full.
+bool can_set_subgroup_size(const VulkanApi& api, VkPhysicalDevice device,
+                           const Extensions& extensions, uint32_t size) {
+  if (!extensions.has(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return false;
+  VkPhysicalDeviceSubgroupSizeControlFeatures control{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, nullptr, 0, 0};
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &control, {}};
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  VkPhysicalDeviceSubgroupSizeControlProperties sizes{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES, nullptr, 0, 0, 0, 0};
+  VkPhysicalDeviceProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes, {}};
+  api.GetPhysicalDeviceProperties2(device, &properties);
+  return control.subgroupSizeControl && control.computeFullSubgroups &&
+         (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+         sizes.minSubgroupSize <= size && size <= sizes.maxSubgroupSize;
+}
+
 std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysicalDevice device,
                                         const Extensions& extensions) {
   const VulkanApi& api = instance.api;
@@ -280,6 +298,8 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
     device.upload_family = family_for_uploads(families);
     set_timestamps(device.info, *compute);
     device.is_incomplete = extensions.has(kPortabilitySubset);
+    device.sets_subgroup_size =
+        can_set_subgroup_size(api, handle, extensions, device.info.subgroup_size);
     found.push_back(std::move(device));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {

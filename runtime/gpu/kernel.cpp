@@ -24,6 +24,16 @@ std::string shader_of(std::string_view name) {
                                               : name);
 }
 
+// Whether a module's invocations share values within a subgroup. Their workgroups then consist of
+// whole subgroups.
+bool uses_subgroups(std::span<const uint32_t> words) {
+  constexpr uint32_t kOpCapability = 17, kGroupNonUniform = 61;
+  // Capabilities come first, with two words each.
+  for (size_t i = 5; i + 1 < words.size() && (words[i] & 0xffff) == kOpCapability; i += 2)
+    if (words[i + 1] == kGroupNonUniform) return true;
+  return false;
+}
+
 std::string key_of(const ShaderCode& code, const std::vector<uint32_t>& constants) {
   std::string out(code.name);
   for (const uint32_t constant : constants) out += cat(" ", constant);
@@ -108,6 +118,13 @@ VkPipeline Kernel::compile(bool plainly) const {
                 module,
                 "main",
                 &specialization};
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroups{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr,
+      vk.physical.info.subgroup_size};
+  if (vk.physical.sets_subgroup_size && uses_subgroups(words_)) {
+    info.stage.pNext = &subgroups;
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
   info.layout = layout;
   VkPipeline made = VK_NULL_HANDLE;
   const VkResult result =

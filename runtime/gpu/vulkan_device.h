@@ -41,6 +41,7 @@ struct PhysicalDevice {
   DeviceInfo info;
   std::optional<uint32_t> upload_family;  // family of queues that only copy, if there is one
   bool is_incomplete = false;             // has kPortabilitySubset
+  bool sets_subgroup_size = false;        // kernels can ask for full subgroups of info's size
 };
 
 // Returns the devices in the order of list_devices().
