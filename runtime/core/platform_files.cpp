@@ -1,16 +1,8 @@
 #include "core/platform_files.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -21,6 +13,7 @@
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "core/platform.h"
+#include "core/platform_calls.h"
 
 namespace etr::platform {
 namespace {
@@ -42,103 +35,39 @@ void require_path(const std::string& path) {
 // Opens an input. A missing file gets a hint, since its path may be relative to another folder.
 int open_input(const std::string& path) {
   require_path(path);
-  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int file = open_file(path, OpenFor::reading);
   if (file < 0 && errno == ENOENT)
     fail(Code::not_found, "cannot open '", path, "': ", errno_text(ENOENT), missing_hint(path));
   if (file < 0) fail_errno("cannot open", path);
   return file;
 }
 
-// While alive, makes writes beyond RLIMIT_FSIZE fail with EFBIG on this thread. Consumes the
-// SIGXFSZ that the system also sends, and leaves the program's signal handlers alone.
-class NoSizeSignal {
- public:
-  NoSizeSignal() {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGXFSZ);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~NoSizeSignal() {
-    const int error = errno;
-    if (too_large_ && !was_pending_) {
-      const timespec at_once{};
-      while (::sigtimedwait(&signal_, nullptr, &at_once) < 0 && errno == EINTR) continue;
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
-  }
-  NoSizeSignal(const NoSizeSignal&) = delete;
-  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
-
-  ssize_t checked(ssize_t written) {
-    too_large_ = too_large_ || (written < 0 && errno == EFBIG);
-    return written;
-  }
-
- private:
-  sigset_t signal_, before_;
-  bool was_pending_ = false, too_large_ = false;
-};
-
 constexpr size_t kWaiting = size_t{64} << 10;  // buffer size of an OutputFile, in bytes
 constexpr size_t kAtOnce = size_t{8} << 20;    // bytes read between two checks of the interrupt
 
 }  // namespace
 
-bool write_all(int file, std::span<const std::byte> bytes, int64_t offset) {
-  NoSizeSignal guard;
-  while (!bytes.empty()) {
-    const ssize_t n =
-        guard.checked(offset < 0 ? ::write(file, bytes.data(), bytes.size())
-                                 : ::pwrite(file, bytes.data(), bytes.size(), offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-    if (offset >= 0) offset += n;
-  }
-  return true;
-}
-
-Event::Event() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (descriptor_ < 0) fail(Code::io, "cannot make an event: ", errno_text(errno));
-}
-
-Event::~Event() { ::close(descriptor_); }
-
-void Event::signal() {
-  const uint64_t one = 1;
-  while (::write(descriptor_, &one, sizeof one) < 0 && errno == EINTR) continue;
-}
-
 InputFile::InputFile(const std::string& path, const Interrupt* interrupt)
     : path_(path), interrupt_(interrupt), file_(open_input(path)) {
-  struct stat info {};
-  const bool known = ::fstat(file_, &info) == 0;
-  regular_ = known && S_ISREG(info.st_mode);
-  if (known && (regular_ || S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode))) {
-    size_ = regular_ ? static_cast<uint64_t>(info.st_size) : 0;
-    return;
-  }
-  const std::string why = known ? "it is not a file" : errno_text(errno);
-  ::close(file_);
+  const std::optional<FileInfo> info = info_of(file_);
+  regular_ = info && info->kind == FileKind::regular;
+  if (regular_) size_ = info->size;
+  if (info && info->kind != FileKind::other) return;
+  const std::string why = info ? "it is not a file" : errno_text(errno);
+  close_file(file_);
   fail(Code::io, "cannot read '", path, "': ", why);
 }
 
-InputFile::~InputFile() { ::close(file_); }
+InputFile::~InputFile() { close_file(file_); }
 
 void InputFile::check_interrupt() const {
   if (interrupt_ && interrupt_->stopped())
     fail(Code::cancelled, "reading '", path_, "' was cancelled");
 }
 
-// A pipe that has never had a writer counts as empty, not as ended.
 void InputFile::wait_for_bytes() const {
-  pollfd waits[2] = {{file_, POLLIN, 0}, {interrupt_ ? interrupt_->descriptor() : -1, POLLIN, 0}};
-  while (::poll(waits, 2, -1) < 0)
-    if (errno != EINTR) fail_errno("cannot wait for", path_);
+  if (!platform::wait_for_bytes(file_, interrupt_ ? interrupt_->descriptor() : -1))
+    fail_errno("cannot wait for", path_);
   check_interrupt();
 }
 
@@ -146,9 +75,9 @@ void InputFile::wait_for_bytes() const {
 size_t InputFile::read_some(std::span<std::byte> out) const {
   while (true) {
     if (!regular_) wait_for_bytes();
-    const ssize_t n = ::read(file_, out.data(), out.size());
+    const int64_t n = platform::read_some(file_, out);
     if (n >= 0) return static_cast<size_t>(n);
-    if (errno != EINTR && errno != EAGAIN) fail_errno("cannot read", path_);
+    if (errno != EAGAIN) fail_errno("cannot read", path_);
   }
 }
 
@@ -158,7 +87,7 @@ size_t InputFile::read(std::span<std::byte> out) {
     check_interrupt();
     const size_t n = read_some(out.subspan(done, std::min(kAtOnce, out.size() - done)));
     if (n == 0) {
-      const auto at = static_cast<uint64_t>(std::max<off_t>(::lseek(file_, 0, SEEK_CUR), 0));
+      const auto at = static_cast<uint64_t>(std::max<int64_t>(position_of(file_), 0));
       if (at < size_) fail_shortened(path_, at, size_);
       break;
     }
@@ -170,9 +99,8 @@ size_t InputFile::read(std::span<std::byte> out) {
 void InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     check_interrupt();
-    const ssize_t n =
-        ::pread(file_, out.data(), std::min(kAtOnce, out.size()), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
+    const int64_t n = platform::read_some(file_, out.first(std::min(kAtOnce, out.size())),
+                                          static_cast<int64_t>(offset));
     if (n < 0) fail_errno("cannot read", path_);
     if (n == 0) fail_shortened(path_, offset, size_);
     out = out.subspan(static_cast<size_t>(n));
@@ -259,16 +187,14 @@ void cut_unfinished_line(const std::string& path) {
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string name)
     : path_(path),
       name_(std::move(name)),
-      file_(::open(path.c_str(),
-                   O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC),
-                   0666)) {
+      file_(open_file(path, mode == Mode::append ? OpenFor::appending : OpenFor::replacing)) {
   if (file_ < 0) fail(Code::io, "cannot create '", name_, "': ", errno_text(errno));
 }
 
 OutputFile::~OutputFile() {
   if (file_ < 0) return;
   write_all(file_, waiting_);
-  ::close(file_);
+  close_file(file_);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
@@ -287,19 +213,17 @@ void OutputFile::flush() {
 
 void OutputFile::sync() {
   flush();
-  if (::fsync(file_) != 0) fail_errno("cannot flush", name_);
+  if (!flush_file(file_)) fail_errno("cannot flush", name_);
 }
 
 void OutputFile::close() {
   flush();
-  if (::close(std::exchange(file_, -1)) != 0) fail_errno("cannot close", name_);
+  if (!close_file(std::exchange(file_, -1))) fail_errno("cannot close", name_);
 }
 
 bool OutputFile::is_in_place() const {
-  struct stat open {};
-  struct stat there {};
-  return ::fstat(file_, &open) == 0 && ::stat(path_.c_str(), &there) == 0 &&
-         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+  const auto open = info_of(file_), there = info_of(path_);
+  return open && there && open->volume == there->volume && open->identity == there->identity;
 }
 
 namespace {
@@ -319,12 +243,7 @@ void write_file_synced(const std::string& path, std::span<const std::byte> bytes
 }
 
 void sync_directory(const std::string& path) {
-  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) fail_errno("cannot open", path);
-  const int status = ::fsync(directory), error = errno;
-  ::close(directory);
-  errno = error;
-  if (status != 0) fail_errno("cannot flush", path);
+  if (!flush_directory(path)) fail_errno("cannot flush", path);
 }
 
 void create_directories_synced(const std::string& path) {
@@ -391,17 +310,15 @@ namespace {
 
 // Returns the number of bytes read from `offset`, fewer than asked at the end, or -1 with the
 // reason in errno.
-ssize_t read_up_to(int file, uint64_t offset, std::span<std::byte> bytes) {
+int64_t read_up_to(int file, uint64_t offset, std::span<std::byte> bytes) {
   size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t n =
-        ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
+    const int64_t n = read_some(file, bytes.subspan(done), static_cast<int64_t>(offset + done));
     if (n < 0) return -1;
     if (n == 0) break;
     done += static_cast<size_t>(n);
   }
-  return static_cast<ssize_t>(done);
+  return static_cast<int64_t>(done);
 }
 
 }  // namespace
@@ -409,21 +326,19 @@ ssize_t read_up_to(int file, uint64_t offset, std::span<std::byte> bytes) {
 ScratchFile::ScratchFile(const std::string& directory) : directory_(directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  std::string name = directory + "/scratch-XXXXXX";
-  file_ = ::mkostemp(name.data(), O_CLOEXEC);
+  file_ = open_scratch_file(directory);
   if (file_ < 0) fail(Code::io, "cannot make a file in '", directory, "': ", errno_text(errno));
-  ::unlink(name.c_str());
 }
 
-ScratchFile::~ScratchFile() { ::close(file_); }
+ScratchFile::~ScratchFile() { close_file(file_); }
 
 void ScratchFile::write(uint64_t offset, std::span<const std::byte> bytes) {
-  if (!write_all(file_, bytes, static_cast<off_t>(offset)))
+  if (!write_all(file_, bytes, static_cast<int64_t>(offset)))
     fail(Code::io, "cannot write to the scratch file in '", directory_, "': ", errno_text(errno));
 }
 
 void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
-  const ssize_t n = read_up_to(file_, offset, bytes);
+  const int64_t n = read_up_to(file_, offset, bytes);
   if (n < std::ssize(bytes))
     fail(Code::io, "cannot read the scratch file in '", directory_,
          "': ", n < 0 ? errno_text(errno) : "it is shorter than expected");
@@ -431,22 +346,20 @@ void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
 
 SharedFile::SharedFile(const std::string& path, Mode mode)
     : path_(path),
-      file_(mode == Mode::read
-                ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)
-                : ::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666)) {
+      file_(open_file(path, mode == Mode::read ? OpenFor::reading : OpenFor::reading_and_writing)) {
   if (file_ < 0) fail_errno(mode == Mode::read ? "cannot open" : "cannot create", path);
 }
 
-SharedFile::~SharedFile() { ::close(file_); }
+SharedFile::~SharedFile() { close_file(file_); }
 
 uint64_t SharedFile::size() const {
-  struct stat info {};
-  if (::fstat(file_, &info) != 0) fail_errno("cannot ask for the size of", path_);
-  return static_cast<uint64_t>(info.st_size);
+  const std::optional<FileInfo> info = info_of(file_);
+  if (!info) fail_errno("cannot ask for the size of", path_);
+  return info->size;
 }
 
 size_t SharedFile::read(uint64_t offset, std::span<std::byte> bytes) const {
-  const ssize_t n = read_up_to(file_, offset, bytes);
+  const int64_t n = read_up_to(file_, offset, bytes);
   if (n < 0) fail_errno("cannot read", path_);
   return static_cast<size_t>(n);
 }
@@ -456,16 +369,13 @@ void SharedFile::write(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void SharedFile::resize(uint64_t size) {
-  NoSizeSignal guard;
-  while (guard.checked(::ftruncate(file_, static_cast<off_t>(size))) != 0)
-    if (errno != EINTR) fail_errno("cannot enlarge", path_);
+  if (!resize_file(file_, size)) fail_errno("cannot enlarge", path_);
 }
 
 std::optional<FileState> state_of(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
-  return FileState{static_cast<uint64_t>(info.st_size),
-                   int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  const std::optional<FileInfo> info = info_of(path);
+  if (!info) return std::nullopt;
+  return FileState{info->size, info->changed_ns};
 }
 
 std::string missing_hint(const std::string& path) {

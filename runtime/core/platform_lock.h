@@ -36,7 +36,7 @@ class FileLock {
 
   const std::string path_;
   int file_ = -1;      // -1: not open, as in a child of fork()
-  bool held_ = false;  // owns the file: the destructor removes it
+  bool held_ = false;  // owns the file: the destructor removes it, where the system does not
 };
 
 }  // namespace etr::platform

@@ -5,7 +5,7 @@
 namespace etr::gpu {
 namespace {
 
-constexpr const char* kLoaderNames[] = {"libvulkan.so.1", "libvulkan.so", "libMoltenVK.dylib"};
+constexpr const char* kLoaderNames[] = {"libvulkan.so.1", "libvulkan.so", "libMoltenVK.dylib", "vulkan-1.dll"};
 
 std::unique_ptr<platform::Library> open_loader() {
   try {

@@ -1,12 +1,7 @@
 #include "io/disk_cache.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -45,7 +40,9 @@ std::optional<std::string> DiskCache::find(const std::string& address,
                                            const std::string& version) const {
   std::string path = path_of(address, version);
   // The modification time records the last use.
-  if (::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) return std::nullopt;
+  std::error_code error;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);
+  if (error) return std::nullopt;
   return path;
 }
 
@@ -63,7 +60,8 @@ DiskCache::Entry::Entry(const DiskCache& cache, const std::string& address,
 DiskCache::Entry::~Entry() {
   if (!file_) return;
   file_.reset();
-  ::unlink(temporary_.c_str());
+  std::error_code ignored;
+  fs::remove(temporary_, ignored);
 }
 
 void DiskCache::Entry::write(std::span<const std::byte> bytes) { file_->write(bytes); }
@@ -71,8 +69,9 @@ void DiskCache::Entry::write(std::span<const std::byte> bytes) { file_->write(by
 std::string DiskCache::Entry::keep() {
   file_->close();
   file_.reset();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    fail(Code::io, "cannot rename to '", path_, "': ", platform::errno_text(errno));
+  std::error_code error;
+  fs::rename(temporary_, path_, error);
+  if (error) fail(Code::io, "cannot rename to '", path_, "': ", error.message());
   cache_.make_room(path_);
   return path_;
 }

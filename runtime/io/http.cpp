@@ -27,7 +27,11 @@ constexpr long kRedirects = 5, kLowSpeed = 1024;
 // The libcurl library, loaded when the first address is read: programs that read only files do not
 // need it.
 struct Curl {
+#ifdef _WIN32
+  static constexpr const char* kNames[] = {"libcurl-4.dll", "libcurl-x64.dll", "libcurl.dll"};
+#else
   static constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+#endif
   platform::Library library{kNames};
   decltype(&curl_global_init) global_init = get<decltype(&curl_global_init)>("curl_global_init");
   decltype(&curl_easy_init) easy_init = get<decltype(&curl_easy_init)>("curl_easy_init");

@@ -1,14 +1,11 @@
 #include "io/pattern.h"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <new>
 
 #include "core/error.h"
 #include "core/platform_files.h"
+#include "core/platform_pattern.h"
 #include "io/remote_file.h"
 #include "io/s3.h"
 
@@ -78,33 +75,18 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   return out;
 }
 
-// The reason why glob() failed, which it does not report itself.
-thread_local std::string unreadable;
-
-int note_unreadable(const char* path, int error) {
-  if (error == ENOENT || error == ENOTDIR || error == ELOOP) return 0;  // just no match
-  unreadable = cat("cannot list '", path, "': ", platform::errno_text(error));
-  return 1;
-}
-
 // Appends matching local files, sorted. Skips folders that a glob matches.
 void expand_globs(const std::string& name, const std::string& pattern,
                   std::vector<std::string>& out) {
-  glob_t matches{};
-  const int result = ::glob(name.c_str(), GLOB_MARK, note_unreadable, &matches);
+  const std::vector<std::string> matches = platform::matching_paths(name);
   const bool has_glob = name.find_first_of("*?[") != std::string::npos;
   const size_t before = out.size();
-  for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
-    const std::string_view path = matches.gl_pathv[i];
-    if (!has_glob || !path.ends_with('/')) out.emplace_back(path);
-  }
-  ::globfree(&matches);
-  if (result == GLOB_ABORTED) fail(Code::io, unreadable);
-  if (result == GLOB_NOSPACE) throw std::bad_alloc();
+  for (const std::string& path : matches)
+    if (!has_glob || !path.ends_with('/')) out.push_back(path);
   if (out.size() == before)
-    fail(Code::not_found, result == 0 ? "only folders match '" : "no file matches '", name, "'",
+    fail(Code::not_found, matches.empty() ? "no file matches '" : "only folders match '", name, "'",
          name == pattern ? "" : " (of the pattern '" + pattern + "')",
-         result == 0 ? "" : platform::missing_hint(name));
+         matches.empty() ? platform::missing_hint(name) : "");
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "io/s3.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/platform_pattern.h"
 #include "core/sha256.h"
 #include "core/text.h"
 
@@ -203,7 +202,7 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
            "': the server answers ", answer.status, " ", answer.body_text());
     const std::string xml(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
     for (const std::string& key : elements(xml, "Key"))
-      if (::fnmatch(at.key.c_str(), key.c_str(), FNM_PATHNAME) == 0)
+      if (platform::matches_pattern(key, at.key))
         found.push_back("s3://" + at.bucket + "/" + key);
     const auto next = elements(xml, "NextContinuationToken");
     if (next.empty()) break;

@@ -1,11 +1,9 @@
 #include "console.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -15,23 +13,18 @@
 namespace cli {
 namespace {
 
-// Returns whether standard output is a terminal. Checked each time, because it changes when another
-// rank becomes the first of an elastic run.
-bool on_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
-
 // Returns how many columns fit into one line of the terminal, since a longer text could not be
 // overwritten. Elsewhere there is no limit.
 size_t line_columns() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return SIZE_MAX;
-  return size.ws_col - 1u;
+  const size_t columns = terminal_columns();
+  return columns < 2 ? SIZE_MAX : columns - 1;
 }
 
 // Counts bytes, which is good enough for these texts.
 std::string fitted(const std::string& text) { return text.substr(0, line_columns()); }
 
 // For the signal handler, which may do only this much.
-volatile sig_atomic_t signal_number = 0, signal_came_again = 0;
+volatile std::sig_atomic_t signal_number = 0, signal_came_again = 0;
 etr_run* current_run = nullptr;
 etr_study* current_study = nullptr;
 
@@ -42,11 +35,7 @@ extern "C" void on_signal(int number) {
   if (current_study) etr_study_stop(current_study);
 }
 
-extern "C" void end_on_signal(int number) {
-  constexpr char kText[] = "echotrain: interrupted\n";
-  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kText, sizeof kText - 1);
-  ::_exit(128 + number);
-}
+extern "C" void end_on_signal(int number) { end_with("echotrain: interrupted\n", 128 + number); }
 
 std::string formatted(const char* format, double a, double b = 0) {
   char text[128];
@@ -154,7 +143,7 @@ ProgressLine::ProgressLine() : shown_at_(now_seconds()) {}
 void ProgressLine::show(const std::string& text) {
   if (text == kept_) return;
   last_ = text;
-  if (on_terminal()) {
+  if (output_is_terminal()) {
     std::printf("\r\033[K%s", fitted(text).c_str());
   } else if (now_seconds() - shown_at_ >= 10) {  // in a log file, a line every ten seconds
     shown_at_ = now_seconds();
@@ -166,13 +155,13 @@ void ProgressLine::show(const std::string& text) {
 
 void ProgressLine::finish() {
   if (last_.empty()) return;
-  std::printf(on_terminal() ? "\n" : "%s\n", last_.c_str());
+  std::printf(output_is_terminal() ? "\n" : "%s\n", last_.c_str());
   std::fflush(stdout);
   kept_ = std::exchange(last_, "");
 }
 
 void ProgressLine::erase() {
-  if (!last_.empty() && on_terminal()) std::printf("\r\033[K");
+  if (!last_.empty() && output_is_terminal()) std::printf("\r\033[K");
   last_.clear();
 }
 
@@ -206,16 +195,11 @@ SignalHandler::SignalHandler(void (*handler)(int), etr_run* run, bool stays) {
   current_run = run;
   signal_number = 0;
   signal_came_again = 0;
-  struct sigaction action {};
-  action.sa_handler = handler;
-  if (!stays) action.sa_flags = static_cast<int>(SA_RESETHAND);
-  ::sigaction(SIGINT, &action, &interrupt_);
-  ::sigaction(SIGTERM, &action, &terminate_);
+  setting_.emplace(handler, stays);
 }
 
 SignalHandler::~SignalHandler() {
-  ::sigaction(SIGINT, &interrupt_, nullptr);
-  ::sigaction(SIGTERM, &terminate_, nullptr);
+  setting_.reset();
   current_run = nullptr;
 }
 

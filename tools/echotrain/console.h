@@ -1,12 +1,12 @@
 // Progress on the terminal, signals, and the loop that runs a job.
 #pragma once
 
-#include <signal.h>
-
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "cli.h"
+#include "terminal.h"
 
 namespace cli {
 
@@ -47,8 +47,7 @@ class SignalHandler {
   ~SignalHandler();
 
  private:
-  struct sigaction interrupt_ {
-  }, terminate_{};
+  std::optional<SignalSetting> setting_;
 };
 
 // Notes the first signal and stops `run` (may be nullptr) in order. A second signal ends the

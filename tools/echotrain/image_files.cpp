@@ -1,15 +1,12 @@
 #include "image_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "cli.h"
 
@@ -67,23 +64,6 @@ std::vector<std::string> images_below(const std::string& folder) {
   return out;
 }
 
-class File {
- public:
-  explicit File(const std::string& path)
-      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (file_ < 0) throw Failure(reason());
-  }
-  ~File() { ::close(file_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  static std::string reason() { return std::string("cannot be read: ") + std::strerror(errno); }
-  int get() const { return file_; }
-
- private:
-  const int file_;
-};
-
 }  // namespace
 
 std::vector<std::string> image_files(const std::vector<std::string>& operands, size_t first) {
@@ -101,22 +81,20 @@ std::vector<std::string> image_files(const std::vector<std::string>& operands, s
 }
 
 std::string image_bytes(const std::string& path) {
-  const File file(path);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) throw Failure(File::reason());
-  if (!S_ISREG(info.st_mode)) throw Failure("cannot be read: it is not a regular file");
-  if (info.st_size == 0) throw Failure("cannot be read: it is empty");
-  if (static_cast<uint64_t>(info.st_size) > kMostBytes)
-    throw Failure("has " + std::to_string(info.st_size) +
-                  " bytes, more than an image can have here (" + std::to_string(kMostBytes) + ")");
-  std::string out(static_cast<size_t>(info.st_size), '\0');
-  for (size_t done = 0; done < out.size();) {
-    const ssize_t n = ::read(file.get(), out.data() + done, out.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Failure(File::reason());
-    if (n == 0) throw Failure("was shortened while it was read");
-    done += static_cast<size_t>(n);
-  }
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error) throw Failure("cannot be read: " + error.message());
+  if (!fs::is_regular_file(status)) throw Failure("cannot be read: it is not a regular file");
+  const uintmax_t size = fs::file_size(path, error);
+  std::ifstream file(fs::path(path), std::ios::binary);
+  if (error || !file) throw Failure(std::string("cannot be read: ") + std::strerror(errno));
+  if (size == 0) throw Failure("cannot be read: it is empty");
+  if (size > kMostBytes)
+    throw Failure("has " + std::to_string(size) + " bytes, more than an image can have here (" +
+                  std::to_string(kMostBytes) + ")");
+  std::string out(static_cast<size_t>(size), '\0');
+  if (!file.read(out.data(), static_cast<std::streamsize>(size)))
+    throw Failure("was shortened while it was read");
   return out;
 }
 

@@ -49,7 +49,9 @@ void print_error(const std::exception& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef SIGXFSZ
   std::signal(SIGXFSZ, SIG_IGN);  // writes beyond the file size limit then fail with an error
+#endif
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file gets each line at once, in order
   cli::print_warnings();
   try {

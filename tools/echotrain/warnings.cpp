@@ -1,7 +1,5 @@
 #include "warnings.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -9,6 +7,7 @@
 
 #include "echotrain/echotrain.h"
 #include "rank.h"
+#include "terminal.h"
 
 namespace cli {
 namespace {
@@ -34,7 +33,7 @@ void print_log(void* user_data, int32_t level, const char* message) {
   if (level < ETR_LOG_WARNING && etr_log_subject() != ETR_LOG_ABOUT_PARTITION) return;
   const Verdict verdict = verdict_on(message, *static_cast<const BadRecords*>(user_data));
   if (verdict == Verdict::drop) return;
-  const bool over_progress = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
+  const bool over_progress = errors_are_on_terminal() && output_is_terminal();
   std::fprintf(stderr, "%s%sechotrain: %s\n", over_progress ? "\r\033[K" : "",
                rank_prefix().c_str(), message);
   if (verdict == Verdict::print_as_last)

@@ -42,7 +42,9 @@
 
 #include "echotrain/engine.h"
 
-#if defined(_WIN32)
+#if defined(_WIN32) && defined(ETR_BUILDS_LIBRARY) /* only by the library's own build */
+#define ETR_API __declspec(dllexport)
+#elif defined(_WIN32)
 #define ETR_API __declspec(dllimport)
 #else
 #define ETR_API __attribute__((visibility("default")))

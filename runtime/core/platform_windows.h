@@ -1,0 +1,24 @@
+// What the Windows implementations of platform*.h share. Paths and texts are UTF-8 everywhere else.
+#pragma once
+
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include <string>
+#include <string_view>
+
+namespace etr::platform {
+
+std::wstring wide(std::string_view utf8);
+std::string narrow(std::wstring_view text);
+
+// The system's text for an error, without its line break.
+std::string system_text(DWORD error);
+
+// Sets errno to what stands for the system's last error.
+void set_errno();
+
+}  // namespace etr::platform

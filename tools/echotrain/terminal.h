@@ -1,0 +1,37 @@
+// What the command asks of the terminal and of signals; one implementation for each operating
+// system.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace cli {
+
+bool output_is_terminal();  // checked at each call: it changes with silence_output()
+bool errors_are_on_terminal();
+
+// Returns the number of columns of standard output's terminal, or 0 if it is none.
+size_t terminal_columns();
+
+// Sends standard output nowhere, and back to where it went. Calls in a row count as one.
+void silence_output();
+void restore_output();
+
+// For signal handlers: writes `text` to standard error and ends the process.
+[[noreturn]] void end_with(const char* text, int status) noexcept;
+
+// Handles SIGINT and SIGTERM while it lives; afterwards they do what they did before.
+class SignalSetting {
+ public:
+  // `stays`: handles every signal, not just the first.
+  SignalSetting(void (*handler)(int), bool stays);
+  ~SignalSetting();
+  SignalSetting(const SignalSetting&) = delete;
+  SignalSetting& operator=(const SignalSetting&) = delete;
+
+ private:
+  struct Former;
+  std::unique_ptr<Former> former_;
+};
+
+}  // namespace cli
