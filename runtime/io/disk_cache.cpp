@@ -69,6 +69,7 @@ DiskCache::Entry::~Entry() {
 void DiskCache::Entry::write(std::span<const std::byte> bytes) { file_->write(bytes); }
 
 std::string DiskCache::Entry::keep() {
+  file_->sync();  // a name without its bytes would be read as the file
   file_->close();
   file_.reset();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
