@@ -35,6 +35,11 @@ namespace {
        " bytes when it was opened: it was shortened while it was read");
 }
 
+FileState state_in(const struct stat& info) {
+  return {static_cast<uint64_t>(info.st_size),
+          int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
 void require_path(const std::string& path) {
   if (path.empty()) fail(Code::invalid_argument, "the path of a file is empty");
 }
@@ -119,7 +124,7 @@ InputFile::InputFile(const std::string& path, const Interrupt* interrupt)
   const bool known = ::fstat(file_, &info) == 0;
   regular_ = known && S_ISREG(info.st_mode);
   if (known && (regular_ || S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode))) {
-    size_ = regular_ ? static_cast<uint64_t>(info.st_size) : 0;
+    if (regular_) state_ = state_in(info);
     return;
   }
   const std::string why = known ? "it is not a file" : errno_text(errno);
@@ -159,7 +164,7 @@ size_t InputFile::read(std::span<std::byte> out) {
     const size_t n = read_some(out.subspan(done, std::min(kAtOnce, out.size() - done)));
     if (n == 0) {
       const auto at = static_cast<uint64_t>(std::max<off_t>(::lseek(file_, 0, SEEK_CUR), 0));
-      if (at < size_) fail_shortened(path_, at, size_);
+      if (at < size()) fail_shortened(path_, at, size());
       break;
     }
     done += n;
@@ -174,10 +179,19 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
         ::pread(file_, out.data(), std::min(kAtOnce, out.size()), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno("cannot read", path_);
-    if (n == 0) fail_shortened(path_, offset, size_);
+    if (n == 0) fail_shortened(path_, offset, size());
     out = out.subspan(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);
   }
+}
+
+void InputFile::require_unchanged() const {
+  struct stat info {};
+  if (!regular_) return;
+  if (::fstat(file_, &info) != 0) fail_errno("cannot ask for the size of", path_);
+  if (state_in(info) != state_)
+    fail(Code::io, "'", path_, "' was written to while it was read, and has ", info.st_size,
+         " bytes now; what was read may be old, new or a mixture");
 }
 
 std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& size_bytes,
@@ -190,6 +204,7 @@ std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& siz
          " (", limit, ")");
   const auto bytes = allocate_bytes(static_cast<size_t>(file.size()));
   size_bytes = file.read({bytes.get(), static_cast<size_t>(file.size())});
+  file.require_unchanged();
   return bytes;
 }
 
@@ -464,8 +479,7 @@ void SharedFile::resize(uint64_t size) {
 std::optional<FileState> state_of(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return std::nullopt;
-  return FileState{static_cast<uint64_t>(info.st_size),
-                   int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  return state_in(info);
 }
 
 std::string missing_hint(const std::string& path) {
