@@ -14,7 +14,8 @@
 #   9. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
 #  10. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
 #  11. 2,000 kills of training on one device, and 500 states of the disk after each change that a save makes
-#  12. all fuzz targets, those of models and jobs too, for SECONDS each
+#  12. 500 reads over the network from a server with faults, and 1,000 files that change while they are read
+#  13. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -60,5 +61,7 @@ part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gte
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
 part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
+part remote_faults env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/remote/fault_matrix.py --trials 500
+part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests --gtest_filter='*ChangingFiles*'
 part fuzz fuzz
 exit $failed
