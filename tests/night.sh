@@ -78,5 +78,7 @@ part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gte
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
 part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
+part remote_faults env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/remote/fault_matrix.py --trials 500
+part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests --gtest_filter='*ChangingFiles*'
 part fuzz fuzz
 exit $failed

@@ -57,6 +57,7 @@ class Row {
       if (__builtin_mul_overflow(total, static_cast<uint64_t>(extent), &total))
         total_too_large(shape);
     if (__builtin_mul_overflow(total, size, &total)) total_too_large(shape);
+    if (total == 0) check_extents_of_nothing(shape);
     return total;
   }
 
@@ -77,6 +78,14 @@ class Row {
   static std::string excerpt(const Json& json) {
     const std::string text = json.dump();
     return text.size() <= 80 ? text : text.substr(0, 80) + "...";
+  }
+
+  // An array without elements has a shape that fits the memory, too.
+  void check_extents_of_nothing(const Shape& shape) const {
+    int64_t total = sizeof(double);
+    for (const int64_t extent : shape)
+      if (__builtin_mul_overflow(total, std::max<int64_t>(extent, 1), &total))
+        total_too_large(shape);
   }
 
   [[noreturn]] void total_too_large(const Shape& shape) const {

@@ -28,6 +28,8 @@ namespace {
        " bytes when it was opened: it was shortened while it was read");
 }
 
+FileState state_in(const FileInfo& info) { return {info.size, info.changed_ns}; }
+
 void require_path(const std::string& path) {
   if (path.empty()) fail(Code::invalid_argument, "the path of a file is empty");
 }
@@ -51,7 +53,7 @@ InputFile::InputFile(const std::string& path, const Interrupt* interrupt)
     : path_(path), interrupt_(interrupt), file_(open_input(path)) {
   const std::optional<FileInfo> info = info_of(file_);
   regular_ = info && info->kind == FileKind::regular;
-  if (regular_) size_ = info->size;
+  if (regular_) state_ = state_in(*info);
   if (info && info->kind != FileKind::other) return;
   const std::string why = info ? "it is not a file" : errno_text(errno);
   close_file(file_);
@@ -88,7 +90,7 @@ size_t InputFile::read(std::span<std::byte> out) {
     const size_t n = read_some(out.subspan(done, std::min(kAtOnce, out.size() - done)));
     if (n == 0) {
       const auto at = static_cast<uint64_t>(std::max<int64_t>(position_of(file_), 0));
-      if (at < size_) fail_shortened(path_, at, size_);
+      if (at < size()) fail_shortened(path_, at, size());
       break;
     }
     done += n;
@@ -102,10 +104,19 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
     const int64_t n = platform::read_some(file_, out.first(std::min(kAtOnce, out.size())),
                                           static_cast<int64_t>(offset));
     if (n < 0) fail_errno("cannot read", path_);
-    if (n == 0) fail_shortened(path_, offset, size_);
+    if (n == 0) fail_shortened(path_, offset, size());
     out = out.subspan(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);
   }
+}
+
+void InputFile::require_unchanged() const {
+  if (!regular_) return;
+  const std::optional<FileInfo> info = info_of(file_);
+  if (!info) fail_errno("cannot ask for the size of", path_);
+  if (state_in(*info) != state_)
+    fail(Code::io, "'", path_, "' was written to while it was read, and has ", info->size,
+         " bytes now; what was read may be old, new or a mixture");
 }
 
 std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& size_bytes,
@@ -118,6 +129,7 @@ std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& siz
          " (", limit, ")");
   const auto bytes = allocate_bytes(static_cast<size_t>(file.size()));
   size_bytes = file.read({bytes.get(), static_cast<size_t>(file.size())});
+  file.require_unchanged();
   return bytes;
 }
 
@@ -375,7 +387,7 @@ void SharedFile::resize(uint64_t size) {
 std::optional<FileState> state_of(const std::string& path) {
   const std::optional<FileInfo> info = info_of(path);
   if (!info) return std::nullopt;
-  return FileState{info->size, info->changed_ns};
+  return state_in(*info);
 }
 
 std::string missing_hint(const std::string& path) {

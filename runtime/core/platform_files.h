@@ -31,6 +31,15 @@ class Event {
   int descriptor_;
 };
 
+// A file's size and last modification time. state_of() returns nothing if there is no file.
+struct FileState {
+  uint64_t bytes = 0;
+  int64_t changed_ns = 0;  // system clock
+
+  bool operator==(const FileState&) const = default;
+};
+std::optional<FileState> state_of(const std::string& path);
+
 // A file open for reading: a regular file, or a pipe or terminal, which can only be read once,
 // front to back.
 class InputFile {
@@ -44,7 +53,9 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   bool is_regular() const { return regular_; }
-  uint64_t size() const { return size_; }  // of a regular file, when it was opened
+  // Of a regular file, when it was opened.
+  uint64_t size() const { return state_.bytes; }
+  const FileState& state() const { return state_; }
 
   // Continues after the previous read. Returns less than asked only at the end. One thread at a
   // time.
@@ -53,6 +64,10 @@ class InputFile {
   // Reads all of `out` from an offset in a regular file. Throws Error(io) if the file has become
   // too short. Thread safe.
   void read_at(uint64_t offset, std::span<std::byte> out) const;
+
+  // Throws Error(io) if the file was written to since it was opened. Readers of data call it after
+  // reading: the bytes may be from before, from after, or a mixture.
+  void require_unchanged() const;
 
  private:
   size_t read_some(std::span<std::byte> out) const;
@@ -63,7 +78,7 @@ class InputFile {
   const Interrupt* const interrupt_;
   int file_;
   bool regular_ = false;
-  uint64_t size_ = 0;
+  FileState state_;
 };
 
 // Reads a whole regular file into memory. Throws Error(unsupported) before allocating if it is
@@ -169,13 +184,6 @@ class SharedFile {
   const std::string path_;
   int file_;
 };
-
-// A file's size and last modification time. state_of() returns nothing if there is no file.
-struct FileState {
-  uint64_t bytes = 0;
-  int64_t changed_ns = 0;  // system clock
-};
-std::optional<FileState> state_of(const std::string& path);
 
 // Writes all of `bytes` at the file's position, or at `offset` if it is not negative. Returns false
 // with the reason in errno. Exceeding the file size limit is such a failure, not a signal.

@@ -1,7 +1,10 @@
 #include "gpu/glsl.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "core/error.h"
 
@@ -22,6 +25,44 @@ struct Compiler {
 Compiler& compiler() {
   static Compiler the_compiler;
   return the_compiler;
+}
+
+constexpr uint64_t kMostPrivateBytes = uint64_t{64} << 10;
+
+// The size of the largest variable of an invocation, at most 2^62.
+uint64_t largest_private_bytes(std::span<const uint32_t> words) {
+  enum { kBool = 20, kInt, kFloat, kVector, kMatrix, kArray = 28, kStruct = 30, kPointer = 32 };
+  enum { kConstant = 43, kVariable = 59, kPrivate = 6, kFunction = 7 };
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  const auto times = [](uint64_t size, uint64_t count) {
+    return count > 0 && size > kMost / count ? kMost : size * count;
+  };
+  std::map<uint32_t, uint64_t> bytes, constants;  // of types; values
+  std::map<uint32_t, uint32_t> targets;           // of pointers
+  uint64_t largest = 0;
+  for (size_t at = 5; at < words.size(); at += std::max<uint32_t>(words[at] >> 16, 1)) {
+    const auto word = words.subspan(at);
+    switch (word[0] & 0xFFFF) {
+      case kBool: bytes[word[1]] = 4; break;
+      case kInt:
+      case kFloat: bytes[word[1]] = word[2] / 8; break;
+      case kVector:
+      case kMatrix: bytes[word[1]] = times(bytes[word[2]], word[3]); break;
+      case kArray: bytes[word[1]] = times(bytes[word[2]], constants[word[3]]); break;
+      case kStruct:
+        for (uint32_t i = 2; i < word[0] >> 16; ++i)
+          bytes[word[1]] = std::min(kMost, bytes[word[1]] + bytes[word[i]]);
+        break;
+      case kPointer: targets[word[1]] = word[3]; break;
+      case kConstant: constants[word[2]] = word[3]; break;
+      case kVariable:
+        if (word[3] == kPrivate || word[3] == kFunction)
+          largest = std::max(largest, bytes[targets[word[1]]]);
+        break;
+      default: break;
+    }
+  }
+  return largest;
 }
 
 using Shader = std::unique_ptr<glslang_shader_t, decltype(&glslang_shader_delete)>;
@@ -58,6 +99,9 @@ std::vector<uint32_t> compile_glsl(const std::string& source, const std::string&
   glslang_program_SPIRV_generate(program.get(), input.stage);
   std::vector<uint32_t> words(glslang_program_SPIRV_get_size(program.get()));
   glslang_program_SPIRV_get(program.get(), words.data());
+  if (const uint64_t size = largest_private_bytes(words); size > kMostPrivateBytes)
+    fail(Code::invalid_argument, name, " has a variable of ", size,
+         " bytes; each invocation may have ", kMostPrivateBytes, ", for which drivers have memory");
   return words;
 }
 

@@ -97,6 +97,7 @@ class FileStream final : public ByteStream {
 
   size_t read(std::span<std::byte> out) override {
     const size_t n = file_->read(out);
+    file_->require_unchanged();
     position_ += n;
     return n;
   }

@@ -67,6 +67,7 @@ DiskCache::Entry::~Entry() {
 void DiskCache::Entry::write(std::span<const std::byte> bytes) { file_->write(bytes); }
 
 std::string DiskCache::Entry::keep() {
+  file_->sync();  // a name without its bytes would be read as the file
   file_->close();
   file_.reset();
   std::error_code error;

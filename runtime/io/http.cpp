@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <random>
 #include <thread>
 
@@ -82,10 +83,16 @@ struct Exchange {
   HttpResponse response;
   uint64_t max_body = 0;
   bool too_long = false;
+  std::exception_ptr failed;  // no exception may pass through curl
   const std::function<bool()>* cancelled = nullptr;
 };
 
-size_t take_body(char* data, size_t, size_t size, void* user) {
+size_t keep_error(void* user) {
+  static_cast<Exchange*>(user)->failed = std::current_exception();
+  return 0;  // ends the transfer
+}
+
+size_t take_body(char* data, size_t, size_t size, void* user) try {
   auto& exchange = *static_cast<Exchange*>(user);
   auto& body = exchange.response.body;
   if (body.size() + size > exchange.max_body) {
@@ -99,9 +106,11 @@ size_t take_body(char* data, size_t, size_t size, void* user) {
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   body.insert(body.end(), bytes, bytes + size);
   return size;
+} catch (...) {
+  return keep_error(user);
 }
 
-size_t take_header(char* data, size_t, size_t size, void* user) {
+size_t take_header(char* data, size_t, size_t size, void* user) try {
   auto& response = static_cast<Exchange*>(user)->response;
   std::string line(data, size);
   if (line.starts_with("HTTP/")) {  // a new response after a redirect
@@ -116,6 +125,8 @@ size_t take_header(char* data, size_t, size_t size, void* user) {
   value.erase(value.find_last_not_of(" \t\r\n") + 1);
   response.headers[name] = value;
   return size;
+} catch (...) {
+  return keep_error(user);
 }
 
 int check_cancelled(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
@@ -139,6 +150,26 @@ bool is_temporary(CURLcode code) {
   }
 }
 
+// Rejects an answer of HTTP/1 that ends when the connection does: it could be cut short anywhere.
+void check_told_length(const HttpResponse& response, long version, const std::string& url) {
+  if (response.status != 200 || version >= CURL_HTTP_VERSION_2_0) return;
+  const bool chunked =
+      lower_case(response.header("transfer-encoding")).find("chunked") != std::string::npos;
+  if (!chunked && response.header("content-length").empty())
+    fail(Code::io, "'", url,
+         "' comes without Content-Length, so that nobody knows whether it is whole; let the "
+         "server say how long it is");
+}
+
+// At most this many characters of what a server says are shown; others than ASCII's as spaces.
+std::string readable(std::string_view text) {
+  constexpr size_t kShown = 300;
+  std::string out(text.substr(0, kShown));
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c > 0x7E; }, ' ');
+  return out;
+}
+
 // Rejects an encoding, since none was requested. Exception: some servers report the compression of
 // the file itself, such as x.tar.gz, as an encoding.
 void check_coding(const HttpResponse& response, const std::string& url) {
@@ -148,7 +179,7 @@ void check_coding(const HttpResponse& response, const std::string& url) {
   const bool gzip = path.ends_with(".gz") || path.ends_with(".tgz");
   const bool zstd = path.ends_with(".zst") || path.ends_with(".tzst");
   if ((gzip && (coding == "gzip" || coding == "x-gzip")) || (zstd && coding == "zstd")) return;
-  fail(Code::unsupported, "'", url, "' comes with Content-Encoding '", coding,
+  fail(Code::unsupported, "'", url, "' comes with Content-Encoding '", readable(coding),
        "', which was not asked for; let the server give the file as it is");
 }
 
@@ -159,12 +190,12 @@ std::string HttpResponse::header(const std::string& name) const {
   return it == headers.end() ? "" : it->second;
 }
 
+std::string HttpResponse::header_text(const std::string& name) const {
+  return readable(header(name));
+}
+
 std::string HttpResponse::body_text() const {
-  constexpr size_t kShown = 300;
-  std::string text(reinterpret_cast<const char*>(body.data()), std::min(body.size(), kShown));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c > 0x7E; }, ' ');
-  return text;
+  return readable({reinterpret_cast<const char*>(body.data()), body.size()});
 }
 
 struct HttpConnection::State {
@@ -218,19 +249,23 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
     set(CURLOPT_CAINFO, bundle);
 
   const CURLcode code = lib.easy_perform(curl);
+  if (exchange.failed) std::rethrow_exception(exchange.failed);
   if (code == CURLE_ABORTED_BY_CALLBACK)
     fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   if (exchange.too_long)
     fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body,
          " bytes; the limit is ", limit);
-  const std::string why = *reason ? reason : lib.easy_strerror(code);
+  const std::string why = readable(*reason ? reason : lib.easy_strerror(code));
   if (code != CURLE_OK && is_temporary(code)) throw Temporary{why, ""};
   if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);
+  long version = 0;
   lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &exchange.response.status);
+  lib.easy_getinfo(curl, CURLINFO_HTTP_VERSION, &version);
   const long status = exchange.response.status;
   if (status == 408 || status == 429 || status >= 500)
     throw Temporary{cat("the server answers ", status, " ", exchange.response.body_text()),
                     exchange.response.header("retry-after")};
+  check_told_length(exchange.response, version, request.url);
   check_coding(exchange.response, request.url);
   return std::move(exchange.response);
 }

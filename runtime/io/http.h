@@ -35,7 +35,9 @@ struct HttpResponse {
   std::vector<std::byte> body;
 
   std::string header(const std::string& name) const;
-  std::string body_text() const;  // beginning of the body, for errors
+  // For errors: the beginning of a header or of the body, in ASCII.
+  std::string header_text(const std::string& name) const;
+  std::string body_text() const;
 };
 
 // A keep-alive connection. For one thread at a time.
@@ -48,8 +50,9 @@ class HttpConnection {
 
   // Sends a GET request. `make` is called for each attempt, because signatures contain the time.
   // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. Throws
-  // Error(io) that names the URL, the failure and the number of attempts, Error(cancelled), and
-  // Error(unsupported) for a body of more than `max_body` bytes, a limit that errors call `limit`.
+  // Error(io) that names the URL, the failure and the number of attempts, or says that nobody can
+  // tell whether the answer is whole, Error(cancelled), and Error(unsupported) for a body of more
+  // than `max_body` bytes, a limit that errors call `limit`.
   HttpResponse get(const std::function<HttpRequest()>& make, uint64_t max_body, const char* limit);
 
  private:

@@ -12,8 +12,10 @@ namespace etr::io {
 std::string_view LineReader::piece(bool& line_ends) {
   line_ends = false;
   if (position_ == size_) {
-    position_ = 0;
+    position_ = size_ = 0;
+    failed_ = true;  // until the stream has given more
     size_ = stream_->read(buffer_);
+    failed_ = false;
     if (size_ == 0) return {};
   }
   const char* begin = reinterpret_cast<const char*>(buffer_.data()) + position_;

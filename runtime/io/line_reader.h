@@ -25,6 +25,10 @@ class LineReader {
   const char* ending() const { return ending_; }
   uint64_t number() const { return number_; }  // number of the last line read, from 1
 
+  // After next() has thrown: whether only that line is bad. Not if the stream failed: what follows
+  // is unknown.
+  bool can_go_on() const { return !failed_; }
+
  private:
   std::string_view piece(bool& line_ends);
 
@@ -37,7 +41,7 @@ class LineReader {
   size_t position_ = 0, size_ = 0;
   uint64_t number_ = 0;
   const char* ending_ = "";
-  bool in_long_line_ = false;
+  bool in_long_line_ = false, failed_ = false;
 };
 
 }  // namespace etr::io

@@ -20,7 +20,11 @@ class FilePieces final : public Pieces {
  public:
   explicit FilePieces(std::unique_ptr<platform::InputFile> file) : file_(std::move(file)) {}
 
-  Block next() override { return {block_, file_->read({block_.get(), kBlockBytes})}; }
+  Block next() override {
+    const size_t size = file_->read({block_.get(), kBlockBytes});
+    file_->require_unchanged();
+    return {block_, size};
+  }
 
  private:
   static constexpr size_t kBlockBytes = size_t{128} << 10;

@@ -48,7 +48,8 @@ RecordFile::RecordFile(const std::string& path, const ReadOptions& options)
     return;
   }
   auto file = std::make_unique<platform::InputFile>(path, interrupt_);
-  size_ = file->size();
+  opened_ = file->state();
+  size_ = opened_.bytes;
   if (++files_open <= kMostOpen)
     file_ = std::move(file);
   else
@@ -67,10 +68,19 @@ std::shared_ptr<const std::byte> RecordFile::read(uint64_t offset, size_t size) 
   if (whole_.data) return {whole_.data, whole_.data.get() + offset};
   const auto bytes = allocate_bytes(size);
   if (file_)
-    file_->read_at(offset, {bytes.get(), size});
+    read_from(*file_, offset, {bytes.get(), size});
   else
-    platform::InputFile(path_, interrupt_).read_at(offset, {bytes.get(), size});
+    read_from(platform::InputFile(path_, interrupt_), offset, {bytes.get(), size});
   return bytes;
+}
+
+void RecordFile::read_from(const platform::InputFile& file, uint64_t offset,
+                           std::span<std::byte> out) const {
+  if (file.state() != opened_)
+    fail(Code::io, "'", path_, "' was replaced or written to while it was read: it had ", size_,
+         " bytes when it was opened and has ", file.size());
+  file.read_at(offset, out);
+  file.require_unchanged();
 }
 
 }  // namespace etr::io

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/platform_files.h"
@@ -26,12 +27,15 @@ class RecordFile {
   uint64_t size() const { return size_; }
 
   // Returns bytes [offset, offset + size), which must lie within the file. They live as long as the
-  // pointer. Throws Error(io) if the file was truncated after it was opened.
+  // pointer. Throws Error(io) if the file was changed after it was opened.
   std::shared_ptr<const std::byte> read(uint64_t offset, size_t size) const;
 
  private:
+  void read_from(const platform::InputFile& file, uint64_t offset, std::span<std::byte> out) const;
+
   const std::string path_;
   const Interrupt* const interrupt_;
+  platform::FileState opened_;    // of a file that is not kept in memory
   uint64_t size_ = 0, kept_ = 0;  // kept_: bytes counted towards kMostKept
   Block whole_;
   std::unique_ptr<const platform::InputFile> file_;  // kept open, unless too many files are

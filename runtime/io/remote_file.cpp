@@ -51,17 +51,24 @@ class Remote {
         begin == 0 ? whole_limit_.bytes : size,
         begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
-    if (answer.status == 416) answer.body.clear();  // the file is empty
-    if (answer.status == 200 && begin > 0)
-      fail(Code::io, "'", address_, "': the server stopped answering by ranges");
+    if (answer.status == 416) {
+      if (begin > 0 || total_bytes_ > 0)
+        fail(Code::io, "'", address_, "': the server says that it ends before byte ", begin,
+             " and that it has ", total_bytes_, " bytes");
+      answer.body.clear();  // the file is empty
+    }
+    if (answer.status == 200) check_whole(answer, begin);
     if (answer.status == 206) check_part(answer, begin, std::min(size, total_bytes_ - begin));
     return std::move(answer.body);
   }
 
   uint64_t total_bytes() const { return total_bytes_; }
   const std::string& version() const { return version_; }
+  bool has_version() const { return version_ != kNoVersion; }
 
  private:
+  static constexpr const char* kNoVersion = " ";  // neither an entity tag nor a time
+
   void check(const HttpResponse& answer) {
     const long status = answer.status;
     if (status == 404) fail(Code::not_found, "'", address_, "' does not exist (404)");
@@ -73,11 +80,11 @@ class Remote {
            ") ", answer.body_text());
     if (s3_ && (status == 301 || status == 307))
       fail(Code::io, "'", address_, "' lies in another region than '", settings_.region,
-           "'; set AWS_REGION (", answer.header("x-amz-bucket-region"), ")");
+           "'; set AWS_REGION (", answer.header_text("x-amz-bucket-region"), ")");
     if (status != 200 && status != 206 && status != 416)
       fail(Code::io, "cannot read '", address_, "': the server answers ", status, " ",
            answer.body_text());
-    const std::string version = answer.header("etag") + " " + answer.header("last-modified");
+    const std::string version = answer.header("etag") + kNoVersion + answer.header("last-modified");
     std::scoped_lock lock(mutex_);
     if (known_ && version != version_)
       fail(Code::io, "'", address_, "' was changed while it was read");
@@ -87,13 +94,21 @@ class Remote {
     version_ = version;
   }
 
-  // Some servers and caches return other ranges than requested.
+  // Some servers and caches return other ranges than requested, or of another version.
   void check_part(const HttpResponse& answer, uint64_t begin, uint64_t size) const {
-    const std::string range = answer.header("content-range");
-    const std::string expected = cat("bytes ", begin, "-", begin + size - 1, "/");
-    if (answer.body.size() != size || !lower_case(range).starts_with(expected))
-      fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1,
-           ", the server sent ", answer.body.size(), " bytes as '", range, "'");
+    const std::string range = lower_case(answer.header("content-range"));
+    const std::string part = cat("bytes ", begin, "-", begin + size - 1, "/");
+    if (answer.body.size() != size || (range != cat(part, total_bytes_) && range != part + "*"))
+      fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1, " of ",
+           total_bytes_, ", the server sent ", answer.body.size(), " bytes as '",
+           answer.header_text("content-range"), "'");
+  }
+
+  void check_whole(const HttpResponse& answer, uint64_t begin) const {
+    if (begin > 0) fail(Code::io, "'", address_, "': the server stopped answering by ranges");
+    if (answer.body.size() != total_bytes_)
+      fail(Code::io, "'", address_, "': the server sent ", answer.body.size(),
+           " bytes, and said before that it has ", total_bytes_);
   }
 
   uint64_t total_of(const HttpResponse& answer) const {
@@ -102,9 +117,11 @@ class Remote {
     uint64_t total = 0;
     const size_t slash = range.find('/');
     const char* end = range.data() + range.size();
+    constexpr uint64_t kMost = uint64_t{1} << 62;  // more wraps
     if (slash == std::string::npos ||
-        std::from_chars(range.data() + slash + 1, end, total).ptr != end)
-      fail(Code::io, "'", address_, "': the server does not say how long it is ('", range, "')");
+        std::from_chars(range.data() + slash + 1, end, total).ptr != end || total > kMost)
+      fail(Code::io, "'", address_, "': the server does not say how long it is ('",
+           answer.header_text("content-range"), "')");
     return total;
   }
 
@@ -132,7 +149,11 @@ class RemotePieces final : public Pieces {
       cache_ =
           std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes, options_.cancelled);
       remote_.get(*first_, 0, 1);  // to learn the version
-      if (auto path = cache_->find(address, remote_.version())) {
+      // Without a version nobody knows whether the cached file is the server's.
+      const auto path =
+          remote_.has_version() ? cache_->find(address, remote_.version()) : std::nullopt;
+      if (path && platform::state_of(*path).value_or(platform::FileState{}).bytes ==
+                      remote_.total_bytes()) {
         open_cached(*path);
         return;
       }

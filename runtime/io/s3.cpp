@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <set>
 #include <span>
 
 #include "core/error.h"
@@ -76,6 +78,20 @@ Address parse(const std::string& address) {
   return out;
 }
 
+std::string without_entities(std::string_view text) {
+  constexpr std::pair<std::string_view, char> kEntities[] = {
+      {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&amp;", '&'}};
+  std::string out;
+  while (!text.empty()) {
+    const auto found = std::find_if(std::begin(kEntities), std::end(kEntities),
+                                    [&](const auto& row) { return text.starts_with(row.first); });
+    const bool is_entity = found != std::end(kEntities);
+    out += is_entity ? found->second : text[0];
+    text.remove_prefix(is_entity ? found->first.size() : 1);
+  }
+  return out;
+}
+
 // The contents of all <name> elements.
 std::vector<std::string> elements(const std::string& xml, const std::string& name) {
   std::vector<std::string> out;
@@ -84,16 +100,43 @@ std::vector<std::string> elements(const std::string& xml, const std::string& nam
     at += open.size();
     const size_t end = xml.find(close, at);
     if (end == std::string::npos) break;
-    std::string text = xml.substr(at, end - at);
-    constexpr std::pair<const char*, char> kEntities[] = {
-        {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&amp;", '&'}};
-    for (const auto& [entity, c] : kEntities)
-      for (size_t found = text.find(entity); found != std::string::npos;
-           found = text.find(entity, found + 1))
-        text.replace(found, std::char_traits<char>::length(entity), 1, c);
-    out.push_back(std::move(text));
+    out.push_back(without_entities(std::string_view(xml).substr(at, end - at)));
+    at = end + close.size();
   }
   return out;
+}
+
+// Of a list of objects.
+struct Page {
+  std::vector<std::string> keys;
+  std::string next;  // token of the next page; "": this is the last one
+};
+
+constexpr size_t kMostPages = 100'000;  // of 1,000 objects
+constexpr size_t kMostOfKey = 1024;     // bytes, as S3 has it
+
+Page list_page(HttpConnection& connection, const std::function<HttpRequest()>& request,
+               const std::string& pattern) {
+  constexpr uint64_t kMostXml = 64 << 20;
+  const HttpResponse answer = connection.get(request, kMostXml, "for a list of objects");
+  if (answer.status != 200)
+    fail(answer.status == 404 ? Code::not_found : Code::io, "cannot list '", pattern,
+         "': the server answers ", answer.status, " ", answer.body_text());
+  const std::string xml(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
+  const auto bad = [&](const char* why) {
+    fail(Code::io, "cannot list '", pattern, "': ", why, ": ", answer.body_text());
+  };
+  if (xml.find("</ListBucketResult>") == std::string::npos)
+    bad("the server's answer is no list of objects");
+  Page page;
+  page.keys = elements(xml, "Key");
+  for (const std::string& key : page.keys)
+    if (key.size() > kMostOfKey) bad("the server's list has a key of more than 1,024 bytes");
+  const auto next = elements(xml, "NextContinuationToken"), more = elements(xml, "IsTruncated");
+  if (!next.empty()) page.next = next[0];
+  if (page.next.empty() && !more.empty() && more[0] == "true")
+    bad("the server's list goes on, and it does not say how to ask for the rest");
+  return page;
 }
 
 }  // namespace
@@ -189,24 +232,23 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
   const std::string prefix = at.key.substr(0, at.key.find_first_of("*?["));
   HttpConnection connection(options);
   std::vector<std::string> found;
+  std::set<std::string> tokens;
   for (std::string token;;) {
     std::string query;
     if (!token.empty()) query = "continuation-token=" + encode(token, true) + "&";
     query += "list-type=2&prefix=" + encode(prefix, true);
-    constexpr uint64_t kMostXml = 64 << 20;
-    const HttpResponse answer =
-        connection.get([&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
-                       kMostXml, "for a list of objects");
-    if (answer.status != 200)
-      fail(answer.status == 404 ? Code::not_found : Code::io, "cannot list '", pattern,
-           "': the server answers ", answer.status, " ", answer.body_text());
-    const std::string xml(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
-    for (const std::string& key : elements(xml, "Key"))
+    const Page page = list_page(
+        connection, [&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
+        pattern);
+    for (const std::string& key : page.keys)
       if (platform::matches_pattern(key, at.key))
         found.push_back("s3://" + at.bucket + "/" + key);
-    const auto next = elements(xml, "NextContinuationToken");
-    if (next.empty()) break;
-    token = next[0];
+    if (page.next.empty()) break;
+    token = page.next;
+    if (tokens.size() == kMostPages || !tokens.insert(token).second)
+      fail(Code::io, "cannot list '", pattern,
+           "': the server's list does not end; it has more than ",
+           counted(static_cast<int64_t>(tokens.size()), "page"), ", or begins anew");
   }
   if (found.empty()) fail(Code::not_found, "no object matches '", pattern, "'");
   std::sort(found.begin(), found.end());

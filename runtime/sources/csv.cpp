@@ -70,7 +70,7 @@ class Csv final : public LineSource {
     return true;
   }
 
-  bool can_go_on() const override { return !places_.empty(); }
+  bool can_go_on() const override { return !places_.empty() && LineSource::can_go_on(); }
   std::string current_key() const override {
     return row_begin_ > 0 ? cat("line ", row_begin_) : "";
   }

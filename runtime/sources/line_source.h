@@ -23,7 +23,7 @@ class LineSource : public ShardedSource {
     lines_ = std::make_unique<io::LineReader>(stream_of(path), path, max_line_bytes_);
   }
   void close() override { lines_.reset(); }
-  bool can_go_on() const override { return true; }  // the next line is another record
+  bool can_go_on() const override { return lines_ && lines_->can_go_on(); }
   std::string current_key() const override { return lines_ ? cat("line ", line_number()) : ""; }
 
   bool next_line(std::string& line) { return lines_->next(line); }

@@ -136,6 +136,7 @@ class Packing {
     bytes.resize(static_cast<size_t>(input.size()));
     input.read(
         std::as_writable_bytes(std::span(bytes)).subspan(std::min(bytes.size(), kMagicBytes)));
+    input.require_unchanged();
     const bool is_aside = aside > 0;
     ShardSet& set = is_aside ? *validation_ : *rest_;
     try {

@@ -7,6 +7,7 @@
 #include "io/pattern.h"
 #include "sources/data_files.h"
 #include "sources/reading.h"
+#include "sources/rest_lost.h"
 
 namespace etr::sources {
 
@@ -91,12 +92,13 @@ bool ShardedSource::next(Item& item) {
     try {
       if (!past_known_end() && read_here(item)) return true;
       lengths_[shard()] = place_;
-    } catch (const Error&) {
+    } catch (const Error& error) {
       item.origin = origin(current_key());
-      if (!open_ || !can_go_on())
-        leave(1);  // the rest of the shard is lost
-      else
-        place_ = read_;
+      if (!open_ || !can_go_on()) {
+        leave(1);
+        throw RestLost(error);
+      }
+      place_ = read_;
       throw;
     }
     leave(1);

@@ -5,6 +5,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "sources/branch.h"
+#include "sources/rest_lost.h"
 
 namespace etr::sources {
 namespace {
@@ -46,6 +47,7 @@ class Zip final : public Source {
 
   void start_pass(uint64_t epoch, uint64_t pass) override {
     index_ = 0;
+    over_ = false;
     for (Branch& branch : branches_) branch.start_pass(epoch, pass);
   }
 
@@ -69,9 +71,11 @@ class Zip final : public Source {
   }
 
  private:
-  // Advances all sources by one, even if one has a bad record, so that they stay aligned.
+  // Advances all sources by one, even if one has a bad record, so that they stay aligned. Ends the
+  // pass if one has lost more than that: what belongs together is then unknown.
   template <typename Take>
   bool step(Take&& take) {
+    if (over_) return false;
     std::exception_ptr bad;
     size_t ended = 0, which = 0;
     for (size_t i = 0; i < branches_.size(); ++i) {
@@ -79,8 +83,14 @@ class Zip final : public Source {
         if (take(i)) continue;
         ++ended;
         which = i;
-      } catch (const Error&) {
+      } catch (const Error& error) {
         if (!bad) bad = std::current_exception();
+        if (dynamic_cast<const RestLost*>(&error)) {
+          over_ = true;
+          fail(error.code(), error.what(),
+               " (zip ends its pass here: it cannot know which samples ",
+               "belong together after the lost ones)");
+        }
       }
     }
     if (ended > 0 && ended < branches_.size() && equal_lengths_)
@@ -97,6 +107,7 @@ class Zip final : public Source {
   std::vector<std::string> prefixes_;
   const bool equal_lengths_;
   uint64_t index_ = 0;
+  bool over_ = false;  // a source has lost records
 };
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Saving and continuing a run: after an interruption, with a new device, or with other ranks.
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "core/parse_json.h"
@@ -9,9 +11,36 @@ namespace etr::train {
 namespace {
 
 constexpr const char* kTrainerState = "trainer.json";
+constexpr const char* kLearnerState = "learner.json";
 
 // Of a lost device in one run. If it is lost each time, it will not recover.
 constexpr int kMostRecoveries = 3;
+
+// The most samples in a batch of a pipeline; 0: its stages do not say.
+int64_t most_in_batch(const Json& pipeline) {
+  int64_t most = 0;
+  for (const Json& stage : pipeline.value("stages", Json::array())) {
+    if (!stage.is_object() || !stage.contains("size")) continue;
+    const std::string name = stage.value("stage", "");
+    if ((name == "batch" || name == "padded_batch") && stage["size"].is_number_integer())
+      most = std::max(most, stage["size"].get<int64_t>());
+  }
+  return most;
+}
+
+// Plans are made for the most rows that a step had, so a checkpoint that states too many would take
+// the memory of the device, or of the host, before the first step.
+void check_rows(const checkpoint::Files& files, const std::string& origin, const Json& pipeline) {
+  constexpr int64_t kRoom = 16;  // rows are rounded up to micro-batches, and stages may change
+  const int64_t most = most_in_batch(pipeline);
+  const Json state = checkpoint::json_of(files, kLearnerState, origin);
+  if (most == 0 || !state.is_object() || !state.contains("rows")) return;
+  for (const auto& [fields, rows] : state["rows"].items())
+    if (rows.is_number() && rows.get<double>() > static_cast<double>(kRoom * most))
+      fail(Code::corrupt_data, origin, ": '", kLearnerState, "' says that steps on '", fields,
+           "' had ", rows.dump(), " rows, and the job's batches have at most ", most,
+           " samples; the checkpoint is damaged, or of another job");
+}
 
 }  // namespace
 
@@ -47,6 +76,7 @@ checkpoint::Loaded Trainer::own_checkpoint() const {
   if (!loaded)
     fail(Code::not_found, "there is no checkpoint in '", *job_.output_dir(),
          "/checkpoints' yet; train first, or let output.dir name the folder of another run");
+  check_rows(loaded->files, cat("the checkpoint '", loaded->path, "'"), job_.pipeline());
   return *std::move(loaded);
 }
 

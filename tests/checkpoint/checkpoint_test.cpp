@@ -92,6 +92,7 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row(R"("BF16")", "[" + big + ",2]", "[0,0]"), "more than 64 bits"},
       {row(R"("U8")", "[" + big + ",4]", "[0,0]"), "more than 64 bits"},
       {row(R"("U8")", "[" + big + "," + big + ",0]", "[0,0]"), "more than 64 bits"},
+      {row(f32, "[9223372036854775807,0]", "[0,0]"), "more than 64 bits"},
       {row(R"("U8")", "[18446744073709551615]", "[0,8]"), "whole numbers"},
       {row(R"("U8")", "[18446744073709551616]", "[0,8]"), "whole numbers"},
       {row(R"("U8")", "[" + big + "]", "[0,8]"), "lies in bytes 0 to 8, but U8"},

@@ -68,6 +68,10 @@ TEST(GlslOp, MistakesHaveTheCompilersMessage) {
   const std::string typo = error("float forward(uint i) {\n  return x0[i] +;\n}", false);
   EXPECT_NE(typo.find("does not compile"), std::string::npos) << typo;
   EXPECT_NE(typo.find(":2:"), std::string::npos) << "the line in the user's own text: " << typo;
+  EXPECT_NE(
+      error("float forward(uint i) { float a[500000000]; a[i] = x0[i]; return a[i + 1]; }", false)
+          .find("a variable of 2000000000 bytes"),
+      std::string::npos);
   EXPECT_NE(error("float forwards(uint i) { return x0[i]; }", false).find("forward"),
             std::string::npos);
   EXPECT_NE(

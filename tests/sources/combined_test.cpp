@@ -115,6 +115,30 @@ TEST(Zip, LengthsMustAgreeUnlessToldOtherwise) {
   EXPECT_EQ(texts(spec_of("zip", options)).size(), 4u);
 }
 
+// The rest of a shard that is cut off is lost. What comes after it has other partners.
+TEST(Zip, EndsWhereItCannotKnowWhatBelongsTogether) {
+  TempDir dir;
+  const Json whole{{"stage", "webdataset"},
+                   {"pattern", make_shards(dir, 3, 20, 0, 10, ".tar")},
+                   {"shuffle_shards", false}};
+  std::filesystem::create_directory(dir.path("cut"));
+  std::filesystem::copy(dir.path("shard-1.tar"), dir.path("cut/shard-1.tar"));
+  std::filesystem::resize_file(dir.path("cut/shard-1.tar"), 8000);
+  Json cut = whole;
+  cut["pattern"] = cat("{", dir.path("shard-0.tar"), ",", dir.path("cut/shard-1.tar"), ",",
+                       dir.path("shard-2.tar"), "}");
+  Pipeline p(spec_of("zip", {{"sources", {whole, cut}}, {"prefixes", ",other_"}},
+                     {{"epochs", 2}, {"on_error", "skip"}}));
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const auto items = read_all(p);
+    EXPECT_GT(items.size(), 20u);
+    EXPECT_LT(items.size(), 40u);
+    for (const Item& item : items) EXPECT_EQ(text(item, "txt"), text(item, "other_txt"));
+  }
+  ASSERT_EQ(p.stats()["bad_records"], 1);
+  EXPECT_HAS(p.bad_record_list()[0]["reason"].get<std::string>(), "zip ends its pass here");
+}
+
 TEST(Interleave, TakesFilesInTurnAndErrorsInTheirPlace) {
   TempDir dir;
   for (const char name : {'a', 'b', 'c'}) lines(dir, std::string("f") + name, 6);

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Reads over the network from a server whose answers go wrong, every fault of server_faults.py by itself and in random combinations.
+
+    fault_matrix.py [--trials 500] [--seed 1] [--only NUMBER]
+
+After each trial: what was read is what the server has, byte for byte, or the read ended with an error of the library, within the time
+that its time-outs allow; faults that another try gets past were got past; and the file can be read whole from then on, also from the
+cache. Bad records that are skipped leave out samples, and change none. PYTHONPATH has to name the package `echotrain`.
+"""
+
+import argparse
+import gzip
+import io
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+import echotrain as et
+from faulty_server import Server
+from server_faults import FAULTS, HARMLESS, LASTING, PASSING
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "bindings"))
+from png import png  # noqa: E402
+
+TIMEOUT_S = 1.0
+ALLOWED = (et.errors.DataIOError, et.errors.CorruptDataError, et.errors.UnsupportedError, et.errors.NotFoundError)
+LINES = [f"line {i}: {random.Random(i).getrandbits(256):x}".encode() for i in range(1500)]
+
+
+def tar_of(members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def make_files(root):
+    """The served files, by name, and the stage that reads each."""
+    dice = random.Random(7)
+    text = b"\n".join(LINES) + b"\n"
+    members = [(f"{i:04}.bin", dice.randbytes(700)) for i in range(100)]
+    rows = "x,name\n" + "".join(f"{i},row {i}\n" for i in range(5000))
+    for i in range(40):
+        (root / "images" / str(i % 2)).mkdir(parents=True, exist_ok=True)
+        (root / "images" / str(i % 2) / f"{i}.png").write_bytes(png(np.random.default_rng(i).integers(0, 255, (24, 24, 3), np.uint8)))
+    et.pack_folder(root / "images", root / "fast", samples_per_shard=40, format="fast")
+    et.pack_folder(root / "images", root / "train", samples_per_shard=40)
+    files = {"a.txt": text, "a.txt.gz": gzip.compress(text, mtime=0), "a.tar": tar_of(members), "a.csv": rows.encode()}
+    for name in ("fast-000000.ets", "train-000000.tar.zst"):
+        files[name] = (root / name).read_bytes()
+    return files
+
+
+def stage_of(address):
+    if address.endswith(".csv"):
+        return et.stages.csv(address, columns="x:f32,name:text")
+    if address.endswith(".ets"):
+        return et.stages.fast_shard(address, shuffle=False)
+    return et.stages.webdataset(address) if ".tar" in address else et.stages.text_lines(address)
+
+
+class Reading:
+    """What one read of an address gave: samples, or the error that it ended with."""
+
+    def __init__(self, address, limit_s, **options):
+        self.samples, self.error, self.bad, began = [], None, 0, time.monotonic()
+        self.late = False
+        try:
+            with et.Pipeline([stage_of(address)], epochs=1, **options) as pipeline:
+                def give_up():
+                    self.late = True
+                    pipeline.cancel()
+                watch = threading.Timer(limit_s, give_up)
+                watch.start()
+                try:
+                    for sample in pipeline:
+                        self.samples.append(tuple((name, bytes(np.asarray(sample[name]))) for name in sorted(sample)))
+                    self.bad = pipeline.stats()["bad_records"]
+                finally:
+                    watch.cancel()
+        except et.EchoTrainError as error:
+            self.error = error
+        self.seconds = time.monotonic() - began
+
+
+class Trial:
+    """One file, and the faults that some requests for it meet: by the begin of the part that is asked for, those of its tries in turn."""
+
+    def __init__(self, number, options, servers):
+        self.number, self.seed = number, options.seed
+        dice = self.dice = random.Random(options.seed * 1_000_003 + number)
+        names = list(FAULTS)
+        scheme = dice.choice(("http", "http", "s3", "https"))
+        self.server = servers["https" if scheme == "https" else "http"]
+        self.name = dice.choice(sorted(self.server.files))
+        host = f"localhost:{self.server.port}"
+        self.address = f"s3://bucket/{self.name}" if scheme == "s3" else f"{scheme}://{host}/files/{self.name}"
+        self.part = dice.choice((2048, 5000, 16384, 60000))
+        self.cached = self.name.endswith(".ets") or dice.random() < 0.3
+        # First each fault by itself, for one request or for all; then several, at random.
+        alone = number < 2 * len(names)
+        self.lasting = number % 2 == 1 if alone else dice.random() < 0.2
+        chosen = [names[number // 2]] if alone else dice.choices(names, k=dice.randint(1, 4))
+        self.faults = [FAULTS[name] for name in chosen]
+        self.of_part = {}
+        parts = range(0, len(self.server.files[self.name]), self.part)
+        for fault in self.faults:
+            self.of_part.setdefault(dice.choice(parts), []).append(fault)
+        self.retries = max(map(len, self.of_part.values())) + 1 if not self.lasting else dice.choice((0, 1))
+        self.skips = dice.random() < 0.25
+        self.connections = dice.randint(1, 4)
+
+    def script(self, request, tries):
+        faults = self.of_part.get(request.begin // self.part * self.part, [])
+        if self.lasting and faults:
+            return faults[tries % len(faults)]
+        return faults[tries] if tries < len(faults) else None
+
+    def must_succeed(self):
+        kinds = {fault.kind for fault in self.faults}
+        return kinds <= {HARMLESS} or (kinds <= {HARMLESS, PASSING} and not self.lasting)
+
+    def limit_s(self):
+        """Each try may take the time-out and the pause after it, and parts may come one after the other."""
+        pauses = sum(min(30, 0.2 * 2 ** i) * 1.5 for i in range(self.retries))
+        return 30 + (2 + len(self.of_part)) * ((self.retries + 1) * TIMEOUT_S + pauses)
+
+    def read(self, cache):
+        options = {"remote_cache_dir": cache} if self.cached else {}
+        return Reading(self.address, self.limit_s(), remote_part_bytes=self.part, remote_retries=self.retries, remote_timeout_s=TIMEOUT_S,
+                       remote_low_speed_s=1, remote_connections=self.connections, on_error="skip" if self.skips else "fail", **options)
+
+    def run(self, whole):
+        expected = whole[self.name]
+        with tempfile.TemporaryDirectory() as cache:
+            self.server.begin(self.script)
+            reading = self.read(cache)
+            hurt = len(self.server.hurt)
+            outcome = self.judge(reading, expected)
+            self.server.begin(None)
+            again = self.read(cache)
+            assert again.error is None and again.samples == expected, f"the read after it: {again.error or 'other samples'}"
+            if self.cached:
+                assert not [name for name in os.listdir(cache) if ".part-" in name], "an unfinished file is left in the cache"
+        return outcome, hurt
+
+    def judge(self, reading, expected):
+        assert not reading.late, f"no answer after {reading.seconds:.1f} s"
+        if reading.error is not None:
+            assert isinstance(reading.error, ALLOWED), f"{type(reading.error).__name__}: {reading.error}"
+            assert not self.must_succeed(), f"another try gets past it: {reading.error}"
+            assert self.name in str(reading.error), f"the error does not name the file: {reading.error}"
+            return "error"
+        if reading.bad == 0:
+            assert reading.samples == expected, f"{len(reading.samples)} samples of {len(expected)}, or other ones, and no error"
+            return "identical"
+        assert self.skips and not self.must_succeed(), f"{reading.bad} bad records"
+        left = iter(expected)
+        assert all(sample in left for sample in reading.samples), "a sample that the file does not have, or out of its order"
+        return "skipped"
+
+    def __str__(self):
+        what = "; ".join(f"byte {begin}: {', '.join(fault.name for fault in faults)}" for begin, faults in sorted(self.of_part.items()))
+        return (f"{self.address}, parts of {self.part} bytes, {self.retries} retries, {self.connections} connections"
+                f"{', cached' if self.cached else ''}{', skipping' if self.skips else ''}: {'always ' if self.lasting else ''}{what}")
+
+
+# Lists of objects ------------------------------------------------------------------------------------
+
+
+def listing(keys, more=""):
+    rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys)
+    return f'<?xml version="1.0"?><ListBucketResult>{rows}{more}</ListBucketResult>'.encode()
+
+
+def next_token(token):
+    return f"<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+
+
+LISTS = {
+    "nothing": lambda path: b"",
+    "a page for people": lambda path: b"<html>Please log in</html>",
+    "a list that is cut short": lambda path: listing(["a.txt"])[:-10],
+    "the same page for ever": lambda path: listing(["a.txt"], next_token("again")),
+    "two pages in a circle": lambda path: listing([], next_token("b" if "token=a" in path else "a")),
+    "more, and no way to ask for it": lambda path: listing(["a.txt"], "<IsTruncated>true</IsTruncated>"),
+    "a key of a megabyte": lambda path: listing(["a" * 1_000_000 + ".txt"]),
+    "a key of stars and dashes": lambda path: listing(["a" + "-" * 1020]),
+    "keys within keys": lambda path: b"<ListBucketResult>" + b"<Key>" * 2_000_000 + b"</Key></ListBucketResult>",
+    "keys without an end": lambda path: b"<ListBucketResult>" + b"<Key>" * 2_000_000 + b"</ListBucketResult>",
+    "a key of entities": lambda path: listing(["&lt;&amp;" * 1_000_000]),
+    "a token of eight megabytes": lambda path: listing(["a.txt"], next_token("x" * 8_000_000)),
+}
+
+
+def run_lists(server):
+    """Lists of objects that lie: an error in seconds."""
+    for name, answer in LISTS.items():
+        server.begin(None)
+        server.listing = answer
+        reading = Reading("s3://bucket/a*-*-*-*.txt", 60, remote_retries=0, remote_timeout_s=20)
+        assert not reading.late, f"list of objects, {name}: no answer after {reading.seconds:.1f} s"
+        assert isinstance(reading.error, ALLOWED), f"list of objects, {name}: {reading.error!r}"
+    server.listing = lambda path: listing(["z.txt"] if "token=2" in path else ["a.txt"], "" if "token=2" in path else next_token("2"))
+    reading = Reading("s3://bucket/a*.txt", 60)
+    assert reading.error is None and len(reading.samples) == len(LINES), f"list of objects: {reading.error}"
+    server.listing = None
+
+
+def check_certificates(server):
+    """A certificate that nobody trusts, and one of another host."""
+    trusted = os.environ.pop("SSL_CERT_FILE")
+    for host in ("localhost", "127.0.0.2"):
+        server.begin(None)
+        reading = Reading(f"https://{host}:{server.port}/files/a.txt", 60, remote_retries=0)
+        assert isinstance(reading.error, et.errors.DataIOError) and not reading.samples, f"{host}: {reading.error!r}"
+        os.environ["SSL_CERT_FILE"] = trusted
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, help="only the trial of this number")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="echotrain-faults-") as root:
+        run_all(options, pathlib.Path(root))
+
+
+def run_all(options, root):
+    key, certificate = root / "key.pem", root / "certificate.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    files = make_files(root)
+    servers = {"http": Server(files), "https": Server(files, (certificate, key))}
+    os.environ.update(SSL_CERT_FILE=str(certificate), AWS_ENDPOINT_URL=f"http://127.0.0.1:{servers['http'].port}", AWS_REGION="us-east-1",
+                      AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s", HOME=str(root))
+    whole = {}
+    for name in files:
+        (root / name).write_bytes(files[name])
+        whole[name] = Reading(str(root / name), 60).samples
+        assert len(whole[name]) >= 40, name
+    if options.only is None:
+        run_lists(servers["http"])
+        check_certificates(servers["https"])
+        print(f"{len(LISTS)} lists of objects that lie, 2 bad certificates", flush=True)
+    # A short run takes trials from all over the list: every fault, some by themselves, some lasting, some together.
+    most = 2 * len(FAULTS) + 200
+    numbers = range(options.trials) if options.trials > most else sorted(random.Random(options.seed).sample(range(most), options.trials))
+    counts, met = {"identical": 0, "error": 0, "skipped": 0}, 0
+    for done, number in enumerate([options.only] if options.only is not None else numbers):
+        trial = Trial(number, options, servers)
+        try:
+            outcome, hurt = trial.run(whole)
+        except AssertionError as error:
+            sys.exit(f"fault_matrix: trial {number}, seed {options.seed}: {error}\n{trial}\nagain: --seed {options.seed} --only {number}")
+        counts[outcome] += 1
+        met += hurt
+        if done % 50 == 49:
+            print(f"{done + 1} trials", flush=True)
+    print(f"passed: {sum(counts.values())} trials, seed {options.seed}, {met} faults of {len(FAULTS)} kinds: {counts['identical']} reads were "
+          f"identical, {counts['error']} ended with an error, {counts['skipped']} left out bad records")
+
+
+if __name__ == "__main__":
+    main()
