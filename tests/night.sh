@@ -14,7 +14,8 @@
 #   9. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
 #  10. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
 #  11. 2,000 kills of training on one device, and 500 states of the disk after each change that a save makes
-#  12. all fuzz targets, those of models and jobs too, for SECONDS each
+#  12. every call of the Vulkan driver and of the system fails, with every error that it may give
+#  13. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -60,5 +61,8 @@ part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gte
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
 part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
+for what in vulkan system input; do
+  part "failing_$what" env ECHOTRAIN_TEST_FAILURES=0 "build-test/tests/failing_${what}_tests"
+done
 part fuzz fuzz
 exit $failed
