@@ -85,6 +85,9 @@ gpu::DeviceOptions device_options(const etr_runtime_options* given) {
   if (!options.trust_driver) out.compare = gpu::Compare::kernels;
   out.family = static_cast<gpu::KernelFamily>(options.kernels);
   out.memory_limit_bytes = options.memory_limit_bytes;
+  if (!(options.hang_seconds >= 0 && options.hang_seconds <= 1e6))
+    fail(Code::invalid_argument, "hang_seconds is ", options.hang_seconds, "; expected 0 to 1e6");
+  out.hang_seconds = static_cast<float>(options.hang_seconds);
   return out;
 }
 

@@ -36,11 +36,16 @@ bool is_checkpoint_name(const std::string& name) {
          name.find_first_not_of(kDigits, dash + 1) == std::string::npos;
 }
 
+// A folder that cannot be listed is an error. If it seemed empty, a new checkpoint would begin to
+// count the generations anew, and older ones would seem newer.
 std::vector<fs::path> folders(const std::string& directory, bool (*is)(const std::string& name)) {
   std::vector<fs::path> out;
   std::error_code error, unknown;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    if (is(it->path().filename().string()) && it->is_directory(unknown)) out.push_back(it->path());
+    if (is(it->path().filename().string()) && (it->is_directory(unknown) || unknown))
+      out.push_back(it->path());
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    fail(Code::io, "cannot list '", directory, "': ", error.message());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -48,6 +53,7 @@ std::vector<fs::path> folders(const std::string& directory, bool (*is)(const std
 struct Listing {
   std::vector<Manifest> manifests;    // newest first
   std::vector<std::string> problems;  // why other folders are not checkpoints
+  std::vector<Error> unreadable;      // those problems that may be over the next time
 
   uint64_t generation() const { return manifests.empty() ? 0 : manifests.front().generation; }
 };
@@ -65,10 +71,12 @@ Listing list(const std::string& directory) {
   for (const fs::path& folder : folders(directory, is_checkpoint_name)) try {
       out.manifests.push_back(read_manifest(folder.string()));
     } catch (const Error& error) {
-      if (is_there(folder))
-        out.problems.emplace_back(error.what());
-      else
+      if (!is_there(folder)) {
         are_gone = true;
+        continue;
+      }
+      out.problems.emplace_back(error.what());
+      if (error.code() == Code::io) out.unreadable.push_back(error);
     }
   if (are_gone && out.manifests.empty()) return list(directory);
   std::sort(out.manifests.begin(), out.manifests.end(), [](const Manifest& a, const Manifest& b) {
@@ -109,6 +117,12 @@ fs::path free_name(const std::string& directory, uint64_t step) {
       fail(Code::io, "cannot look for '", name.string(), "': ", error.message());
     name = cat(plain.string(), "-", i);
   }
+}
+
+// Also above those of checkpoints that cannot be read just now, which may be the newest.
+uint64_t next_generation(const Listing& there) {
+  if (there.manifests.empty() && !there.unreadable.empty()) throw Error(there.unreadable.front());
+  return there.generation() + 1 + there.unreadable.size();
 }
 
 [[noreturn]] void refuse(const fs::path& path, const char* what) {
@@ -160,8 +174,9 @@ std::string Store::save(uint64_t step, const Files& files) const {
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) fail(Code::io, "cannot create '", temporary.string(), "': ", error.message());
-  std::vector<Manifest> old = list(directory_).manifests;
-  Manifest manifest{temporary.string(), step, old.empty() ? 1 : old.front().generation + 1, {}};
+  const Listing there = list(directory_);
+  std::vector<Manifest> old = there.manifests;
+  Manifest manifest{temporary.string(), step, next_generation(there), {}};
   for (const auto& [name, bytes] : files) {
     platform::write_file_synced((temporary / name).string(), bytes);
     manifest.files.push_back({name, bytes.size(), crc32c(bytes)});

@@ -207,6 +207,7 @@ class Client : public TcpStore {
     try {
       server_ = std::make_unique<Server>(platform::listen_at(host, port));
     } catch (const Error& error) {
+      if (error.code() == Code::out_of_memory) throw;  // no thread
       is_taken_ = error.code() == Code::state;
       why_not_ = cat(" (", error.what(), ")");
     }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -67,6 +68,13 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
   if (!lowered.matrix_units) info.matrix_units.clear();
 }
 
+double hang_seconds_of(const DeviceOptions& options, const DeviceInfo& info) {
+  constexpr double kUsual = 300;  // drivers and systems report it within ten, if they do
+  if (options.host) return 0;
+  if (options.hang_seconds > 0) return options.hang_seconds;
+  return info.kind == DeviceKind::cpu ? 0 : kUsual;
+}
+
 }  // namespace
 
 bool matches(const DeviceInfo& device, const std::string& selector) {
@@ -85,7 +93,8 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
                             : select(enumerate(instance), options.selector)),
       api(instance.api),
       host(options.host),
-      memory_limit(options.memory_limit_bytes) {
+      memory_limit(options.memory_limit_bytes),
+      hang_seconds(hang_seconds_of(options, physical.info)) {
   apply_lowered(options.lowered, physical.info);
   open(options.lowered.uploads_apart);
   api.GetPhysicalDeviceMemoryProperties(physical.handle, &memory);
@@ -97,9 +106,49 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
     load_pipeline_cache(options.cache_directory);
     verdicts = std::make_unique<Verdicts>(cache_file(options.cache_directory, "kernels", ".json"));
   } catch (...) {
-    if (!host) api.DestroyDevice(handle, nullptr);
+    close();
     throw;
   }
+}
+
+bool VulkanDevice::wait(VkFence fence, double seconds, double& waited) {
+  // While the process is stopped, time passes that the device does not have. So it counts in slices.
+  const double longest = hang_seconds > 0 ? std::min(1.0, hang_seconds / 10) : 1.0;
+  while (true) {
+    if (abandoned) fail(Code::device_lost, "device '", physical.info.name, "' hangs");
+    const double slice = std::clamp(seconds, 0.0, longest);
+    const VkResult result = api.WaitForFences(handle, 1, &fence, VK_TRUE,
+                                              static_cast<uint64_t>(slice * 1e9));
+    if (result != VK_TIMEOUT) {
+      check(result, "vkWaitForFences");
+      return true;
+    }
+    waited += slice;
+    seconds -= slice;
+    if (hang_seconds > 0 && waited >= hang_seconds) {
+      abandoned = true;
+      fail(Code::device_lost, "device '", physical.info.name, "' has not finished its work for ",
+           waited, " s and is taken for lost; open it again and load a checkpoint");
+    }
+    if (seconds <= 0) return false;
+  }
+}
+
+void VulkanDevice::wait(VkFence fence) {
+  double waited = 0;
+  wait(fence, std::numeric_limits<double>::infinity(), waited);
+}
+
+// A call that had no memory may have some the next time.
+void VulkanDevice::settle(VkFence fence) noexcept {
+  constexpr int kAttempts = 10;
+  for (int attempt = 0; attempt < kAttempts && !abandoned; ++attempt) try {
+      return wait(fence);
+    } catch (const Error& error) {
+      if (error.code() == Code::device_lost) return;
+    } catch (...) {
+    }
+  abandoned = true;
 }
 
 void VulkanDevice::open(bool uploads_apart) {
@@ -191,13 +240,26 @@ std::string VulkanDevice::cache_file(const std::string& directory, const char* w
   return directory + "/" + what + "-" + name + suffix;
 }
 
+namespace {
+
+std::string read_cache(const std::string& file) {
+  try {
+    return platform::read_file(file);
+  } catch (const Error& error) {
+    log_line(LogLevel::warning, cat("the pipeline cache was not read: ", error.what()));
+    return "";
+  }
+}
+
+}  // namespace
+
 void VulkanDevice::load_pipeline_cache(const std::string& directory) {
   std::string data;
   std::error_code ignored;  // without a cache the run is only slower
   if (!directory.empty()) std::filesystem::create_directories(directory, ignored);
   pipeline_cache_file = cache_file(directory, "pipelines", ".bin");
   if (!directory.empty() && std::filesystem::exists(pipeline_cache_file, ignored))
-    data = platform::read_file(pipeline_cache_file);
+    data = read_cache(pipeline_cache_file);
   // The driver checks the header's vendor, device and version itself and ignores stale data.
   VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   info.initialDataSize = data.size();
@@ -221,10 +283,21 @@ void VulkanDevice::save_pipeline_cache() noexcept {
 }
 
 VulkanDevice::~VulkanDevice() {
-  if (!host) api.DeviceWaitIdle(handle);  // a shared queue may be busy with the program's own work
-  save_pipeline_cache();
+  if (!abandoned) {
+    if (!host) api.DeviceWaitIdle(handle);  // a shared queue may be busy with the program's own work
+    save_pipeline_cache();
+  }
   verdicts->save();
-  api.DestroyPipelineCache(handle, pipeline_cache, nullptr);
+  close();
+}
+
+void VulkanDevice::close() noexcept {
+  if (abandoned) {  // the driver must stay, too
+    instance.owned = false;
+    api.keep_loader();
+    return;
+  }
+  if (pipeline_cache) api.DestroyPipelineCache(handle, pipeline_cache, nullptr);
   if (!host) api.DestroyDevice(handle, nullptr);
 }
 

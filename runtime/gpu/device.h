@@ -95,6 +95,10 @@ struct DeviceOptions {
   // Holds compiled pipelines and the results of comparisons; "" keeps none on disk.
   std::string cache_directory;
   Compare compare = Compare::nothing;
+  // A device that does not finish a submission within so many seconds of waiting is taken for lost.
+  // 0: five minutes on GPUs, never on CPU devices. Never on a host program's device, which may be
+  // busy with that program's work.
+  float hang_seconds = 0;
   uint64_t memory_limit_bytes = 0;  // limit on all memory allocated from the device; 0: none
   // A submission that would take longer is split into several, because operating systems reset a
   // GPU that one submission keeps busy for too long. CPU devices have no such watchdog and never

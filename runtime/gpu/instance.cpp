@@ -32,21 +32,32 @@ VkDebugUtilsMessengerCreateInfoEXT messenger_info(VulkanInstance* instance) {
   return info;
 }
 
-bool has_layer(const VulkanApi& api, const char* name) {
+// Returns the list that `call` gives for a pointer to a count and one to the rows. A list that was
+// not given is an error: without it, a device would seem to lack what it has.
+template <typename T, typename Call>
+std::vector<T> list_of(const char* name, const Call& call) {
   uint32_t count = 0;
-  api.EnumerateInstanceLayerProperties(&count, nullptr);
-  std::vector<VkLayerProperties> layers(count);
-  api.EnumerateInstanceLayerProperties(&count, layers.data());
+  check(call(&count, nullptr), name);
+  std::vector<T> out(count);
+  if (const VkResult result = call(&count, out.data()); result != VK_INCOMPLETE)
+    check(result, name);
+  out.resize(count);
+  return out;
+}
+
+bool has_layer(const VulkanApi& api, const char* name) {
+  const auto layers = list_of<VkLayerProperties>("vkEnumerateInstanceLayerProperties",
+                                                 api.EnumerateInstanceLayerProperties);
   return std::any_of(layers.begin(), layers.end(), [&](const VkLayerProperties& layer) {
     return std::strcmp(layer.layerName, name) == 0;
   });
 }
 
 bool has_instance_extension(const VulkanApi& api, std::string_view name) {
-  uint32_t count = 0;
-  api.EnumerateInstanceExtensionProperties(nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> extensions(count);
-  api.EnumerateInstanceExtensionProperties(nullptr, &count, extensions.data());
+  const auto extensions = list_of<VkExtensionProperties>(
+      "vkEnumerateInstanceExtensionProperties", [&](uint32_t* count, VkExtensionProperties* rows) {
+        return api.EnumerateInstanceExtensionProperties(nullptr, count, rows);
+      });
   return std::any_of(extensions.begin(), extensions.end(),
                      [&](const VkExtensionProperties& e) { return name == e.extensionName; });
 }
@@ -64,12 +75,12 @@ DeviceKind kind_of(VkPhysicalDeviceType type) {
 // The names of the device's extensions.
 class Extensions {
  public:
-  Extensions(const VulkanApi& api, VkPhysicalDevice device) {
-    uint32_t count = 0;
-    api.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
-    list_.resize(count);
-    api.EnumerateDeviceExtensionProperties(device, nullptr, &count, list_.data());
-  }
+  Extensions(const VulkanApi& api, VkPhysicalDevice device)
+      : list_(list_of<VkExtensionProperties>(
+            "vkEnumerateDeviceExtensionProperties",
+            [&](uint32_t* count, VkExtensionProperties* rows) {
+              return api.EnumerateDeviceExtensionProperties(device, nullptr, count, rows);
+            })) {}
   bool has(std::string_view name) const {
     return std::any_of(list_.begin(), list_.end(),
                        [&](const VkExtensionProperties& e) { return name == e.extensionName; });
@@ -125,10 +136,9 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
   api.GetPhysicalDeviceFeatures2(device, &features);
   if (!matrices.cooperativeMatrix || !memory_model.vulkanMemoryModel) return {};
 
-  uint32_t count = 0;
-  query(device, &count, nullptr);
-  std::vector<MatrixProperties> rows(count);
-  query(device, &count, rows.data());
+  const auto rows = list_of<MatrixProperties>(
+      "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
+      [&](uint32_t* count, MatrixProperties* found) { return query(device, count, found); });
   std::vector<MatrixUnit> out;
   for (const MatrixProperties& row : rows) {
     constexpr int32_t kSubgroup = 3;
@@ -278,12 +288,10 @@ std::optional<uint32_t> family_for_uploads(const std::vector<VkQueueFamilyProper
 
 std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
   const VulkanApi& api = instance.api;
-  uint32_t count = 0;
-  check(api.EnumeratePhysicalDevices(instance.handle, &count, nullptr),
-        "vkEnumeratePhysicalDevices");
-  std::vector<VkPhysicalDevice> handles(count);
-  check(api.EnumeratePhysicalDevices(instance.handle, &count, handles.data()),
-        "vkEnumeratePhysicalDevices");
+  const auto handles = list_of<VkPhysicalDevice>(
+      "vkEnumeratePhysicalDevices", [&](uint32_t* count, VkPhysicalDevice* found) {
+        return api.EnumeratePhysicalDevices(instance.handle, count, found);
+      });
   std::vector<PhysicalDevice> found;
   for (const VkPhysicalDevice handle : handles) {
     const Extensions extensions(api, handle);

@@ -139,6 +139,7 @@ VkPipeline Kernel::compile(bool plainly) const {
 }
 
 void Kernel::release() {
+  if (vk.abandoned) return;
   if (pipeline) vk.api.DestroyPipeline(vk.handle, pipeline, nullptr);
   if (replaced_) vk.api.DestroyPipeline(vk.handle, replaced_, nullptr);
   if (layout) vk.api.DestroyPipelineLayout(vk.handle, layout, nullptr);

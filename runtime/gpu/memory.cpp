@@ -150,6 +150,7 @@ struct Arena::Block {
 
   void release() {
     vk.memory_taken -= taken;
+    if (vk.abandoned) return;
     if (buffer) vk.api.DestroyBuffer(vk.handle, buffer, nullptr);
     if (memory) vk.api.FreeMemory(vk.handle, memory, nullptr);
     drop_pages();

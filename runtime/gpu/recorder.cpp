@@ -61,6 +61,7 @@ constexpr VkAccessFlags kWorkAll =
 }  // namespace
 
 Recording::Handles::~Handles() {
+  if (vk.abandoned) return;
   for (const Segment& segment : segments)
     if (segment.fence) vk.api.DestroyFence(vk.handle, segment.fence, nullptr);
   if (queries) vk.api.DestroyQueryPool(vk.handle, queries, nullptr);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <limits>
 #include <utility>
 
 #include "core/clock.h"
@@ -14,9 +15,11 @@
 namespace etr::gpu {
 
 Recording::~Recording() {
+  if (!in_flight_) return;
   try {
-    wait();
-  } catch (...) {  // the device is lost: nothing runs any more
+    if (turns_.valid()) turns_.get();
+    handles_->vk.settle(handles_->last_fence());
+  } catch (...) {  // of a host turn: run_turns() has seen to the rest
   }
 }
 
@@ -40,9 +43,21 @@ class HostLock {
 
 }  // namespace
 
+// Before a submission.
 void Recording::Handles::reset_fences() {
+  waited = 0;
+  turns_failed = false;
   for (const Segment& segment : segments)
     check(vk.api.ResetFences(vk.handle, 1, &segment.fence), "vkResetFences");
+}
+
+// Waits for parts that were submitted before one that could not be.
+void Recording::Handles::end_parts(VkFence fence) {
+  const VkResult result = vk.api.QueueSubmit(vk.queue, 0, nullptr, fence);
+  if (result == VK_SUCCESS)
+    vk.settle(fence);
+  else if (result != VK_ERROR_DEVICE_LOST)
+    vk.abandoned = true;
 }
 
 void Recording::Handles::submit(const Segment& segment, Upload* after) {
@@ -61,8 +76,10 @@ void Recording::Handles::submit(const Segment& segment, Upload* after) {
       info.pWaitDstStageMask = &waits;
     }
     const bool last = &part == &segment.parts.back();
-    check(vk.api.QueueSubmit(vk.queue, 1, &info, last ? segment.fence : VkFence{}),
-          "vkQueueSubmit");
+    const VkResult result =
+        vk.api.QueueSubmit(vk.queue, 1, &info, last ? segment.fence : VkFence{});
+    if (result != VK_SUCCESS && !first) end_parts(segment.fence);
+    check(result, "vkQueueSubmit");
     if (first && after) after->handles_->awaited = true;
   }
 }
@@ -92,11 +109,8 @@ void Recording::submit(Upload* after, bool in_turn) {
 void Recording::run_turns(Upload* after) {
   VulkanDevice& vk = handles_->vk;
   std::deque<std::pair<Work, VkFence>> begun;
-  const auto wait_for = [&](VkFence fence) {
-    check(vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE, UINT64_MAX), "vkWaitForFences");
-  };
   const auto do_first = [&] {
-    wait_for(begun.front().second);
+    vk.wait(begun.front().second);
     (*begun.front().first)();
     begun.pop_front();
   };
@@ -113,16 +127,9 @@ void Recording::run_turns(Upload* after) {
       for (const Work& work : segment.begun) begun.emplace_back(work, segment.fence);
     }
     while (!begun.empty()) do_first();
-  } catch (
-      ...) {  // submitted segments must end first, and wait() must find the last fence signalled
-    const auto end = [&](VkFence fence) {
-      vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE, UINT64_MAX);
-    };
-    if (submitted) end(submitted);
-    if (submitted != handles_->last_fence()) {
-      handles_->submit_nothing();
-      end(handles_->last_fence());
-    }
+  } catch (...) {  // submitted segments must end first
+    if (submitted) vk.settle(submitted);
+    handles_->turns_failed = true;
     throw;
   }
 }
@@ -135,14 +142,20 @@ void Recording::submit_nothing() {
   has_run_ = false;
 }
 
+// After a failure, the submission is still in flight, and may be waited for again; but not after that
+// of a host turn, which has ended it.
 void Recording::wait() {
   if (!in_flight_) return;
-  in_flight_ = false;
-  if (turns_.valid()) turns_.get();
-  VulkanDevice& vk = handles_->vk;
-  const VkFence fence = handles_->last_fence();
-  check(vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE, UINT64_MAX), "vkWaitForFences");
+  if (turns_.valid()) try {
+      turns_.get();
+    } catch (...) {
+      in_flight_ = false;
+      throw;
+    }
+  constexpr double kForEver = std::numeric_limits<double>::infinity();
+  handles_->vk.wait(handles_->last_fence(), kForEver, handles_->waited);
   read_timestamps();
+  in_flight_ = false;
 }
 
 bool Recording::done() { return done_within(0); }
@@ -151,12 +164,9 @@ bool Recording::done_within(double seconds) {
   if (!in_flight_) return true;
   const auto until = deadline_after(std::max(seconds, 0.0));
   if (turns_.valid() && turns_.wait_until(until) != std::future_status::ready) return false;
-  VulkanDevice& vk = handles_->vk;
-  const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
-  const VkFence fence = handles_->last_fence();
-  return vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE,
-                              static_cast<uint64_t>(std::max<int64_t>(left.count(), 0))) !=
-         VK_TIMEOUT;
+  if (handles_->turns_failed) return true;
+  const std::chrono::duration<double> left = until - std::chrono::steady_clock::now();
+  return handles_->vk.wait(handles_->last_fence(), std::max(left.count(), 0.0), handles_->waited);
 }
 
 void Recording::read_timestamps() {

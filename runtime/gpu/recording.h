@@ -40,7 +40,7 @@ class Recording {
   void submit_nothing();
 
   // Blocks until the last submission has ended; returns at once if there is none. Throws
-  // Error(device_lost) if the device is lost, and rethrows what a host turn has thrown.
+  // Error(device_lost) if the device is lost or hangs, and rethrows what a host turn has thrown.
   void wait();
 
   bool in_flight() const { return in_flight_; }

@@ -8,10 +8,8 @@
 namespace etr::gpu {
 
 Upload::Handles::~Handles() {
-  try {
-    wait();
-  } catch (...) {  // the device is lost: nothing runs any more
-  }
+  if (in_flight) vk.settle(fence);
+  if (vk.abandoned) return;
   if (fence) vk.api.DestroyFence(vk.handle, fence, nullptr);
   if (done) vk.api.DestroySemaphore(vk.handle, done, nullptr);
   if (pool) vk.api.DestroyCommandPool(vk.handle, pool, nullptr);
@@ -50,9 +48,8 @@ void Upload::Handles::record(const std::vector<Copy>& copies) {
 
 void Upload::Handles::wait() {
   if (!in_flight) return;
-  const VkResult result = vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE, UINT64_MAX);
+  vk.wait(fence);
   in_flight = false;
-  check(result, "vkWaitForFences");
 }
 
 Upload::Upload(DevicePtr device, const std::vector<Copy>& copies)

@@ -54,6 +54,7 @@ struct VulkanApi {
   explicit VulkanApi(PFN_vkGetInstanceProcAddr entry = nullptr);
   void load_instance(VkInstance instance);
   void load_device(VkDevice device);
+  void keep_loader() { library_.release(); }  // loaded until the process ends
 
  private:
   std::unique_ptr<platform::Library> library_;

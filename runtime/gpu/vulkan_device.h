@@ -75,6 +75,19 @@ struct VulkanDevice {
   std::set<std::string> compared_dispatches;  // for Compare::dispatches
   HostTurns host_turns;
 
+  double hang_seconds = 0;  // 0: for ever
+  // The device may still use what was made on it, and will not say when that is over. None of it is
+  // destroyed any more: memory is lost, but the process goes on.
+  std::atomic<bool> abandoned{false};
+
+  // Waits for at most `seconds` and returns whether `fence` is signalled. `waited`: the time for
+  // which its submission has been waited for. Error(device_lost) if the device is lost, or abandoned
+  // because this has become longer than `hang_seconds`.
+  bool wait(VkFence fence, double seconds, double& waited);
+  void wait(VkFence fence);
+  // Returns when the device no longer uses what a submission needs, or has been abandoned.
+  void settle(VkFence fence) noexcept;
+
   uint32_t upload_family() const { return physical.upload_family.value_or(physical.queue_family); }
 
   // Returns the first memory type among `type_bits` that has all flags of `wanted`; throws
@@ -89,6 +102,7 @@ struct VulkanDevice {
   std::string cache_file(const std::string& directory, const char* what, const char* suffix) const;
   void load_pipeline_cache(const std::string& directory);
   void save_pipeline_cache() noexcept;
+  void close() noexcept;
 };
 
 }  // namespace etr::gpu

@@ -41,6 +41,7 @@ struct Recording::Handles {
   void bind_descriptors(const Dispatch& dispatch);
   void push_constants(const Dispatch& dispatch);
   void submit(const Segment& segment, Upload* after);
+  void end_parts(VkFence fence);
   void submit_nothing();  // only signals last_fence()
   void reset_fences();
   VkFence last_fence() const { return segments.back().fence; }
@@ -53,6 +54,9 @@ struct Recording::Handles {
   VkDescriptorPool descriptors = VK_NULL_HANDLE;
   VkQueryPool queries = VK_NULL_HANDLE;
   uint32_t query_count = 0, next_query = 0;
+  // Of the last submission.
+  double waited = 0;          // seconds for which it was waited for
+  bool turns_failed = false;  // valid once its turns are over
 };
 
 }  // namespace etr::gpu

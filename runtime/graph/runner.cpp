@@ -106,9 +106,10 @@ void Runner::record_in(Slot& slot, int parts) {
 
 void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
-  slot.recording->wait();
+  // The recording last: while a wait that failed can be repeated, the step is still in flight.
   if (slot.upload) slot.upload->wait();
   if (slot.device_copies) slot.device_copies->wait();
+  slot.recording->wait();
   ops::StepValues after;
   if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
   // Do not count the overlap with the step before, which may still have been running.

@@ -91,7 +91,7 @@ void Team::gather(const Job& job, Start start) {
     if (groups->empty()) return join_ranks(job, device, size);
     return std::make_unique<Ranks>(std::move((*groups)[static_cast<size_t>(device)]));
   };
-  for (int device = 1; device < size; ++device) {
+  const auto begin_mate = [&](int device) {
     const std::string& name = names[static_cast<size_t>(device)];
     mates_.push_back(std::make_unique<Mate>(
         name, [ranks_of, device, job, start, name, open = open_, patient = is_local] {
@@ -100,6 +100,12 @@ void Team::gather(const Job& job, Start start) {
           if (patient) made->be_patient();
           return made;
         }));
+  };
+  try {
+    for (int device = 1; device < size; ++device) begin_mate(device);
+  } catch (const std::exception& error) {  // those that have begun must not wait for this one
+    if (!groups->empty()) groups->front().abort(error.what());
+    give_up(std::current_exception());
   }
   try {
     auto ranks = ranks_of(0);

@@ -110,6 +110,13 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
 
 Trainer::~Trainer() = default;
 
+void Trainer::check_whole() const {
+  if (!learner_)
+    fail(Code::state,
+         "this run has lost its device or a rank, and could not begin again; start it with resume, "
+         "from its newest checkpoint");
+}
+
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   kernels_ = kernels;
   const bool is_split = ranks_ && ranks_->mesh().length(parallel::Axis::pipeline) > 1;
@@ -156,6 +163,7 @@ Json Trainer::pipeline_spec(Json of) const {
 }
 
 Json Trainer::pipeline_stats() const {
+  check_whole();
   Json stats = supply_->pipeline().stats();
   const ReservoirStats of = learner_->reservoir();
   if (of.capacity)
@@ -177,7 +185,7 @@ void Trainer::set_hyperparameter(const std::string& name, double value) {
     fail(Code::invalid_argument,
          "weight_decay of a parameter server's worker cannot be set: the servers apply their own "
          "(parallel.server_weight_decay)");
-  const Change change{learner_->steps(), name, value};
+  const Change change{learner().steps(), name, value};
   if (ranks_)
     ranks_->check_said_by_all(
         cat(name, " to ", Json(value).dump(), " from step ", change.step + 1, " on"));
@@ -222,7 +230,7 @@ bool Trainer::finished() const {
 }
 
 Learner& Trainer::shaped_learner() {
-  if (learner_->trainable() == 0) {
+  if (learner().trainable() == 0) {
     pipeline::Pipeline one(without_side_files(pipeline_spec(job_.pipeline())), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
@@ -233,6 +241,7 @@ Learner& Trainer::shaped_learner() {
 }
 
 Json Trainer::profile(int steps) {
+  check_whole();
   pipeline::Item batch;
   if (supply_->pipeline().next(batch) != pipeline::Pipeline::Next::item)
     fail(Code::state,
@@ -358,6 +367,7 @@ Event Trainer::make_event(EventKind kind) {
 }
 
 EvalMetrics Trainer::evaluate() {
+  check_whole();
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   std::optional<pipeline::Pipeline> pipeline;
   if (!kept_evaluation_.complete())
@@ -420,9 +430,11 @@ Event Trainer::next_event(double seconds) {
   if (start_ == Start::evaluate)
     fail(Code::state, "this trainer was made to evaluate a checkpoint; resume the run to train on");
   if (ended_) return make_event(EventKind::end);
+  if (failure_) std::rethrow_exception(failure_);
   try {
     return advance_or_recover(seconds);
   } catch (const std::exception& error) {
+    failure_ = std::current_exception();
     if (folder_) folder_->let_go();
     if (ranks_) ranks_->abort(error.what());
     throw;

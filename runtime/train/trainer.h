@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,8 +47,8 @@ class Trainer {
   // resumed run was already complete, `end` is the first event, and nothing is evaluated or written
   // again. If the device is lost, it is reopened and the run continues from its newest checkpoint.
   //
-  // Throws the Error that ended the run; what was written stays valid. Error(state) for
-  // Start::evaluate.
+  // Throws the Error that ended the run, and further calls throw it again; what was written stays
+  // valid. Error(state) for Start::evaluate.
   //
   // `seconds` limits the call: by then it returns a progress event, except during the first step
   // (which compiles kernels), an evaluation or a checkpoint, which cannot be interrupted. 0: the
@@ -87,7 +88,11 @@ class Trainer {
 
   EvalMetrics evaluate();  // Error(state) if the job has no evaluation; Error(cancelled)
   std::string save();      // writes a checkpoint now; Error(state) if the trainer writes nothing
-  Learner& learner() { return *learner_; }
+  // Error(state) if the run has failed to begin again, on a new device or with other ranks.
+  Learner& learner() {
+    check_whole();
+    return *learner_;
+  }
 
   // Returns the learner with its parameters. Before the first step their shapes come from a batch
   // of the job's pipeline.
@@ -103,11 +108,13 @@ class Trainer {
   Json pipeline_stats() const;
 
  private:
+  void check_whole() const;
   bool leads() const;
   void load_pretrained();
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
+  void renew(const std::function<void()>& begin);
   bool can_regroup(const Error& error) const;
   void go_on_without(const Error& lost);
   bool admit_newcomers();
@@ -149,7 +156,8 @@ class Trainer {
   std::unique_ptr<Membership> membership_;  // null: no parameter server
   Ranks::Outlook agreed_;                   // by all ranks, before the latest step
   std::shared_ptr<gpu::Kernels> kernels_;
-  std::optional<Learner> learner_;  // made anew when the device was lost
+  // Made anew when the device or a rank was lost. None if that has failed, or after let_go().
+  std::optional<Learner> learner_;
   std::optional<Supply> supply_;
   int recoveries_ = 0;
   const Start start_;
@@ -178,6 +186,7 @@ class Trainer {
   bool ended_ = false, target_reached_ = false;
   bool has_saved_ = false;  // whether this run, or the one that it continues, has a checkpoint
   bool warm_ = false;  // whether the first step of this process, which compiles kernels, is done
+  std::exception_ptr failure_;  // that has ended the run
 };
 
 }  // namespace etr::train

@@ -49,6 +49,7 @@ std::string Trainer::save() {
     fail(Code::state, "this trainer writes no checkpoints: ",
          start_ == Start::evaluate ? "it was made to evaluate one"
                                    : "the job's output.dir is empty, or this is a trial");
+  check_whole();
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files = supply_->positions();
   learner_->average_states();
@@ -120,12 +121,26 @@ void Trainer::recover(const Error& lost) {
                "; the run opens the device again and goes on from '", loaded->path, "'"));
   const gpu::DeviceOptions options = learner_->device()->options();
   kernels_.reset();
+  renew([&] {
+    open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
+    load();
+    warm_ = false;
+    length_epoch_.reset();
+  });
+}
+
+// Replaces the learner and the supply by those that `begin` makes. If it fails, there are none: half
+// of a new beginning must not train.
+void Trainer::renew(const std::function<void()>& begin) {
   learner_.reset();
   supply_.reset();
-  open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
-  load();
-  warm_ = false;
-  length_epoch_.reset();
+  try {
+    begin();
+  } catch (...) {
+    learner_.reset();
+    supply_.reset();
+    throw;
+  }
 }
 
 bool Trainer::can_regroup(const Error& error) const {
@@ -138,10 +153,10 @@ void Trainer::go_on_without(const Error& lost) {
   log_line(LogLevel::warning,
            cat(lost.what(), "; the ranks that are left form a group of their own"));
   for (std::vector<int> missing = ranks_->missing(lost);;) try {
-      learner_.reset();
-      supply_.reset();
-      ranks_->regroup(missing);
-      return begin_again();
+      return renew([&] {
+        ranks_->regroup(missing);
+        begin_again();
+      });
     } catch (const Error& again) {
       if (!can_regroup(again) || !ranks_->has_group()) throw;
       missing = ranks_->missing(again);
@@ -153,10 +168,10 @@ bool Trainer::admit_newcomers() {
   if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
     return false;
   if (saved_step_ != learner_->steps()) save();
-  learner_.reset();
-  supply_.reset();
-  ranks_->admit();
-  begin_again();
+  renew([&] {
+    ranks_->admit();
+    begin_again();
+  });
   return true;
 }
 

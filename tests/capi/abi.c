@@ -7,10 +7,11 @@
 #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]
 
 SAME(device_info, sizeof(etr_device_info) == 544 && offsetof(etr_device_info, name) == 32);
-SAME(runtime_options, sizeof(etr_runtime_options) == 48 &&
+SAME(runtime_options, sizeof(etr_runtime_options) == 56 &&
                           offsetof(etr_runtime_options, device) == 8 &&
                           offsetof(etr_runtime_options, memory_limit_bytes) == 32 &&
-                          offsetof(etr_runtime_options, tuning) == 40);
+                          offsetof(etr_runtime_options, tuning) == 40 &&
+                          offsetof(etr_runtime_options, hang_seconds) == 48);
 SAME(vulkan_device, sizeof(etr_vulkan_device) == 80 &&
                         offsetof(etr_vulkan_device, instance) == 16 &&
                         offsetof(etr_vulkan_device, lock) == 56);

@@ -2,111 +2,14 @@
 #include <algorithm>
 #include <set>
 
-#include "io/fast_shard.h"
-#include "sources/files.h"
+#include "sources/data_of_sources.h"
 
 namespace etr::test {
 namespace {
 
 class EverySource : public testing::TestWithParam<const char*> {
  protected:
-  // 37 samples in two or more files, where there can be several.
-  Json spec(const Json& more = Json::object()) {
-    const std::string stage = GetParam();
-    Json options;
-    if (stage == "mix" || stage == "zip" || stage == "interleave") {
-      // 37 in all; the sources within read text, which differs in every sample.
-      const auto lines = [&](const char* name, int from, int to) {
-        std::string all;
-        for (int i = from; i < to; ++i) all += "line " + std::to_string(i) + "\n";
-        write(dir_.path(name), all);
-        return Json{{"stage", "text_lines"}, {"pattern", dir_.path(name)}};
-      };
-      if (stage == "mix")
-        options = {{"sources", {lines("a", 0, 7), lines("b", 7, 37)}}, {"weights", {1, 2.5}}};
-      if (stage == "zip")
-        options = {{"sources", {lines("a", 0, 37), lines("b", 100, 137)}}, {"prefixes", "a_,b_"}};
-      if (stage == "interleave") {
-        lines("i0", 0, 11), lines("i1", 11, 30), lines("i2", 30, 37);
-        options = {{"sources", {{{"stage", "text_lines"}, {"pattern", dir_.path("i*")}}}},
-                   {"ways", 2},
-                   {"ahead", 3}};
-      }
-    } else if (stage == "webdataset") {
-      options["pattern"] = dir_.path("shard-*.tar.zst");
-      if (!std::filesystem::exists(dir_.path("shard-0.tar.zst"))) make_shards(dir_, 1, 37);
-    } else if (stage == "fast_shard") {
-      options["pattern"] = dir_.path("*.ets");
-      for (const int shard : {0, 1}) {
-        io::FastShardWriter writer(dir_.path(std::to_string(shard) + ".ets"));
-        for (int i = shard; i < 37; i += 2) {
-          const std::string text = std::to_string(i);
-          const auto bytes = std::as_bytes(std::span(text));
-          const auto frame = io::zstd_frame(bytes, 3);
-          const io::FastShardWriter::Field fields[] = {{"cls", bytes, 0},
-                                                       {"bin", frame, bytes.size()}};
-          writer.add(text, fields);
-        }
-        writer.finish();
-      }
-    } else if (stage == "folder" || stage == "files") {
-      for (int i = 0; i < 37; ++i) {
-        std::filesystem::create_directories(dir_.path("root/" + std::to_string(i % 3)));
-        write(dir_.path("root/" + std::to_string(i % 3) + "/" + std::to_string(i) + ".bin"),
-              std::to_string(i));
-      }
-      options = stage == "folder" ? Json{{"root", dir_.path("root")}, {"extensions", "bin"}}
-                                  : Json{{"pattern", dir_.path("root/*/*.bin")}};
-    } else if (stage == "idx") {
-      write(dir_.path("images"), idx_images(37, 2, 2));
-      options["images"] = dir_.path("images");
-    } else if (stage == "cifar") {
-      std::string bytes;
-      for (int i = 0; i < 37; ++i)
-        bytes += static_cast<char>(i) + std::string(3072, static_cast<char>(i));
-      write(dir_.path("a.bin"), bytes);
-      options["pattern"] = dir_.path("a.bin");
-    } else if (stage == "npy") {
-      std::string data;
-      for (int i = 0; i < 37; ++i) data += raw(i);
-      write(dir_.path("x.npy"), npy("<i4", "(37,)", data));
-      options["arrays"] = "x=" + dir_.path("x.npy");
-    } else if (stage == "text_windows") {
-      std::string data;
-      for (int i = 0; i < 38; ++i) data += static_cast<char>(i + 30);
-      write(dir_.path("t"), data);
-      options = {{"pattern", dir_.path("t")}, {"length", 1}};
-    } else {  // files of lines or records
-      std::string a, b;
-      for (int i = 0; i < 37; ++i) {
-        std::string& to = i % 4 ? a : b;
-        if (stage == "tfrecord") to += example(i);
-        if (stage == "jsonl") to += "{\"x\": " + std::to_string(i) + "}\n";
-        if (stage == "csv" || stage == "text_lines") to += std::to_string(i) + "\n";
-      }
-      write(dir_.path("0.data"), a);
-      write(dir_.path("1.data"), b);
-      options["pattern"] = dir_.path("*.data");
-      if (stage == "csv") options.update({{"columns", "x:f32=0"}, {"header", false}});
-      if (stage == "jsonl") options["columns"] = "x:f32";
-    }
-    Json out = spec_of(GetParam(), options, more);
-    out["seed"] = 3;
-    return out;
-  }
-  // What tells samples apart: all their bytes.
-  static std::vector<std::string> contents(Pipeline& p) {
-    std::vector<std::string> out;
-    for (const Item& item : read_all(p)) {
-      std::string all;
-      for (const auto& field : item.fields)
-        all += field.name + ":" +
-               std::string(reinterpret_cast<const char*>(field.tensor.data()),
-                           field.tensor.size_bytes());
-      out.push_back(all);
-    }
-    return out;
-  }
+  Json spec(const Json& more = Json::object()) { return spec_of_source(dir_, GetParam(), more); }
   std::vector<std::string> epoch(const Json& more = Json::object()) {
     Pipeline p(spec(more));
     return contents(p);
@@ -263,17 +166,9 @@ TEST_P(EverySource, EndsWhenItHasNothingToRead) {
   EXPECT_HAS(failure(missing), "nothing/here");
 }
 
-std::vector<const char*> sources() {
-  std::vector<const char*> out;
-  for (const pipeline::StageSpec* stage : pipeline::stage_table())
-    // Functions of the program: tests/capi/own_stage_test.cpp.
-    if (stage->kind == pipeline::StageKind::source && stage->name != std::string("source"))
-      out.push_back(stage->name);
-  return out;
-}
-INSTANTIATE_TEST_SUITE_P(Sources, EverySource, testing::ValuesIn(sources()),
+INSTANTIATE_TEST_SUITE_P(Sources, EverySource, testing::ValuesIn(every_source()),
                          [](const auto& source) { return std::string(source.param); });
-INSTANTIATE_TEST_SUITE_P(Sources, EverySourceMoved, testing::ValuesIn(sources()),
+INSTANTIATE_TEST_SUITE_P(Sources, EverySourceMoved, testing::ValuesIn(every_source()),
                          [](const auto& source) { return std::string(source.param); });
 
 }  // namespace

@@ -228,6 +228,10 @@ typedef struct etr_runtime_options {
   /* A file that etr_runtime_tune wrote; NULL: tuning.json in the cache directory, if it exists;
    * "": none. */
   const char* tuning;
+  /* A device that does not finish its work within so many seconds of waiting is treated as lost; what
+   * was made on it is not freed, because it may still be in use. 0: 300 on GPUs, whose drivers
+   * usually report this much earlier, and no limit on CPU devices. */
+  double hang_seconds;
 } etr_runtime_options;
 
 /* Opens a device. `options` may be NULL. ETR_NO_DEVICE if no device matches; the message lists
@@ -260,8 +264,8 @@ typedef struct etr_vulkan_device {
   void* user_data;
 } etr_vulkan_device;
 
-/* Creates a runtime on a Vulkan device of yours. `options` may be NULL; its `device` and
- * `validation` are ignored. Errors are those of etr_runtime_create. */
+/* Creates a runtime on a Vulkan device of yours. `options` may be NULL; its `device`, `validation`
+ * and `hang_seconds` are ignored. Errors are those of etr_runtime_create. */
 ETR_API int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
                                           const etr_runtime_options* options,
                                           etr_runtime** runtime);

@@ -350,13 +350,14 @@ class Runtime {
  public:
   // Opens a device. `device` is an index or part of a name; "": the first device.
   // `memory_limit_bytes` is the most device memory to use; 0: no limit. `tuning` is a file that
-  // tune() wrote; "": the user's file, if it exists.
+  // tune() wrote; "": the user's file, if it exists. `hang_seconds`: see etr_runtime_options.
   explicit Runtime(const std::string& device = "", uint64_t memory_limit_bytes = 0,
-                   const std::string& tuning = "") {
+                   const std::string& tuning = "", double hang_seconds = 0) {
     etr_runtime_options options{};
     options.struct_size = sizeof options;
     options.device = detail::c_string(device, "device");
     options.memory_limit_bytes = memory_limit_bytes;
+    options.hang_seconds = hang_seconds;
     options.tuning = tuning.empty() ? nullptr : detail::c_string(tuning, "tuning");
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });

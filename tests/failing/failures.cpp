@@ -1,0 +1,114 @@
+#include "failures.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <thread>
+
+namespace etr::failing {
+namespace {
+
+struct Case {
+  int64_t call = 0;
+  size_t error = 0;
+};
+
+std::optional<Case> asked_case() {
+  const char* text = std::getenv("ECHOTRAIN_TEST_FAILURE");
+  long long call = 0;
+  unsigned long error = 0;
+  if (!text || std::sscanf(text, "%lld %lu", &call, &error) < 1) return std::nullopt;
+  return Case{call, error};
+}
+
+// The cases of the calls since the injector was disarmed, or as many of them as asked for.
+std::vector<Case> cases(const Injector& injector, size_t most) {
+  if (const auto one = asked_case()) return {*one};
+  std::vector<Case> all;
+  for (int64_t call = 1; call <= injector.calls(); ++call)
+    for (size_t error = 0; error < injector.errors_of(call); ++error) all.push_back({call, error});
+  if (const char* text = std::getenv("ECHOTRAIN_TEST_FAILURES"))
+    most = static_cast<size_t>(std::atoll(text));
+  if (most == 0 || all.size() <= most) return all;
+  std::vector<Case> some;
+  for (size_t i = 0; i < most; ++i) some.push_back(all[i * all.size() / most]);
+  return some;
+}
+
+// Threads of the library may end a moment after the call that ended them.
+void expect_left(const Injector& injector, const std::string& before) {
+  for (int i = 0; i < 500 && injector.left_behind() != before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(injector.left_behind(), before) << "is left behind";
+}
+
+std::string told(const Case& one, int64_t total, const std::string& failed,
+                 const Outcome& outcome) {
+  return "repeat with ECHOTRAIN_TEST_FAILURE='" + std::to_string(one.call) + " " +
+         std::to_string(one.error) + "' (of " + std::to_string(total) + " calls)\n" +
+         (failed.empty() ? "nothing failed" : failed) + "; status " +
+         std::to_string(outcome.status) + " " + outcome.message;
+}
+
+// Runs the scenario without a failure.
+void run_whole(Injector& injector, const Scenario& scenario, std::string& results) {
+  injector.disarm();
+  const Outcome outcome = scenario(results);
+  ASSERT_EQ(outcome.status, 0) << outcome.message;
+}
+
+void run_one(Injector& injector, const Scenario& scenario, const Expectations& expected,
+             const Case& one, const std::string& whole, int64_t total,
+             std::map<int, int>& statuses) {
+  injector.arm(one.call, one.error);
+  std::string results;
+  const Outcome outcome = scenario(results);
+  const std::string failed = injector.failed_call();
+  injector.disarm();
+  SCOPED_TRACE(told(one, total, failed, outcome));
+  const bool good = outcome.status == 0;
+  ++statuses[outcome.status];
+  EXPECT_TRUE(good || expected.statuses.contains(outcome.status)) << "not the expected error";
+  EXPECT_TRUE(good || !outcome.message.empty()) << "an error without a message";
+  EXPECT_TRUE(!good || results == whole) << "the failure changed the results";
+  if (!failed.empty()) expected.after(outcome);
+  const auto breaches = injector.take_breaches();
+  for (const std::string& text : std::set(breaches.begin(), breaches.end())) ADD_FAILURE() << text;
+}
+
+}  // namespace
+
+void fail_everywhere(Injector& injector, const Scenario& scenario, const Expectations& expected) {
+  std::string whole, again, last;
+  alarm(600);                                                     // a hang ends the program
+  ASSERT_NO_FATAL_FAILURE(run_whole(injector, scenario, whole));  // fills caches of the process
+  const std::string before = injector.left_behind();
+  ASSERT_NO_FATAL_FAILURE(run_whole(injector, scenario, again));
+  const int64_t total = injector.calls();
+  const auto tried = cases(injector, expected.runs);
+  ASSERT_TRUE(again == whole) << "the scenario gives other results each time";
+  expect_left(injector, before);
+  ASSERT_GE(total, expected.least_calls);
+  std::map<int, int> statuses;
+  for (const Case& one : tried) {
+    alarm(600);
+    run_one(injector, scenario, expected, one, whole, total, statuses);
+    expect_left(injector, before);
+    if (testing::Test::HasFailure()) break;
+  }
+  std::printf("%lld calls, %zu of them failed, by status:", static_cast<long long>(total),
+              tried.size());
+  for (const auto& [status, count] : statuses) std::printf(" %d: %d", status, count);
+  std::printf("\n");
+  if (testing::Test::HasFailure()) return;
+  run_whole(injector, scenario, last);
+  EXPECT_TRUE(last == whole);
+  alarm(0);
+}
+
+}  // namespace etr::failing
