@@ -188,7 +188,11 @@ int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t 
 
 int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, int32_t resume,
                                     etr_trainer** trainer) {
-  return etr_trainer_start_job(runtime, job, resume ? ETR_START_RESUME : ETR_START_NEW, trainer);
+  const int32_t start = resume ? ETR_START_RESUME : ETR_START_NEW;
+  return guarded([&] {
+    required(trainer, "trainer");
+    hand_out_trainer(trainer, started(runtime, job, start), true);
+  });
 }
 
 int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
