@@ -279,6 +279,7 @@ int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
     if (!(step_ms >= 0 && step_ms <= 1e6))
       fail(Code::invalid_argument, "tune: step_ms is ", step_ms, "; expected 0 to 1e6");
     const Json parsed = parse_json(&required(spec, "spec"), "the pipeline's JSON");
+    required(json, "json");
     const auto tell = [&](const Json& trial) {
       return goes_on(progress, user_data, trial.dump().c_str());
     };

@@ -116,7 +116,10 @@ void etr::capi::close(RunningJob& running) noexcept {
 }
 
 int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t start, etr_run** run) {
-  return guarded([&] { hand_out_run(run, started(runtime, job, start)); });
+  return guarded([&] {
+    required(run, "run");  // first: a run that nobody gets would leave a folder
+    hand_out_run(run, started(runtime, job, start));
+  });
 }
 
 int32_t etr_run_start_with_engine(etr_runtime* runtime, const etr_job* job, int32_t start,
@@ -157,6 +160,7 @@ int32_t etr_run_on_evaluation(etr_run* run,
 int32_t etr_run_profile(etr_run* run, int32_t steps, const char* format, char** text) {
   return guarded([&] {
     train::Team& team = *required(run, "run").running->team;
+    required(text, "text");
     hand_out(text, profile_as(format, steps, [&] { return team.profile(steps); }), "text");
   });
 }
@@ -176,13 +180,15 @@ void etr_run_destroy(etr_run* run) { destroy(run); }
 
 int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
                               etr_trainer** trainer) {
-  return guarded([&] { hand_out_trainer(trainer, started(runtime, job, start), true); });
+  return guarded([&] {
+    required(trainer, "trainer");
+    hand_out_trainer(trainer, started(runtime, job, start), true);
+  });
 }
 
 int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, int32_t resume,
                                     etr_trainer** trainer) {
-  const int32_t start = resume ? ETR_START_RESUME : ETR_START_NEW;
-  return guarded([&] { hand_out_trainer(trainer, started(runtime, job, start), true); });
+  return etr_trainer_start_job(runtime, job, resume ? ETR_START_RESUME : ETR_START_NEW, trainer);
 }
 
 int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,

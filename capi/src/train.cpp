@@ -320,6 +320,7 @@ int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_
       train::Learner& learner = own_learner(trainer);
       return learner.profile(required(batch, "batch").item, steps);
     };
+    required(text, "text");
     hand_out(text, profile_as(format, steps, measure), "text");
   });
 }
@@ -359,6 +360,7 @@ int32_t etr_detections(const etr_batch* outputs, double score_threshold, double 
 int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                              etr_eval_result* result) {
   return guarded([&] {
+    checked_size(result);
     etr_trainer& t = required(trainer, "trainer");
     if (t.is_run && !pipeline) return fill_result(result, t.running->team->evaluate());
     pipeline::Pipeline& input = required(pipeline, "pipeline").get();

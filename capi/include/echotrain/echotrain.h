@@ -26,7 +26,8 @@
  *     (pthread_cancel) while it is in a call; the cancellation takes effect when the call returns.
  *  7. Sizes are in bytes and times in seconds, unless a name says otherwise. Images are
  *     [N, H, W, C].
- *  8. Stages, layers and optimizers are created by name with options; etr_schema() lists both.
+ *  8. Stages, layers and optimizers are created by name with options; etr_schema() lists both. A
+ *     name that it does not list, also in JSON, is ETR_NOT_FOUND.
  *  9. A function of yours that the library keeps (a map function, the log hook) comes with
  *     `user_data` and `destroy`. `destroy` is called exactly once, also after an error. Your
  *     functions must return normally, not by longjmp. A C++ exception that leaves a map, source or
@@ -1079,7 +1080,8 @@ ETR_API int32_t etr_server_wait(etr_server* server, double seconds, etr_server_s
 /* Stops the shard: to workers it is lost, and etr_server_wait returns ETR_END. Any thread. */
 ETR_API int32_t etr_server_stop(etr_server* server);
 
-/* Stops and destroys the shard. Any thread. */
+/* Stops and destroys the shard. Any thread; an etr_server_wait that waits on another thread returns
+ * soon. */
 ETR_API void etr_server_destroy(etr_server* server);
 
 /* ---- reports --------------------------------------------------------------------------------- */
