@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "capi/support.h"
 #include "echotrain/echotrain.hpp"
@@ -82,6 +83,21 @@ TEST_F(ParameterServer, WorkersLearnThatAShardWasStopped) {
     EXPECT_EQ(error.status(), ETR_RANK_LOST) << error.what();
     EXPECT_NE(std::string(error.what()).find("shard 1"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(ParameterServer, DestroyingAShardEndsTheWaitOfAnotherThread) {
+  etr_server* server = nullptr;
+  ASSERT_OK(etr_server_start(job().get(), 0, &server));
+  int32_t waited = ETR_STATE;
+  std::thread waiting([&] {
+    while (waited == ETR_STATE)  // it met the call below
+      waited = etr_server_wait(server, 1e6, nullptr);
+  });
+  EXPECT_TRUE(
+      etr::test::eventually([&] { return etr_server_wait(server, 0, nullptr) == ETR_STATE; }));
+  etr_server_destroy(server);
+  waiting.join();
+  EXPECT_EQ(waited, ETR_END);
 }
 
 TEST_F(ParameterServer, SaysWhatIsWrong) {
