@@ -16,17 +16,20 @@ constexpr const char* kFormat = "echotrain kernels 1";
 // {"format", "devices": {NAME: {PROBLEM: CHOICE}}}
 Json parse(const std::string& path) {
   const std::string origin = cat("the tuning file '", path, "'");
-  Json file = parse_json(platform::read_document(path), origin);
-  const bool right = file.is_object() && file.value("format", "") == kFormat &&
+  Json file = parse_json(platform::read_document(path), origin, {.code = Code::corrupt_data});
+  const bool right = file.is_object() && file.contains("format") && file["format"] == kFormat &&
                      file.contains("devices") && file["devices"].is_object();
   if (!right)
     fail(Code::corrupt_data, origin, " is none of this release ('", kFormat,
          "'): remove it, or write it anew with 'echotrain tune-kernels'");
-  for (const auto& [device, choices] : file["devices"].items())
+  for (const auto& [device, choices] : file["devices"].items()) {
+    if (!choices.is_object())
+      fail(Code::corrupt_data, origin, ": what it has for '", device, "' must be an object");
     for (const auto& [problem, choice] : choices.items())
       if (!choice.is_string())
         fail(Code::corrupt_data, origin, ": the choice of '", device, "' for '", problem,
              "' must be a string");
+  }
   return file;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -203,6 +204,15 @@ TEST(CApi, KernelsAreTunedIntoAFile) {
   options.tuning = "/no/such/file";
   EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_NOT_FOUND);
   EXPECT_NE(std::string(etr_last_error()).find("'/no/such/file'"), std::string::npos);
+  options.tuning = path.c_str();
+  for (const char* damaged :
+       {"", "{", "[]", R"({"format": 1, "devices": {}})", R"({"format": "echotrain kernels 1"})",
+        R"({"format": "echotrain kernels 1", "devices": {"any": "gemm"}})",
+        R"({"format": "echotrain kernels 1", "devices": {"any": {"nn 4x2x6 fp32": 1}}})"}) {
+    std::ofstream(path, std::ios::trunc) << damaged;
+    EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_CORRUPT_DATA) << damaged;
+    EXPECT_NE(std::string(etr_last_error()).find(path), std::string::npos) << etr_last_error();
+  }
 }
 
 // A loss of the program's own; and two models, one behind the other.
