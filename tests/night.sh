@@ -17,6 +17,13 @@
 #   shares           the rest of an epoch shared out in 1,000 ways
 #   kills            2,000 kills of training on one device
 #   crash            500 states of the disk after each change that a save makes
+#   remote_faults    500 reads over the network from a server with faults
+#   changing_files   1,000 files that change while they are read
+#   failing_vulkan   every call of the Vulkan driver fails, with every error that it may give
+#   failing_system   the same for starts of threads and for sockets
+#   failing_input    the same for calls that open, list and read files
+#   walk             a random walk of 1,000,000 calls over the C API
+#   walk_python      and one of 50,000 calls over the Python package
 #   fuzz             all fuzz targets, those of models and jobs too
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
@@ -83,5 +90,7 @@ part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests
 part failing_vulkan env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_vulkan_tests
 part failing_system env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_system_tests
 part failing_input env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_input_tests
+part walk build-test/tests/walk --calls 1000000 --seed "$(date +%Y%m%d)"
+part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 50000 --seed "$(date +%Y%m%d)"
 part fuzz fuzz
 exit $failed

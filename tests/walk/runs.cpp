@@ -37,7 +37,8 @@ Codes codes_of_start(const Job& job, int32_t start) {
 void start(Walk& walk) {
   Job* const job = walk.world->jobs.any(walk.random);
   if (!job) return create_job(walk);
-  const auto how = static_cast<int32_t>(walk.random.between(ETR_START_NEW - 1, ETR_START_TRIAL + 1));
+  const auto how =
+      static_cast<int32_t>(walk.random.between(ETR_START_NEW - 1, ETR_START_TRIAL + 1));
   if (walk.random.one_in(20)) {
     walk.made<etr_run>("etr_run_start", "NULL", kInvalid, [&](etr_run** out) {
       return etr_run_start(nullptr, job->handle.get(), ETR_START_NEW, out);
@@ -68,7 +69,8 @@ void next_event(Walk& walk) {
   walk.filled<etr_event>(
       "etr_run_next_event_within", std::to_string(seconds),
       valid ? Walk::needs(run, with_odds(record, allowed)) : kInvalid,
-      [&](etr_event* out) { return status = etr_run_next_event_within(run, seconds, out); }, &event);
+      [&](etr_event* out) { return status = etr_run_next_event_within(run, seconds, out); },
+      &event);
   if (!run) return;
   if (status == ETR_OK && event.kind == ETR_EVENT_END) record->ended = true;
   if (status < 0 && status != ETR_INVALID_ARGUMENT && record->start != ETR_START_EVALUATE)
@@ -78,7 +80,8 @@ void next_event(Walk& walk) {
 void stop(Walk& walk) {
   Run* const record = walk.world->runs.any(walk.random);
   etr_run* const run = walk.handle(record);
-  walk.call("etr_run_stop", "", run ? kOk : kInvalid, [&] { return etr_run_stop(run); }, true);
+  walk.call(
+      "etr_run_stop", "", run ? kOk : kInvalid, [&] { return etr_run_stop(run); }, true);
   if (run) record->stopped = true;
 }
 
@@ -90,9 +93,8 @@ void evaluate_run(Walk& walk) {
   if (record && record->stopped) allowed = kCancelled;
   if (record && !record->evaluates) allowed = kState;
   const bool began = run && !record->stopped;
-  walk.filled<etr_eval_result>(
-      "etr_run_evaluate", "", Walk::needs(run, with_odds(record, allowed)),
-      [&](etr_eval_result* out) { return etr_run_evaluate(run, out); });
+  walk.filled<etr_eval_result>("etr_run_evaluate", "", Walk::needs(run, with_odds(record, allowed)),
+                               [&](etr_eval_result* out) { return etr_run_evaluate(run, out); });
   if (began && record->devices > 1) record->failed = true;
 }
 
@@ -107,9 +109,8 @@ void ask_run(Walk& walk) {
     case 1: {
       auto* const data = walk.keep(std::make_unique<UserData>());
       const auto goes_on = [](void*, int64_t, int64_t) -> int32_t { return 1; };
-      walk.call("etr_run_on_evaluation", "", Walk::needs(run, with_odds(record, kOk)), [&] {
-        return etr_run_on_evaluation(run, goes_on, data, UserData::destroy);
-      });
+      walk.call("etr_run_on_evaluation", "", Walk::needs(run, with_odds(record, kOk)),
+                [&] { return etr_run_on_evaluation(run, goes_on, data, UserData::destroy); });
       break;
     }
     default: {
@@ -118,8 +119,9 @@ void ask_run(Walk& walk) {
       const bool known = format && *format == 't' && steps > 0;
       if (known && record && (record->stalls || record->start != ETR_START_TRIAL)) return;
       walk.text("etr_run_profile", format ? format : "NULL",
-                known ? Walk::needs(run, with_odds(record, kOk | kUnsupported | kState | kCancelled))
-                      : kInvalid,
+                known
+                    ? Walk::needs(run, with_odds(record, kOk | kUnsupported | kState | kCancelled))
+                    : kInvalid,
                 [&](char** out) { return etr_run_profile(run, steps, format, out); });
     }
   }
@@ -163,9 +165,8 @@ struct Progress : UserData {
   static int32_t tell(void* self, int64_t, int64_t) {
     auto& mine = *static_cast<Progress*>(self);
     if (mine.has_destroyed) return mine.answer;
-    mine.walk.call("etr_trainer_set_hyperparameter", "in its own call", kState, [&] {
-      return etr_trainer_set_hyperparameter(mine.trainer, "weight_decay", 0);
-    });
+    mine.walk.call("etr_trainer_set_hyperparameter", "in its own call", kState,
+                   [&] { return etr_trainer_set_hyperparameter(mine.trainer, "weight_decay", 0); });
     if (mine.destroys) {
       mine.walk.call_void("etr_trainer_destroy", [&] { etr_trainer_destroy(mine.trainer); });
       mine.has_destroyed = true;
@@ -180,8 +181,10 @@ void evaluate(Walk& walk) {
   if (!record) return;
   auto input = new_pipeline(walk, "{\"epochs\": 2, \"threads\": 2}");
   if (!input) return;
-  add_source(walk, *input, walk.random.between(0, 9), walk.random.one_in(5) ? 3 : 0);
+  const auto samples = walk.random.between(0, 9);
+  add_source(walk, *input, samples, walk.random.one_in(5) ? 3 : 0);
   add_stage(walk, *input, "batch", "{\"size\": 4}");
+  const bool has_batches = samples >= 4;
   auto* const told = walk.keep(std::make_unique<Progress>(walk));
   told->trainer = record->handle.get();
   told->destroys = walk.random.one_in(6);
@@ -194,21 +197,19 @@ void evaluate(Walk& walk) {
   etr_eval_result result{};
   result.struct_size = sizeof result;
   Codes allowed = kOk | (input->may_fail ? kCallback | kInvalid : 0) |
-                  (told->answer ? 0 : kCancelled) |
+                  (has_batches ? 0 : kInvalid) | (told->answer ? 0 : kCancelled) |
                   (record->odd ? kInvalid | kNotFound | kState | kUnsupported | kRankLost : 0) |
                   (record->may_diverge ? kNotFinite : 0);
-  walk.call("etr_trainer_evaluate", told->destroys ? "destroys the trainer" : "", allowed, [&] {
-    return etr_trainer_evaluate(told->trainer, input->handle.get(), &result);
-  });
+  walk.call("etr_trainer_evaluate", told->destroys ? "destroys the trainer" : "", allowed,
+            [&] { return etr_trainer_evaluate(told->trainer, input->handle.get(), &result); });
   if (told->has_destroyed) {
     record->handle.forget();
     walk.world->trainers.take(record);
     if (told->destroyed != 1) walk.trace.fail("the function of a destroyed trainer is alive");
     return;
   }
-  walk.call("etr_trainer_on_evaluation", "NULL", alive, [&] {
-    return etr_trainer_on_evaluation(told->trainer, nullptr, nullptr, nullptr);
-  });
+  walk.call("etr_trainer_on_evaluation", "NULL", alive,
+            [&] { return etr_trainer_on_evaluation(told->trainer, nullptr, nullptr, nullptr); });
   if (told->destroyed != 1) walk.trace.fail("a function that was removed is alive");
 }
 
@@ -223,8 +224,8 @@ void run_as_trainer(Walk& walk) {
                 [&] { return etr_trainer_next_event(trainer, &event); });
       break;
     case 1:
-      walk.call("etr_trainer_stop", "no run", kInvalid, [&] { return etr_trainer_stop(trainer); },
-                true);
+      walk.call(
+          "etr_trainer_stop", "no run", kInvalid, [&] { return etr_trainer_stop(trainer); }, true);
       break;
     default:
       walk.text("etr_trainer_pipeline_stats", "no run", Walk::needs(trainer, kState),
@@ -261,7 +262,8 @@ std::unique_ptr<Job> parse_job(Walk& walk, bool stalls, bool evaluates, int devi
   std::string json = R"({"pipeline": )" + row_stages(walk, stalls ? delay : "") +
                      R"(, "model": {"layers": [{"layer": "dense", "units": 2}]},
       "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02},
-      "train": {"steps": )" + std::to_string(walk.random.of({4, 40, 1000000})) +
+      "train": {"steps": )" +
+                     std::to_string(walk.random.of({4, 40, 1000000})) +
                      R"(, "progress_every": 0.05}, "output": {"dir": ")" + output + "\"}";
   if (evaluates) json += R"(, "evaluation": {"pipeline": )" + row_stages(walk, "") + "}";
   if (devices > 1) {
@@ -291,8 +293,7 @@ std::unique_ptr<Run> start_run(Walk& walk, const Job& job, int32_t start, Codes 
       "etr_run_start",
       std::to_string(start) + (job.stalls ? ", stalls" : "") + ", " + std::to_string(job.devices) +
           " devices",
-      allowed,
-      [&](etr_run** out) { return etr_run_start(runtime, job.handle.get(), start, out); });
+      allowed, [&](etr_run** out) { return etr_run_start(runtime, job.handle.get(), start, out); });
   if (!made && !had_folder && !job.output.empty() && fs::exists(job.output))
     walk.trace.fail("etr_run_start has failed and left the folder " + job.output);
   if (!made) return nullptr;
@@ -306,9 +307,9 @@ std::unique_ptr<Run> start_run(Walk& walk, const Job& job, int32_t start, Codes 
   return run;
 }
 
-const std::vector<Step> kRunSteps = {{8, create_job},   {6, start},        {25, next_event},
-                                     {5, stop},         {6, evaluate_run}, {15, ask_run},
-                                     {8, take_trainer}, {4, destroy_run},  {6, evaluate},
+const std::vector<Step> kRunSteps = {{8, create_job},     {6, start},           {25, next_event},
+                                     {5, stop},           {6, evaluate_run},    {15, ask_run},
+                                     {8, take_trainer},   {4, destroy_run},     {6, evaluate},
                                      {6, run_as_trainer}, {1, start_as_trainer}};
 
 }  // namespace walk
