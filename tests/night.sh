@@ -24,6 +24,8 @@
 #   failing_input    the same for calls that open, list and read files
 #   walk             a random walk of 1,000,000 calls over the C API
 #   walk_python      and one of 50,000 calls over the Python package
+#   soak             everything opened and closed in one process for 90 minutes
+#   sbom             the bill of materials of each package, with SPDX's validator
 #   fuzz             all fuzz targets, those of models and jobs too
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
@@ -92,5 +94,7 @@ part failing_system env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_syste
 part failing_input env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_input_tests
 part walk build-test/tests/walk --calls 1000000 --seed "$(date +%Y%m%d)"
 part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 50000 --seed "$(date +%Y%m%d)"
+part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --seconds 5400
+part sbom bash tests/bindings/sbom.sh build-test "$work/sbom"
 part fuzz fuzz
 exit $failed

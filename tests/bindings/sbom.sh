@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Writes the bill of materials of each package that the build folder has, and of an installed prefix; checks them with the SPDX project's own
+# validator and against the packages.
+#
+#   sbom.sh BUILD_FOLDER WORK_FOLDER
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+venv_sees= . "$root/tests/support/venv.sh" "$@"
+"$venv/bin/pip" install -q spdx-tools
+
+cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
+packages=("$work/prefix")
+for package in "$build"/bindings/java/echotrain*.jar "$build"/bindings/csharp/EchoTrain.*.nupkg "$build"/wheel/repaired/*.whl; do
+  if [ -e "$package" ]; then packages+=("$package"); else echo "sbom: there is no $package"; fi
+done
+for package in "${packages[@]}"; do
+  bill=$work/$(basename "$package").spdx.json
+  python3 "$root/tools/sbom.py" "$package" --out "$bill"
+  "$venv/bin/pyspdxtools" -i "$bill"
+  python3 "$root/tests/bindings/sbom_check.py" "$package" "$bill"
+done

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Compares a bill of materials with the package: every file with its checksum, every library that its binaries name, all with versions and licences.
+
+    sbom_check.py PACKAGE BILL
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+
+def contents(package, folder):
+    if package.is_dir():
+        return package
+    zipfile.ZipFile(package).extractall(folder)
+    return folder
+
+
+def main():
+    package, bill = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
+    listed = {entry["fileName"].removeprefix("./"): entry for entry in bill["files"]}
+    libraries = " ".join(relation.get("comment", "") for relation in bill["relationships"])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = contents(package, pathlib.Path(temporary))
+        files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        assert files and len(files) == len(listed), f"{len(files)} files in the package, {len(listed)} in the bill"
+        binaries = 0
+        for path in files:
+            name = path.relative_to(folder).as_posix()
+            sums = {each["algorithm"]: each["checksumValue"] for each in listed[name]["checksums"]}
+            assert sums["SHA256"] == hashlib.sha256(path.read_bytes()).hexdigest(), name
+            if path.read_bytes()[:4] != b"\x7fELF":
+                continue
+            binaries += 1
+            needed = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+            for library in re.findall(r"\(NEEDED\).*\[(.+)\]", needed):
+                known = library in libraries or library.startswith(("libechotrain", "ld-linux"))
+                assert known or any(other.name == library for other in files), f"'{name}' needs {library}, which the bill does not have"
+    others = [entry for entry in bill["packages"] if entry["SPDXID"] != "SPDXRef-Package"]
+    for entry in others:
+        assert entry.get("versionInfo"), f"{entry['name']} has no version"
+        assert entry["licenseDeclared"] != "NOASSERTION", f"{entry['name']} has no licence: {entry.get('licenseComments', '')}"
+    names = {entry["name"] for entry in others}
+    assert not binaries or any(re.match(r"libtbb\d+$", name) for name in names), f"oneTBB is missing: {sorted(names)}"
+    print(f"sbom: {package.name}: {len(files)} files, {binaries} binaries, {len(others)} dependencies")
+
+
+if __name__ == "__main__":
+    main()

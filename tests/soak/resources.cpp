@@ -1,0 +1,71 @@
+#include "soak/resources.h"
+
+#include <dirent.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+namespace soak {
+namespace {
+
+constexpr double kMegabyte = 1e6;
+
+// A number of /proc/self/status, in the unit that it has there.
+double status(const std::string& key) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind(key + ":", 0) == 0) return std::stod(line.substr(key.size() + 1));
+  return -1;
+}
+
+double heap_in_use() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<double>(info.uordblks) + static_cast<double>(info.hblkhd);
+}
+
+double mappings() {
+  std::ifstream in("/proc/self/maps");
+  return static_cast<double>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+}
+
+double entries(const char* folder) {
+  DIR* dir = opendir(folder);
+  if (!dir) return -1;
+  double count = 0;
+  while (readdir(dir)) ++count;
+  closedir(dir);
+  return count - 3;  // ".", ".." and the descriptor that reads
+}
+
+double children() {
+  DIR* threads = opendir("/proc/self/task");
+  double count = 0;
+  while (const dirent* thread = readdir(threads)) {
+    std::ifstream in(std::string("/proc/self/task/") + thread->d_name + "/children");
+    count += static_cast<double>(std::distance(std::istream_iterator<std::string>(in),
+                                               std::istream_iterator<std::string>()));
+  }
+  closedir(threads);
+  return count;
+}
+
+}  // namespace
+
+// Fragments of the heap and caches of the driver's compiler make resident memory uneven, so what is in use has the small margin.
+// Threads of oneTBB end some time after their work.
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"heap in use", "MB", 0.02, 1}, {"resident", "MB", 0.06, 12}, {"mappings", "", 0.1, 60},
+      {"threads", "", 0, 4},          {"descriptors", "", 0, 0},    {"children", "", 0, 0},
+  };
+  return all;
+}
+
+Amounts amounts() {
+  return {heap_in_use() / kMegabyte, status("VmRSS") * 1024 / kMegabyte, mappings(),
+          status("Threads"),         entries("/proc/self/fd"),           children()};
+}
+
+}  // namespace soak
