@@ -117,8 +117,8 @@ bool VulkanDevice::wait(VkFence fence, double seconds, double& waited) {
   while (true) {
     if (abandoned) fail(Code::device_lost, "device '", physical.info.name, "' hangs");
     const double slice = std::clamp(seconds, 0.0, longest);
-    const VkResult result = api.WaitForFences(handle, 1, &fence, VK_TRUE,
-                                              static_cast<uint64_t>(slice * 1e9));
+    const VkResult result =
+        api.WaitForFences(handle, 1, &fence, VK_TRUE, static_cast<uint64_t>(slice * 1e9));
     if (result != VK_TIMEOUT) {
       check(result, "vkWaitForFences");
       return true;
@@ -280,7 +280,8 @@ void VulkanDevice::save_pipeline_cache() noexcept {
 
 VulkanDevice::~VulkanDevice() {
   if (!abandoned) {
-    if (!host) api.DeviceWaitIdle(handle);  // a shared queue may be busy with the program's own work
+    if (!host)
+      api.DeviceWaitIdle(handle);  // a shared queue may be busy with the program's own work
     save_pipeline_cache();
   }
   verdicts->save();

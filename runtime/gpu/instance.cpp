@@ -76,11 +76,11 @@ DeviceKind kind_of(VkPhysicalDeviceType type) {
 class Extensions {
  public:
   Extensions(const VulkanApi& api, VkPhysicalDevice device)
-      : list_(list_of<VkExtensionProperties>(
-            "vkEnumerateDeviceExtensionProperties",
-            [&](uint32_t* count, VkExtensionProperties* rows) {
-              return api.EnumerateDeviceExtensionProperties(device, nullptr, count, rows);
-            })) {}
+      : list_(list_of<VkExtensionProperties>("vkEnumerateDeviceExtensionProperties",
+                                             [&](uint32_t* count, VkExtensionProperties* rows) {
+                                               return api.EnumerateDeviceExtensionProperties(
+                                                   device, nullptr, count, rows);
+                                             })) {}
   bool has(std::string_view name) const {
     return std::any_of(list_.begin(), list_.end(),
                        [&](const VkExtensionProperties& e) { return name == e.extensionName; });
