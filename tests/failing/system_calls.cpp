@@ -150,6 +150,7 @@ SystemCalls::SystemCalls(Calls kind, std::string folder) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   s.kind = kind;
+  while (folder.ends_with('/')) folder.pop_back();
   s.folder = std::move(folder) + "/";
   s.counts = true;
 }
