@@ -62,7 +62,7 @@ DType dtype_of(DLDataType type) {
 }
 
 // Checks the rank and returns the shape. Must run before anything else reads the shape.
-Shape shape_of(const DLTensor& t, const char* field) {
+Shape dlpack_shape(const DLTensor& t, const char* field) {
   if (t.ndim < 0 || t.ndim > static_cast<int32_t>(Shape::kMaxRank) || (t.ndim > 0 && !t.shape))
     fail(Code::invalid_argument, "field '", field, "': a DLPack tensor of ", t.ndim,
          " axes; arrays have at most ", Shape::kMaxRank);
@@ -113,7 +113,7 @@ int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed)
       fail(Code::unsupported, "field '", field, "': the DLPack tensor lies on a device of type ",
            t.device.device_type, "; move it to the CPU first");
     const DType dtype = dtype_of(t.dtype);
-    const Shape shape = shape_of(t, field);
+    const Shape shape = dlpack_shape(t, field);
     const size_t size = size_of(dtype, shape);
     if (!row_major(t))
       fail(Code::unsupported, "field '", field,

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/platform_poll.h"
 
 extern char** environ;
 
@@ -36,12 +37,6 @@ Descriptor moved_up(int number, const char* what) {
   const int high = ::fcntl(number, F_DUPFD_CLOEXEC, kFirstOwn);
   if (high < 0) fail(Code::io, what, " could not be made: ", reason());
   return Descriptor(high);
-}
-
-int milliseconds_until(Deadline deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
 }
 
 std::byte* map_shared(int file, uint64_t begin, uint64_t size) {
@@ -128,7 +123,7 @@ bool Channel::send(uint32_t kind, std::string_view payload) {
 Channel::Outcome Channel::wait(short events, Deadline deadline, int watched) const {
   while (true) {
     pollfd waits[2] = {{end_.number(), events, 0}, {watched, POLLIN, 0}};
-    const int timeout = deadline == Deadline::max() ? -1 : milliseconds_until(deadline);
+    const int timeout = milliseconds_until(deadline);
     const int ready = ::poll(waits, 2, timeout);
     if (ready < 0 && errno != EINTR) return Outcome::closed;
     if (waits[0].revents) return Outcome::frame;  // before `watched`, so that a last frame is read

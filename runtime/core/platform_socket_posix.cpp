@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/platform_poll.h"
 
 namespace etr::platform {
 namespace {
@@ -38,13 +39,6 @@ Addresses look_up(const std::string& host, const std::string& port, int flags) {
 Descriptor socket_for(const addrinfo& address) {
   return Descriptor(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
                              address.ai_protocol));
-}
-
-int milliseconds_until(Deadline deadline) {
-  if (deadline == Deadline::max()) return -1;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
 }
 
 void send_at_once(int socket) {

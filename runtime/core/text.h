@@ -1,6 +1,7 @@
 // Small helpers for text formats.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -21,6 +22,18 @@ inline std::vector<std::string_view> split(std::string_view text, char at) {
 }
 // Would return dangling views.
 std::vector<std::string_view> split(std::string&& text, char at) = delete;
+
+// Returns what white space separates.
+inline std::vector<std::string> words_of(std::string_view text) {
+  constexpr const char* kSpace = " \t\r\n";
+  std::vector<std::string> out;
+  for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    out.emplace_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpace, end);
+  }
+  return out;
+}
 
 inline std::string_view trim(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");

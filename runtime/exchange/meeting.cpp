@@ -1,8 +1,6 @@
 #include "exchange/meeting.h"
 
 #include <algorithm>
-#include <iterator>
-#include <sstream>
 #include <thread>
 
 #include "core/text.h"
@@ -13,12 +11,7 @@ namespace etr::exchange {
 
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is polled
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
+constexpr auto kJoinLook = std::chrono::milliseconds(5);  // how often the store is polled
 
 }  // namespace
 
@@ -44,7 +37,7 @@ std::string Meeting::agree(Deadline deadline, double timeout_s) {
     if (rank_ == 0 && absent().empty()) open_session();
     if (enter_session()) return session_;
     if (std::chrono::steady_clock::now() >= deadline) break;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kJoinLook);
   }
   std::vector<int> missing = absent();
   if (missing.empty()) missing = {0};

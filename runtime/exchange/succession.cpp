@@ -1,8 +1,6 @@
 #include "exchange/succession.h"
 
 #include <algorithm>
-#include <iterator>
-#include <sstream>
 #include <thread>
 
 #include "core/clock.h"
@@ -14,14 +12,9 @@
 namespace etr::exchange {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(10);     // how often the store is polled
+constexpr auto kCallLook = std::chrono::milliseconds(10);     // how often the store is polled
 constexpr auto kSettle = std::chrono::milliseconds(300);  // for ranks that were taken for lost
 constexpr auto kAnswer = std::chrono::seconds(3);         // for newcomers to answer a call
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
 
 size_t place_of(const std::vector<std::string>& list, const std::string& word) {
   return static_cast<size_t>(std::find(list.begin(), list.end(), word) - list.begin());
@@ -129,7 +122,7 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
     const auto due = std::min(complete, began + timeout_) +
                      (is_majority(part) ? Clock::duration(kSettle) : timeout_);
     if (now < due) {
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kCallLook);
       continue;
     }
     if (static_cast<int>(part.size()) < least)
@@ -151,7 +144,7 @@ std::vector<std::string> Succession::newcomers() {
   const uint64_t next = generation_ + 1;
   for (const std::string& word : called) store_->set(key("call." + word), std::to_string(next));
   for (const auto deadline = Clock::now() + kAnswer;
-       came.size() < called.size() && Clock::now() < deadline; std::this_thread::sleep_for(kLook))
+       came.size() < called.size() && Clock::now() < deadline; std::this_thread::sleep_for(kCallLook))
     for (const std::string& word : called)
       if (!has(came, word) && store_->get(here_key(next, word))) came.push_back(word);
   return came;
@@ -165,7 +158,7 @@ void Succession::admit(const std::vector<std::string>& newcomers) {
 
 Succession::Place Succession::follow() {
   for (const auto deadline = Clock::now() + timeout_; Clock::now() < deadline;
-       std::this_thread::sleep_for(kLook))
+       std::this_thread::sleep_for(kCallLook))
     if (const auto place = claimed(generation_ + 1); place && place->rank >= 0) return *place;
   throw RankLost("rank 0 did not say who belongs to the next group", {0});
 }
@@ -182,7 +175,7 @@ std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadl
   const auto next = static_cast<uint64_t>(parse_integer(*called, "a generation"));
   store_->set(here_key(next, id_), "1");
   const auto due = std::min(deadline, Clock::now() + kAnswer + timeout_);
-  for (; Clock::now() < due; std::this_thread::sleep_for(kLook))
+  for (; Clock::now() < due; std::this_thread::sleep_for(kCallLook))
     if (const auto place = claimed(next)) {
       if (place->rank >= 0) return place;
       break;
@@ -193,7 +186,7 @@ std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadl
 
 Succession::Place Succession::join(double timeout_s) {
   const auto deadline = deadline_after(timeout_s);
-  for (; Clock::now() < deadline; std::this_thread::sleep_for(kLook)) {
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(kCallLook)) {
     const auto run = store_->get(run_key());
     if (!run && !run_.empty())
       fail(Code::state, "the run ended before it admitted this rank, which waited to join it");

@@ -251,7 +251,7 @@ Json bottleneck_of(const Model& model, double measured) {
           : cat("'", slowest.name, "' does one item at a time, and has no more to give"));
 }
 
-std::string rate_text(double rate) {
+std::string rate_in_table(double rate) {
   char text[32];
   if (rate >= kEndless / 2) return "-";
   std::snprintf(text, sizeof text, rate < 100 ? "%.1f" : "%.0f", rate);
@@ -310,8 +310,8 @@ std::string to_text(const Json& e) {
   const auto row = [&](const std::string& name, const std::string& work, const Json& r) {
     const double headroom = r["headroom"];
     add("%-22s %14s %18s %4.0f %% %9s\n", name.c_str(), work.c_str(),
-        rate_text(r["samples_per_s_alone"]).c_str(), 100 * r["load"].get<double>(),
-        headroom > 1000 ? "> 1000 x" : (rate_text(headroom) + " x").c_str());
+        rate_in_table(r["samples_per_s_alone"]).c_str(), 100 * r["load"].get<double>(),
+        headroom > 1000 ? "> 1000 x" : (rate_in_table(headroom) + " x").c_str());
   };
   for (const Json& s : e["stages"]) {
     char work[32];
@@ -320,7 +320,7 @@ std::string to_text(const Json& e) {
   }
   row(counted(e["threads"].get<int64_t>(), "thread", "threads together"), "", e["pool"]);
   add("%-22s %14s %18s\n\n", "consumer", "",
-      rate_text(e["consumer"]["samples_per_s_alone"]).c_str());
+      rate_in_table(e["consumer"]["samples_per_s_alone"]).c_str());
   for (const Json& p : e["predictions"]) {
     const double gain = p["gain"];
     if (gain < kWorthwhile)

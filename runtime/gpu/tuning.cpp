@@ -11,16 +11,16 @@
 namespace etr::gpu {
 namespace {
 
-constexpr const char* kFormat = "echotrain kernels 1";
+constexpr const char* kTuningFormat = "echotrain kernels 1";
 
 // {"format", "devices": {NAME: {PROBLEM: CHOICE}}}
 Json parse(const std::string& path) {
   const std::string origin = cat("the tuning file '", path, "'");
   Json file = parse_json(platform::read_document(path), origin, {.code = Code::corrupt_data});
-  const bool right = file.is_object() && file.contains("format") && file["format"] == kFormat &&
+  const bool right = file.is_object() && file.contains("format") && file["format"] == kTuningFormat &&
                      file.contains("devices") && file["devices"].is_object();
   if (!right)
-    fail(Code::corrupt_data, origin, " is none of this release ('", kFormat,
+    fail(Code::corrupt_data, origin, " is none of this release ('", kTuningFormat,
          "'): remove it, or write it anew with 'echotrain tune-kernels'");
   for (const auto& [device, choices] : file["devices"].items()) {
     if (!choices.is_object())
@@ -79,7 +79,7 @@ void Tuning::write(const std::string& path, const std::string& device) const {
   std::error_code none;
   Json file = std::filesystem::exists(path, none)
                   ? parse(path)
-                  : Json{{"format", kFormat}, {"devices", Json::object()}};
+                  : Json{{"format", kTuningFormat}, {"devices", Json::object()}};
   {
     std::scoped_lock lock(mutex_);
     file["devices"][device] = choices_;

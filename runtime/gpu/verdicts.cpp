@@ -11,14 +11,14 @@
 namespace etr::gpu {
 namespace {
 
-constexpr const char* kFormat = "echotrain verdicts 1";
+constexpr const char* kVerdictsFormat = "echotrain verdicts 1";
 constexpr const char *kRight = "right", *kRightPlainly = "right without optimizer";
 
 // {"format", "kernels": {KERNEL: VERDICT}}
 std::map<std::string, Verdict> read(const std::string& path) {
   const Json file = parse_json(platform::read_document(path), cat("'", path, "'"));
   std::map<std::string, Verdict> out;
-  if (!file.is_object() || file.value("format", "") != kFormat || !file.contains("kernels"))
+  if (!file.is_object() || file.value("format", "") != kVerdictsFormat || !file.contains("kernels"))
     fail(Code::corrupt_data, "'", path, "' has none of this release's verdicts");
   for (const auto& [kernel, verdict] : file["kernels"].items())
     out[kernel] = verdict == kRight          ? Verdict::right
@@ -55,7 +55,7 @@ void Verdicts::save() noexcept {
   try {
     std::scoped_lock lock(mutex_);
     if (path_.empty() || !changed_) return;
-    Json file{{"format", kFormat}, {"kernels", Json::object()}};
+    Json file{{"format", kVerdictsFormat}, {"kernels", Json::object()}};
     for (const auto& [kernel, verdict] : verdicts_)
       if (verdict != Verdict::unknown)
         file["kernels"][kernel] = verdict == Verdict::right ? kRight : kRightPlainly;

@@ -13,6 +13,7 @@
 namespace etr::graph {
 
 using ValueId = int;
+inline size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 // Training changes parameters by their gradients, and states in the forward pass. A `frozen` value
 // is a parameter that it leaves as it is.

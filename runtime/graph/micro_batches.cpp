@@ -10,7 +10,6 @@ namespace {
 
 using gpu::Access;
 
-size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 // Emits a kernel with a single workgroup.
 template <typename Push>

@@ -12,10 +12,10 @@ namespace etr::graph {
 namespace {
 
 // Parameters start at multiples of this many scalars, so that each can be bound separately.
-constexpr uint32_t kAlignment = 64;
+constexpr uint32_t kPartAlignment = 64;
 
 uint64_t aligned(int64_t count) {
-  return (static_cast<uint64_t>(count) + kAlignment - 1) / kAlignment * kAlignment;
+  return (static_cast<uint64_t>(count) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
 }
 
 bool is_among(const std::vector<bool>& has, const Graph& graph, const Value& value) {

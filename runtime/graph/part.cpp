@@ -5,7 +5,6 @@
 namespace etr::graph {
 namespace {
 
-size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 // Returns the values that depend on a parameter.
 std::vector<bool> trained(const Graph& graph) {

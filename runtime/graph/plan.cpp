@@ -15,7 +15,6 @@
 namespace etr::graph {
 namespace {
 
-size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 // Returns the end of the nodes to compute.
 size_t end_of(const Graph& graph, const PlanOptions& options) {

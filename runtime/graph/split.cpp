@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kNone = SIZE_MAX;
 
-size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 // A part of the graph that devices compute in slices: products by columns at its beginning, one by
 // rows at its end.

@@ -8,7 +8,7 @@ namespace etr::nn {
 namespace {
 
 constexpr int64_t kMostKernel = 1 << 12;
-constexpr int64_t kMostExtent = int64_t{1} << 40;
+constexpr int64_t kMostResized = int64_t{1} << 40;
 
 }  // namespace
 
@@ -151,7 +151,7 @@ void OnnxImporter::convolution(const OnnxNode& node, bool transposed) {
       continue;
     }
     const int64_t in = x.size(x.axes[2 + i]);
-    if (in > kMostExtent) lacks(node, "its image is too large");
+    if (in > kMostResized) lacks(node, "its image is too large");
     const int64_t reach = (at.kernel - 1) * at.dilation + 1;
     const int64_t out = transposed ? (in - 1) * at.stride - 2 * at.pad + at.kernel
                                    : (in + 2 * at.pad - reach) / at.stride + 1;

@@ -25,8 +25,7 @@ void emit_step_values(gpu::CommandList& commands, const gpu::Buffer& to) {
 
 double seconds_of(gpu::Kernels& kernels, const graph::Graph& graph, graph::Part part,
                   graph::PlanOptions options) {
-  using Direction = graph::Pass::Direction;
-  part.order = {{Direction::forward, 0}, {Direction::backward, 0}};
+  part.order = {{graph::Pass::Direction::forward, 0}, {graph::Pass::Direction::backward, 0}};
   // Fills inputs with zeros, which are also valid indices and labels.
   part.receive = [](const auto&, const std::vector<ops::DeviceTensor>& tensors,
                     ops::Emitter& emit) {

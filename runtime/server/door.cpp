@@ -15,11 +15,11 @@
 namespace etr::server {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(10);  // how often the store is polled
+constexpr auto kStoreLook = std::chrono::milliseconds(10);  // how often the store is polled
 constexpr double kComing = 10;  // seconds in which a worker that has knocked must form the pair
 
 constexpr double kAnswering = 5;       // seconds in which the holder of a claim must answer
-constexpr unsigned kLooksAtClaim = 8;  // answer() calls for each look at the claim
+constexpr unsigned kStoreLooksAtClaim = 8;  // answer() calls for each look at the claim
 
 }  // namespace
 
@@ -59,13 +59,13 @@ bool Door::is_held(const std::string& claim) {
   while (std::chrono::steady_clock::now() < deadline && store_->get(key("claim")) == claim) {
     store_->set(key("claim_asked"), "1");
     if (store_->get(key("claim_held"))) return true;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kStoreLook);
   }
   return false;
 }
 
 void Door::keep_claim() {
-  if (claim_.empty() || looks_++ % kLooksAtClaim != 0) return;
+  if (claim_.empty() || looks_++ % kStoreLooksAtClaim != 0) return;
   const std::string now = store_->get(key("claim")).value_or("nobody");
   if (now != claim_) {
     claim_.clear();
@@ -117,7 +117,7 @@ std::string Door::knock() {
       return *pair;
     }
     if (!store_->get(key("knock"))) store_->set(key("knock"), word);
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kStoreLook);
   }
   throw exchange::RankLost(
       cat("parameter server: shard ", shard_, " did not answer at '", world_.rendezvous,

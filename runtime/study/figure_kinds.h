@@ -1,6 +1,7 @@
 // The kinds of figures, and what they share.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,9 @@
 #include "study/figures.h"
 
 namespace etr::study {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr size_t kMostRows = 60;  // rows of a figure
 
 struct FigureSpec {
   std::string kind, x, series, panel, name;

@@ -12,8 +12,6 @@
 namespace etr::study {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr size_t kMostRows = 60;  // conditions listed in one column
 constexpr const char* kWhiskers =
     "Markers are medians over searches, whiskers the least and the most.";
 

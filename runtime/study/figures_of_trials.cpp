@@ -10,8 +10,7 @@
 namespace etr::study {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr size_t kMostRows = 60, kMostCurves = plot::kStyles, kMostPanels = 9;
+constexpr size_t kMostCurves = plot::kStyles, kMostPanels = 9;
 
 std::string left_out(size_t shown, size_t all) {
   if (shown >= all) return "";

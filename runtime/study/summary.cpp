@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -14,7 +15,6 @@
 namespace etr::study {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // Returns the objectives of the workloads that have records.
 std::vector<Objective> objectives_of(const Outline& study, const std::vector<Record>& records) {
@@ -50,7 +50,7 @@ SearchResult& search_of(ConditionResult& condition, uint64_t number) {
   for (SearchResult& search : condition.searches)
     if (search.search == number) return search;
   SearchResult search{number};
-  search.to_target.fill(kInfinite);
+  search.to_target.fill(std::numeric_limits<double>::infinity());
   condition.searches.push_back(search);
   return condition.searches.back();
 }

@@ -8,15 +8,16 @@
 #include "train/batch_fields.h"
 
 namespace etr::train {
-namespace {
-
-constexpr const char* kSeed = "gradient of the output";  // no field can have this name
 
 // The model with an input for the gradient of its output.
 struct Seeded {
   nn::ModelGraph net;
   graph::ValueId seed;
 };
+
+namespace {
+
+constexpr const char* kSeed = "gradient of the output";  // no field can have this name
 
 Seeded seeded(nn::ModelGraph net) {
   Seeded out{std::move(net), -1};

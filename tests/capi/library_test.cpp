@@ -12,7 +12,6 @@
 
 namespace {
 
-using nlohmann::json;
 
 TEST(LogHook, GetsLevelsAndSubjectsAndCanBeReplaced) {
   etr::test::TempDir dir;
@@ -57,7 +56,7 @@ TEST(LogHook, TellsOfAFormerNameOnce) {
   });
   for (int i = 0; i < 2; ++i) {
     const echotrain::Model model(R"({"model": "transformer_decoder", "symbols": 5, "width": 8})");
-    EXPECT_EQ(json::parse(model.json())["layers"][0]["entries"], 5);
+    EXPECT_EQ(nlohmann::json::parse(model.json())["layers"][0]["entries"], 5);
   }
   echotrain::set_log_hook({});
   ASSERT_EQ(lines.size(), 1u);
@@ -71,7 +70,7 @@ TEST(Library, PacksWithProgress) {
   const Images images;  // 64 of them
   etr::test::TempDir dir;
   int64_t last = 0, all = 0;
-  const json packed = json::parse(echotrain::pack(
+  const auto packed = nlohmann::json::parse(echotrain::pack(
       images.path(), dir.path("shards/x"), {{"per_shard", 30}}, [&](int64_t done, int64_t total) {
         EXPECT_GE(done, last);
         last = done;
@@ -98,14 +97,14 @@ TEST(Library, TunesAndExplains) {
   const Images images;
   const std::string spec = images.spec();
   int trials = 0;
-  const json tuned = json::parse(echotrain::tune_pipeline(spec, 0.05, 0, [&](const char* trial) {
+  const auto tuned = nlohmann::json::parse(echotrain::tune_pipeline(spec, 0.05, 0, [&](const char* trial) {
     ++trials;
-    return json::parse(trial).is_object();
+    return nlohmann::json::parse(trial).is_object();
   }));
   EXPECT_EQ(tuned["trials"].size(), static_cast<size_t>(trials));
   auto pipeline = echotrain::Pipeline::from_json(spec);
   ASSERT_TRUE(pipeline.next());
-  const json explained = json::parse(echotrain::explain_stats(pipeline.stats(), "json"));
+  const auto explained = nlohmann::json::parse(echotrain::explain_stats(pipeline.stats(), "json"));
   EXPECT_TRUE(explained.contains("bottleneck"));
   EXPECT_THROW(echotrain::explain_stats("{}"), echotrain::Error);
 }

@@ -24,7 +24,7 @@ using exchange::RankLost;
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
+double seconds_after(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -58,7 +58,7 @@ TEST(Local, NamesTheRanksThatDoNotCome) {
           "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
     }
   });
-  EXPECT_LT(seconds_since(begin), 30) << "the time-out was not that of this group";
+  EXPECT_LT(seconds_after(begin), 30) << "the time-out was not that of this group";
   EXPECT_EQ(error_text([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
             0u);
   EXPECT_NE(error_text([&] { groups[3].barrier(); }), "");  // a late rank learns of it, too

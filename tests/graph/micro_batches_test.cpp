@@ -15,7 +15,7 @@ namespace {
 using namespace graph;
 using Direction = Pass::Direction;
 
-constexpr int kRows = 8, kValid = 7, kWidth = 5;
+constexpr int kRows = 8, kValid = 7, kColumns = 5;
 
 Initializer waves(float phase) {
   return [phase](std::span<float> out, Rng&) {
@@ -27,7 +27,7 @@ Initializer waves(float phase) {
 // A chain with a value that several later nodes read, dropout, and rows that weigh nothing.
 struct Chain {
   explicit Chain(int rows) {
-    x = g.add_input("x", {rows, kWidth}, DType::f32);
+    x = g.add_input("x", {rows, kColumns}, DType::f32);
     labels = g.add_input("labels", {rows}, DType::i32);
     const ValueId a = unary(dense(x, 1));
     const ValueId b = g.add("dropout", {{"rate", 0.3}}, {dense(a, 2)}, "drop");
@@ -39,7 +39,7 @@ struct Chain {
     loss = g.add("mean_rows", Json::object(), {rows_of_loss, weight}, "loss");
   }
   ValueId dense(ValueId of, int number) {
-    const ValueId w = g.add_parameter(cat("w", number), {kWidth, kWidth}, true,
+    const ValueId w = g.add_parameter(cat("w", number), {kColumns, kColumns}, true,
                                       waves(static_cast<float>(number)));
     return g.add("dense", Json::object(), {of, w}, cat("dense", number));
   }
@@ -60,12 +60,12 @@ std::vector<float> values_of(const ops::DeviceTensor& tensor) {
 }
 
 void fill(const Plan& plan, const Chain& chain) {
-  Tensor x(DType::f32, {kRows, kWidth}), labels(DType::i32, {kRows}),
+  Tensor x(DType::f32, {kRows, kColumns}), labels(DType::i32, {kRows}),
       step(DType::i32, {sizeof(ops::StepValues) / 4});
-  for (size_t i = 0; i < kRows * kWidth; ++i)
+  for (size_t i = 0; i < kRows * kColumns; ++i)
     x.mutable_view<float>()[i] = std::sin(3.1f * static_cast<float>(i));
   for (int32_t i = 0; i < kRows; ++i)
-    labels.mutable_view<int32_t>()[static_cast<size_t>(i)] = i % kWidth;
+    labels.mutable_view<int32_t>()[static_cast<size_t>(i)] = i % kColumns;
   ops::StepValues values;
   values.valid_rows = kValid;
   values.rows = kRows;

@@ -74,8 +74,8 @@ TEST(Quantized, ZerosSignsAndExtremes) {
 }
 
 // y = relu(x W1 + b) W2 and its gradients, W1 frozen. `bits`: of W1 in memory.
-struct Net {
-  Net(int bits, const std::vector<float>& weight) {
+struct QuantizedNet {
+  QuantizedNet(int bits, const std::vector<float>& weight) {
     x = g.add_input("x", {5, 24}, DType::f32);
     labels = g.add_input("labels", {5}, DType::i32);
     const auto init = [weight](std::span<float> out, Rng&) {
@@ -105,7 +105,7 @@ TEST(Quantized, ProductsReadTheRoundedWeights) {
   for (const int bits : {8, 4}) {
     std::vector<std::vector<float>> results;
     for (const bool kept : {true, false}) {
-      const Net net(kept ? bits : 32, kept ? weight : back(weight, bits));
+      const QuantizedNet net(kept ? bits : 32, kept ? weight : back(weight, bits));
       const ParameterStore store(device(), net.g, 1);
       EXPECT_EQ(store.stored_bits("w"), kept ? bits : 32);
       EXPECT_EQ(store.stored_bits("b"), 32);
@@ -146,7 +146,7 @@ TEST(Quantized, ProductsReadTheRoundedWeights) {
 
 TEST(Quantized, StoresAreSmallerAndSayWhatDoesNotFit) {
   const auto weight = random_values(24 * 17, 3);
-  Net net(4, weight);
+  QuantizedNet net(4, weight);
   ParameterStore store(device(), net.g, 1);
   EXPECT_EQ(store.shape("w"), (Shape{24, 17}));
   EXPECT_LT(store.stored("w").buffer.size_bytes, 24u * 17 * 4 / 6);

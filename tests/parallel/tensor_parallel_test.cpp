@@ -65,7 +65,7 @@ struct Result {
   int64_t trainable = 0;
 };
 
-Result alone(const Problem& problem, uint32_t steps) {
+Result whole(const Problem& problem, uint32_t steps) {
   Worker worker(problem, kRows, device());
   for (uint32_t step = 0; step < steps; ++step) worker.step(step, 0, kRows);
   return {{worker.results(), worker.weights()}, {}, 0, worker.trainable()};
@@ -117,7 +117,7 @@ void expect_same_run(const std::vector<Result>& ranks, const Result& one, double
 }
 
 TEST(TensorParallel, AnMlpIsThatOfOneDevice) {
-  const Result one = alone(mlp(), 20);
+  const Result one = whole(mlp(), 20);
   for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}}) {
     const auto ranks = together(mlp(), 20, mesh);
     EXPECT_EQ(ranks[0].slices, 5u) << "of two blocks, one without an inner bias: 3 + 2";
@@ -131,7 +131,7 @@ TEST(TensorParallel, ATransformerIsThatOfOneDevice) {
   const auto ranks = together(transformer(), 8, {1, 1, 2});
   for (const graph::SplitLayer& layer : ranks[0].layers)
     EXPECT_EQ(layer.how == "whole", !layer.why.empty()) << layer.label;
-  expect_same_run(ranks, alone(transformer(), 8), 2e-4);
+  expect_same_run(ranks, whole(transformer(), 8), 2e-4);
 }
 
 // Optimizers that need the norm of all gradients or the norms of whole tensors. The norm of a slice
@@ -142,7 +142,7 @@ class NormsOfSlices : public testing::TestWithParam<const char*> {
                       double tolerance) {
     SCOPED_TRACE(problem.name);
     const Problem own = with(problem, GetParam());
-    expect_same_run(together(own, steps, mesh), alone(own, steps), tolerance);
+    expect_same_run(together(own, steps, mesh), whole(own, steps), tolerance);
   }
 };
 
@@ -164,13 +164,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TensorParallel, ClippingForSixtyStepsIsThatOfOneDevice) {
   for (const Problem& problem : {with(mlp(), kClipped), with(transformer(), kClipped)})
-    expect_same_run(together(problem, 60, {1, 1, 2}), alone(problem, 60), 1e-3);
+    expect_same_run(together(problem, 60, {1, 1, 2}), whole(problem, 60), 1e-3);
 }
 
 // Run by tests/night.sh.
 TEST(TensorParallel, DISABLED_AHundredStepsAreThoseOfOneDevice) {
   for (const Problem& problem : {mlp(), transformer()}) {
-    const Result one = alone(problem, 100);
+    const Result one = whole(problem, 100);
     for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}})
       expect_same_run(together(problem, 100, mesh), one, 5e-3);
   }
@@ -201,7 +201,7 @@ TEST(TensorParallel, ARankThatIsLostEndsTheStep) {
 
 TEST(TensorParallel, GradientsOfSeveralStepsAreOneUpdate) {
   const Problem problem = with(mlp(), R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 3})");
-  expect_same_run(together(problem, 18, {2, 1, 2}), alone(problem, 18), 2e-4);
+  expect_same_run(together(problem, 18, {2, 1, 2}), whole(problem, 18), 2e-4);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-Json spec_of(const std::string& pattern, const std::string& policy,
+Json policy_spec(const std::string& pattern, const std::string& policy,
              const std::string& directory = "") {
   return {{"on_error", policy},
           {"quarantine_dir", directory},
@@ -86,11 +86,11 @@ TEST(BadRecords, AnErrorNamesStageShardKeyAndReason) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 20, 7, -1);
   int delivered = 0;
-  expect_names(error_of(spec_of(dir.path("a.tar"), "fail"), &delivered),
+  expect_names(error_of(policy_spec(dir.path("a.tar"), "fail"), &delivered),
                {"stage 'decode'", "a.tar", "key 's7'", "bad PNG"});
   EXPECT_EQ(delivered, 7);
   write_shard(dir.path("b.tar"), 20, -1, 5);
-  expect_names(error_of(spec_of(dir.path("b.tar"), "fail")),
+  expect_names(error_of(policy_spec(dir.path("b.tar"), "fail")),
                {"stage 'label'", "b.tar", "key 's5'", "missing label"});
 }
 
@@ -98,7 +98,7 @@ TEST(BadRecords, TruncatedTarNamesShardAndMember) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 20, -1, -1);
   truncate_file(dir.path("a.tar"), 0.5);
-  expect_names(error_of(spec_of(dir.path("a.tar"), "fail")),
+  expect_names(error_of(policy_spec(dir.path("a.tar"), "fail")),
                {"stage 'webdataset'", "a.tar", "truncated", "after member 's"});
 }
 
@@ -106,17 +106,17 @@ TEST(BadRecords, TruncatedAndCorruptZstdNameTheShard) {
   TempDir dir;
   write_shard(dir.path("a.tar.zst"), 50, -1, -1);
   truncate_file(dir.path("a.tar.zst"), 0.7);
-  expect_names(error_of(spec_of(dir.path("a.tar.zst"), "fail")), {"a.tar.zst", "truncated"});
+  expect_names(error_of(policy_spec(dir.path("a.tar.zst"), "fail")), {"a.tar.zst", "truncated"});
   write_shard(dir.path("b.tar.zst"), 50, -1, -1);
   flip_byte(dir.path("b.tar.zst"), 2);  // in the frame's magic number
-  expect_names(error_of(spec_of(dir.path("b.tar.zst"), "fail")), {"b.tar.zst", "corrupt zstd"});
+  expect_names(error_of(policy_spec(dir.path("b.tar.zst"), "fail")), {"b.tar.zst", "corrupt zstd"});
 }
 
 TEST(BadRecords, GarbageIsNotATar) {
   TempDir dir;
   const std::string garbage(5000, 'x');
   platform::write_file_synced(dir.path("a.tar"), std::as_bytes(std::span(garbage)));
-  expect_names(error_of(spec_of(dir.path("a.tar"), "fail")), {"a.tar", "checksum"});
+  expect_names(error_of(policy_spec(dir.path("a.tar"), "fail")), {"a.tar", "checksum"});
 }
 
 TEST(BadRecords, SkipCountsListsAndGoesOn) {
@@ -125,7 +125,7 @@ TEST(BadRecords, SkipCountsListsAndGoesOn) {
   write_shard(dir.path("b.tar.zst"), 30, -1, -1);
   truncate_file(dir.path("b.tar.zst"), 0.2);
   write_shard(dir.path("c.tar"), 10, -1, -1);
-  Pipeline p(spec_of(dir.path("{a.tar,b.tar.zst,c.tar}"), "skip"));
+  Pipeline p(policy_spec(dir.path("{a.tar,b.tar.zst,c.tar}"), "skip"));
   const auto labels = labels_of_epoch(p);
   EXPECT_GE(labels.size(), 28u);  // 18 of a, some of b, 10 of c
   EXPECT_EQ(p.stats()["bad_records"], 3);
@@ -144,7 +144,7 @@ TEST(BadRecords, SkipCountsListsAndGoesOn) {
 TEST(BadRecords, QuarantineKeepsTheRecord) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 12, 4, -1);
-  Pipeline p(spec_of(dir.path("a.tar"), "quarantine", dir.path("bad")));
+  Pipeline p(policy_spec(dir.path("a.tar"), "quarantine", dir.path("bad")));
   EXPECT_EQ(labels_of_epoch(p).size(), 11u);
   EXPECT_TRUE(std::filesystem::exists(dir.path("bad/a.tar-s4.png")));
   const std::string list = platform::read_file(dir.path("bad/bad_records.jsonl"));
@@ -154,7 +154,7 @@ TEST(BadRecords, QuarantineKeepsTheRecord) {
 TEST(BadRecords, TheLimitEndsTheRun) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 20, 7, 3);
-  Json spec = spec_of(dir.path("a.tar"), "skip");
+  Json spec = policy_spec(dir.path("a.tar"), "skip");
   spec["max_bad_records"] = 1;
   expect_names(error_of(spec), {"more than max_bad_records = 1"});
 }
@@ -168,7 +168,7 @@ TEST(BadRecords, SamplesThatDoNotStackAreNamed) {
     writer.add("s" + std::to_string(i) + ".cls", std::as_bytes(std::span("1", 1)));
   }
   writer.finish();
-  Json spec = spec_of(dir.path("a.tar"), "fail");
+  Json spec = policy_spec(dir.path("a.tar"), "fail");
   spec["stages"].push_back({{"stage", "batch"}, {"size", 8}});
   expect_names(error_of(spec), {"stage 'batch'", "key 's5'", "[8, 9, 1]", "[8, 8, 1]"});
 }
@@ -178,7 +178,7 @@ TEST(BadRecords, SamplesThatDoNotStackAreNamed) {
 TEST(BadRecords, StagesMayHaveTheirOwnPolicy) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
-  Json spec = spec_of(dir.path("a.tar"), "fail");
+  Json spec = policy_spec(dir.path("a.tar"), "fail");
   expect_names(error_of(spec), {"decode", "s7"});
   spec["on_error_in"] = "decode = skip";
   expect_names(error_of(spec), {"label", "s12"});
@@ -196,7 +196,7 @@ TEST(BadRecords, SubstituteKeepsTheCount) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
   for (const int threads : {1, 4}) {
-    Json spec = spec_of(dir.path("a.tar"), "substitute");
+    Json spec = policy_spec(dir.path("a.tar"), "substitute");
     spec["threads"] = threads;
     Pipeline p(spec);
     std::vector<std::string> keys;
@@ -214,7 +214,7 @@ TEST(BadRecords, SubstituteKeepsTheCount) {
 TEST(BadRecords, SubstituteIsRestoredAlike) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 40, 20, 21);
-  const Json spec = spec_of(dir.path("a.tar"), "substitute");
+  const Json spec = policy_spec(dir.path("a.tar"), "substitute");
   for (const int at : {5, 20, 21, 30}) {
     Pipeline original(spec);
     digest_of_epoch(original, at);
@@ -227,7 +227,7 @@ TEST(BadRecords, SubstituteIsRestoredAlike) {
 TEST(BadRecords, AShareMayBeBad) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
-  Json spec = spec_of(dir.path("a.tar"), "skip");
+  Json spec = policy_spec(dir.path("a.tar"), "skip");
   spec["max_bad_share"] = 0.02;  // two of the first hundred
   EXPECT_EQ(error_of(spec), "");
   spec["max_bad_share"] = 0.01;
@@ -237,7 +237,7 @@ TEST(BadRecords, AShareMayBeBad) {
 TEST(BadRecords, AreListedInAFileWithTheirOffset) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
-  Json spec = spec_of(dir.path("a.tar"), "skip");
+  Json spec = policy_spec(dir.path("a.tar"), "skip");
   spec["bad_records_file"] = dir.path("bad.jsonl");
   EXPECT_EQ(error_of(spec), "");
   std::ifstream in(dir.path("bad.jsonl"));
@@ -273,7 +273,7 @@ TEST(BadRecords, NamesThatAreNotUtf8AreQuarantined) {
   TempDir dir;
   const std::string shard = dir.path("caf\xE9/sh\xFF.tar");
   write_bad(shard, "k\xC0y/\xE9");
-  Json spec = spec_of(dir.path("caf*/sh*.tar"), "quarantine", dir.path("bad"));
+  Json spec = policy_spec(dir.path("caf*/sh*.tar"), "quarantine", dir.path("bad"));
   spec["bad_records_file"] = dir.path("list.jsonl");
   Pipeline p(spec);
   EXPECT_EQ(labels_of_epoch(p).size(), 1u);
@@ -281,7 +281,7 @@ TEST(BadRecords, NamesThatAreNotUtf8AreQuarantined) {
   EXPECT_EQ(row["key"], "k\\xC0y/\\xE9");
   EXPECT_NE(row["shard"].get<std::string>().find("caf\\xE9/sh\\xFF.tar"), std::string::npos);
   EXPECT_EQ(files_in(dir.path("bad")), 3u) << "the fields png and cls, and the list";
-  const std::string message = error_of(spec_of(dir.path("caf*/sh*.tar"), "fail"));
+  const std::string message = error_of(policy_spec(dir.path("caf*/sh*.tar"), "fail"));
   EXPECT_NO_THROW(Json(message).dump()) << message;
   expect_names(message, {"caf\\xE9", "key 'k\\xC0y"});
 }
@@ -311,14 +311,14 @@ TEST(BadRecords, LongNamesAreQuarantined) {
 TEST(BadRecords, ShardsOfOneNameAreKeptApart) {
   TempDir dir;
   for (const char* folder : {"a", "b"}) write_bad(dir.path(std::string(folder) + "/x.tar"), "key");
-  EXPECT_EQ(error_of(spec_of(dir.path("{a,b}/x.tar"), "quarantine", dir.path("bad"))), "");
+  EXPECT_EQ(error_of(policy_spec(dir.path("{a,b}/x.tar"), "quarantine", dir.path("bad"))), "");
   EXPECT_EQ(files_in(dir.path("bad")), 5u);
 }
 
 TEST(BadRecords, TheSameOneInAnotherEpochIsNoOther) {
   TempDir dir;
   write_bad(dir.path("x/a.tar"), "key");
-  Json spec = spec_of(dir.path("x/a.tar"), "quarantine", dir.path("bad"));
+  Json spec = policy_spec(dir.path("x/a.tar"), "quarantine", dir.path("bad"));
   spec["epochs"] = 5;
   spec["max_bad_records"] = 1;
   spec["bad_records_file"] = dir.path("list.jsonl");
@@ -429,7 +429,7 @@ TEST(BadRecords, TheListIsARegularFile) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 4, 1, -1);
   ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
-  Json spec = spec_of(dir.path("a.tar"), "skip");
+  Json spec = policy_spec(dir.path("a.tar"), "skip");
   spec["bad_records_file"] = dir.path("pipe");
   try {
     Pipeline p(spec);
@@ -448,7 +448,7 @@ TEST(BadRecords, ABufferThatIsTooSmallEndsTheRunUnderEveryPolicy) {
          {std::string(R"({"stage": "shuffle", "buffer": 9, "buffer_bytes": 1000})"),
           std::string(R"({"stage": "echo", "factor": 3, "buffer": 30, "buffer_bytes": 1000})"),
           std::string(R"({"stage": "echo", "factor": 3, "buffer": 30, "buffer_bytes": 1})")}) {
-      Json spec = spec_of(dir.path("a.tar"), policy);
+      Json spec = policy_spec(dir.path("a.tar"), policy);
       spec["stages"].push_back(parse_json(stage, "stage"));
       const std::string message = error_of(spec);
       expect_names(message, {"raise 'buffer_bytes'"});

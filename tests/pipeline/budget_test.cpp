@@ -21,7 +21,7 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-Json spec_of(const std::string& pattern, int64_t budget, int shuffle = 100) {
+Json budget_spec(const std::string& pattern, int64_t budget, int shuffle = 100) {
   return {{"epochs", 1},
           {"threads", 2},
           {"seed", 4},
@@ -38,7 +38,7 @@ Json spec_of(const std::string& pattern, int64_t budget, int shuffle = 100) {
             {{"stage", "normalize"}}}}};
 }
 
-std::string error_of(const Json& spec) {
+std::string budget_error(const Json& spec) {
   try {
     Pipeline p(spec);
     digest_of_epoch(p);
@@ -52,29 +52,29 @@ std::string error_of(const Json& spec) {
 TEST(Budget, ChangesNothingThatComesOut) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 300, 32);
-  Pipeline with(spec_of(pattern, 6'000'000)), without(spec_of(pattern, 0));
+  Pipeline with(budget_spec(pattern, 6'000'000)), without(budget_spec(pattern, 0));
   EXPECT_EQ(digest_of_epoch(with), digest_of_epoch(without));
 }
 
 TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 kB per image
-  const std::string message = error_of(spec_of(pattern, 1'000'000, 1000));
-  EXPECT_THROW(Pipeline(spec_of(pattern, 1'000'000, 1000)), Error) << "in the constructor";
+  const std::string message = budget_error(budget_spec(pattern, 1'000'000, 1000));
+  EXPECT_THROW(Pipeline(budget_spec(pattern, 1'000'000, 1000)), Error) << "in the constructor";
   for (const char* part : {"pipeline: budget_bytes is 1.0 MB, too little", "'shuffle' holds 3.1 MB",
                            "'echo' holds", "may take 80 % of the budget"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
   // The suggested budget is enough, and slightly less is not.
   const std::string before = "set budget_bytes to at least ";
   const int64_t enough = std::stoll(message.substr(message.find(before) + before.size()));
-  EXPECT_EQ(error_of(spec_of(pattern, enough, 1000)), "");
-  EXPECT_NE(error_of(spec_of(pattern, enough - 1100, 1000)), "");
+  EXPECT_EQ(budget_error(budget_spec(pattern, enough, 1000)), "");
+  EXPECT_NE(budget_error(budget_spec(pattern, enough - 1100, 1000)), "");
 }
 
 // The parts in the message add up, also if they are far smaller than a megabyte.
 TEST(Budget, ThePartsThatNeedItAddUp) {
   TempDir dir;
-  const std::string message = error_of(spec_of(make_shards(dir, 1, 30, 8), 20'000, 10));
+  const std::string message = budget_error(budget_spec(make_shards(dir, 1, 30, 8), 20'000, 10));
   const auto bytes_behind = [&](const std::string& text) {
     const size_t at = message.find(text) + text.size();
     size_t digits = 0;
@@ -97,7 +97,7 @@ TEST(Budget, AnyThatIsEnoughWorks) {
   const std::string pattern = make_shards(dir, 1, 100, 32);
   int ran = 0;
   for (double budget = 200'000; budget < 1e8; budget *= 1.5)
-    ran += error_of(spec_of(pattern, static_cast<int64_t>(budget))).empty();
+    ran += budget_error(budget_spec(pattern, static_cast<int64_t>(budget))).empty();
   EXPECT_GE(ran, 10);
 }
 
@@ -113,7 +113,7 @@ TEST(Budget, DISABLED_Child) {
   ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
   const int64_t before = status_kb("VmRSS");
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
-  Pipeline p(spec_of(pattern, std::stoll(bytes), 200));
+  Pipeline p(budget_spec(pattern, std::stoll(bytes), 200));
   Item item;
   for (int i = 0; p.next(item) == Pipeline::Next::item; ++i)
     if (i % 4 == 0) usleep(2000);  // sometimes slow, so that everything fills up
@@ -170,7 +170,7 @@ TEST(Budget, CancelDoesNotWaitForTheTrial) {
 
 TEST(Budget, StatisticsAreReadWhileItIsDivided) {
   TempDir dir;
-  Pipeline p(spec_of(make_shards(dir, 1, 30, 64), 20'000'000), {}, false,
+  Pipeline p(budget_spec(make_shards(dir, 1, 30, 64), 20'000'000), {}, false,
              Pipeline::Budget::at_start);
   const auto limit = [&] {
     int64_t bytes = 0;
@@ -206,7 +206,7 @@ TEST(Budget, RefusesAPipeInsteadOfTakingItsFirstSamples) {
 // With Budget::at_start, the constructor accepts a valid pipeline even if its budget is too small.
 TEST(Budget, IsNoMatterOfAPipelineThatIsBeingMade) {
   TempDir dir;
-  Json spec = spec_of(make_shards(dir, 1, 30, 64), 20'000);
+  Json spec = budget_spec(make_shards(dir, 1, 30, 64), 20'000);
   EXPECT_NO_THROW(Pipeline(spec, {}, false, Pipeline::Budget::at_start));
   Pipeline p(spec, {}, false, Pipeline::Budget::at_start);
   Item item;
@@ -218,7 +218,7 @@ TEST(Budget, IsNotWaitedForLongerThanTheProgramSays) {
   TempDir dir;
   std::promise<void> comes;
   const std::shared_future<void> data = comes.get_future().share();
-  Json spec = spec_of(make_shards(dir, 1, 30, 64), 20'000'000);
+  Json spec = budget_spec(make_shards(dir, 1, 30, 64), 20'000'000);
   Json& stages = spec["stages"];
   stages.insert(stages.begin() + 1, Json{{"stage", "map"}, {"function", "slow"}});
   const auto slow = [data](Item&, uint64_t) { data.wait_for(std::chrono::seconds(20)); };
@@ -242,7 +242,7 @@ bool says_fork(const std::function<void()>& use) {
 
 TEST(Fork, AnEarlierOneDoesNoHarmAndALaterOneIsNamed) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 1, 50, 8), 0, 10);
+  const Json spec = budget_spec(make_shards(dir, 1, 50, 8), 0, 10);
   EXPECT_EQ(in_child([] { return 0; }), 0);
   Pipeline p(spec);
   Item item;

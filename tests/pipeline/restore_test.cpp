@@ -18,7 +18,7 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-Json spec_of(const std::string& pattern, const std::string& stages, int threads = 2) {
+Json restorable_spec(const std::string& pattern, const std::string& stages, int threads = 2) {
   return {{"seed", 5},
           {"threads", threads},
           {"on_error", "skip"},
@@ -59,14 +59,14 @@ TEST(Restore, GivesTheSameTail) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 3, 40, 8);
   for (const char* stages : kStages)
-    for (const int items : {0, 1, 5, 14}) expect_same_tail(spec_of(pattern, stages), items);
+    for (const int items : {0, 1, 5, 14}) expect_same_tail(restorable_spec(pattern, stages), items);
 }
 
 // A restored run is saved again in the same epoch. Some samples were bad before the first save, and
 // some after it.
 TEST(Restore, GoesOnFromARestoredRun) {
   TempDir dir;
-  Json spec = spec_of(make_shards(dir, 2, 60),
+  Json spec = restorable_spec(make_shards(dir, 2, 60),
                       R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   std::vector<uint64_t> tails;
@@ -90,7 +90,7 @@ TEST(Restore, GoesOnFromARestoredRun) {
 // begun.
 TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 2, 30),
+  const Json spec = restorable_spec(make_shards(dir, 2, 30),
                             R"(, {"stage": "repeat", "count": 2}, {"stage": "shuffle", "buffer": 9},
                                 {"stage": "batch", "size": 4})");
   Pipeline original(spec);
@@ -126,12 +126,12 @@ TEST(Restore, PassesRecordsThatTheSourceFoundBad) {
 TEST(Restore, CrossesEpochs) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 20, 8);
-  for (const char* stages : kStages) expect_same_tail(spec_of(pattern, stages), 23);
+  for (const char* stages : kStages) expect_same_tail(restorable_spec(pattern, stages), 23);
 }
 
 TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 1, 60, 8),
+  const Json spec = restorable_spec(make_shards(dir, 1, 60, 8),
                             R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "decode"},
                                 {"stage": "echo", "mode": "on_demand", "factor": 4},
                                 {"stage": "random_crop", "pad": 2}, {"stage": "batch", "size": 4})");
@@ -157,14 +157,14 @@ TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 30);
   Json spec =
-      spec_of(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
+      restorable_spec(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   expect_same_tail(spec, 6);
 }
 
 TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
   TempDir dir;
-  Json spec = spec_of(make_shards(dir, 1, 200, 8),
+  Json spec = restorable_spec(make_shards(dir, 1, 200, 8),
                       R"(, {"stage": "decode"}, {"stage": "batch", "size": 4})");
   spec["epochs"] = 1;
   Pipeline original(spec);
@@ -193,7 +193,7 @@ std::string refusal(const Json& spec, const Json& state) {
 TEST(Restore, SaysInWhatPipelinesDiffer) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 10, 8);
-  const Json spec = spec_of(pattern, kStages[1]);
+  const Json spec = restorable_spec(pattern, kStages[1]);
   const Json state = Pipeline(spec).save();
   const auto changed = [&](const std::function<void(Json&)>& change) {
     Json other = spec;
@@ -220,7 +220,7 @@ TEST(Restore, SaysInWhatPipelinesDiffer) {
 // If a position lacks an option, because its version did not have it, the default counts.
 TEST(Restore, PositionsOfVersionsWithFewerOptionsLoad) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 2, 10, 8), kStages[1]);
+  const Json spec = restorable_spec(make_shards(dir, 2, 10, 8), kStages[1]);
   Json state = Pipeline(spec).save();
   state["pipeline"]["stages"][4]["batch"].erase("drop_remainder");
   EXPECT_EQ(refusal(spec, state), "accepted");
@@ -233,7 +233,7 @@ TEST(Restore, PositionsOfVersionsWithFewerOptionsLoad) {
 TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 10);
-  const Json spec = spec_of(pattern, "");
+  const Json spec = restorable_spec(pattern, "");
   const Json state = Pipeline(spec).save();
   const auto with_data = [&](const std::function<void(Json&)>& change) {
     Json other = state;
@@ -256,7 +256,7 @@ TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
 // Whatever is wrong in a position, restore() accepts it or throws Error, but does not crash.
 TEST(Restore, DamagedPositionsAreErrors) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 1, 10, 8), kStages[1]);
+  const Json spec = restorable_spec(make_shards(dir, 1, 10, 8), kStages[1]);
   const Json state = Pipeline(spec).save().flatten();
   for (const auto& [path, unused] : state.items())
     for (const Json& value :
@@ -277,7 +277,7 @@ TEST(Restore, DamagedPositionsAreErrors) {
 TEST(Restore, RefusesAnotherPipelinesState) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);
-  Pipeline a(spec_of(pattern, "")), b(spec_of(pattern, R"(, {"stage": "batch", "size": 2})"));
+  Pipeline a(restorable_spec(pattern, "")), b(restorable_spec(pattern, R"(, {"stage": "batch", "size": 2})"));
   EXPECT_THROW(b.restore(a.save()), Error);
   EXPECT_THROW(b.restore(Json::object()), Error);
   Item item;
@@ -349,7 +349,7 @@ std::string said_of(const Json& spec, const Json& state) {
 
 TEST(Restore, RefusesPositionsThatCannotBe) {
   TempDir dir;
-  const Json sharded = spec_of(make_shards(dir, 3, 20), R"(, {"stage": "batch", "size": 4})");
+  const Json sharded = restorable_spec(make_shards(dir, 3, 20), R"(, {"stage": "batch", "size": 4})");
   for (const Json& spec : {idx_spec(dir), sharded}) {
     const Json good = saved_within_an_epoch(spec);
     EXPECT_EQ(said_of(spec, good), "");
@@ -373,7 +373,7 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
 
 TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
+  const Json spec = restorable_spec(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
   const std::function<void(const Json&, const Json::json_pointer&)> damage =
       [&](const Json& whole, const Json::json_pointer& at) {
         for (const char* value : {"null", "[]", "{}", "\"x\"", "[[]]", "{\"a\": null}", "-1"}) {
@@ -398,7 +398,7 @@ TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
 
 TEST(Restore, CanBeCancelledOnALongWay) {
   TempDir dir;
-  const Json spec = spec_of(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
+  const Json spec = restorable_spec(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
   Json state = saved_within_an_epoch(spec);
   state["delivered"] = uint64_t{1} << 39;
   state["pass_lengths"] = Json::array();

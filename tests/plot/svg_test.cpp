@@ -27,7 +27,7 @@ using plot::Scale;
 using plot::Series;
 using test::xml_problem;
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kEndless = std::numeric_limits<double>::infinity();
 
 // Returns two panels with everything that a figure can have.
 Figure rich_figure() {
@@ -43,7 +43,7 @@ Figure rich_figure() {
       Series series{cat("series <", s, "> & \x01\xff"), s};
       for (double x = 16; x <= 1024; x *= 2)
         series.points.push_back({x, 90000 / x * (1 + s), 80000 / x * (1 + s), 99000 / x * (1 + s)});
-      series.points.push_back({2048, kInfinite, 100.0 + s, kInfinite});
+      series.points.push_back({2048, kEndless, 100.0 + s, kEndless});
       series.points.push_back({4096, plot::kNone});
       panel.series.push_back(series);
     }
@@ -76,7 +76,7 @@ Figure simple_figure(Mark mark, Scale x, Scale y) {
   return out;
 }
 
-size_t count_of(const std::string& text, const std::string& part) {
+size_t count_in(const std::string& text, const std::string& part) {
   size_t out = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++out;
   return out;
@@ -145,7 +145,7 @@ TEST(Plot, NothingToShowIsAnEmptyFrame) {
     EXPECT_EQ(xml_problem(plot::svg_file(empty)), "");
     Figure bad = simple_figure(Mark::line, scale, scale);
     for (plot::Point& point : bad.panels[0].series[0].points)
-      point = {plot::kNone, -kInfinite, 0, -1};
+      point = {plot::kNone, -kEndless, 0, -1};
     const std::string svg = plot::svg_file(bad);
     EXPECT_EQ(xml_problem(svg), "");
     EXPECT_EQ(svg.find("nan"), std::string::npos);
@@ -188,9 +188,9 @@ TEST(Plot, EveryPointIsDrawnAndInTheTable) {
         ++points;
         drawn += std::isnan(point.y) ? 0 : 1;
       }
-  EXPECT_EQ(count_of(csv, "\n"), points + 1);
+  EXPECT_EQ(count_in(csv, "\n"), points + 1);
   // Each point that is drawn has a group with a tooltip.
-  EXPECT_EQ(count_of(svg, "</title></g>"), drawn);
+  EXPECT_EQ(count_in(svg, "</title></g>"), drawn);
   EXPECT_NE(csv.find("panel 0,series <0> & \x01\xff,16,5625,5000,6187.5\n"), std::string::npos);
   EXPECT_NE(csv.find(",2048,inf,100,inf\n"), std::string::npos);
 }
@@ -287,14 +287,14 @@ TEST(Plot, SeriesDifferWithoutColours) {
 TEST(Plot, OneLegendNamesEachSeriesOnce) {
   Figure figure = rich_figure();
   const std::string html = plot::html_figure(figure);
-  EXPECT_EQ(count_of(html, "<li>"), 10u + 2 + 2);
-  EXPECT_EQ(count_of(html, "role='img'"), 2u);
+  EXPECT_EQ(count_in(html, "<li>"), 10u + 2 + 2);
+  EXPECT_EQ(count_in(html, "role='img'"), 2u);
   figure = simple_figure(Mark::line, Scale::linear, Scale::linear);
-  EXPECT_EQ(count_of(plot::html_figure(figure), "<li>"), 0u);
+  EXPECT_EQ(count_in(plot::html_figure(figure), "<li>"), 0u);
   figure.panels[0].references.push_back({"baseline", {{1, 2}, {3, 2}}});
-  EXPECT_EQ(count_of(plot::html_figure(figure), "<li>"), 2u);
+  EXPECT_EQ(count_in(plot::html_figure(figure), "<li>"), 2u);
   figure.panels[0].series[0].name.clear();
-  EXPECT_EQ(count_of(plot::html_figure(figure), "<li>"), 1u) << "the line needs its name";
+  EXPECT_EQ(count_in(plot::html_figure(figure), "<li>"), 1u) << "the line needs its name";
 }
 
 }  // namespace

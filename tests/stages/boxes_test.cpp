@@ -11,7 +11,7 @@ namespace {
 
 using pipeline::Item;
 
-Item run(const char* stage, const std::string& options, Item item, uint64_t epoch = 0) {
+Item run_with_boxes(const char* stage, const std::string& options, Item item, uint64_t epoch = 0) {
   const pipeline::StageSpec& spec = pipeline::find_stage(stage);
   const pipeline::StageContext context{1, 2, nullptr, nullptr};
   const auto made = spec.make(Options(spec.options, stage, parse_json(options, stage)), context);
@@ -33,7 +33,7 @@ std::vector<float> boxes_of(const Item& item) {
 }
 
 TEST(Boxes, ReadsTextAndNumbersAndFillsUp) {
-  const Item centred = run("boxes", R"({"field": "txt", "format": "centre", "max_boxes": 3})",
+  const Item centred = run_with_boxes("boxes", R"({"field": "txt", "format": "centre", "max_boxes": 3})",
                            with_text("2 0.5 0.25 0.5 0.25\n0 0.25 0.75 0.5 0.5\r\n"));
   EXPECT_EQ(boxes_of(centred), (std::vector<float>{2, 0.25f, 0.125f, 0.75f, 0.375f,  //
                                                    0, 0, 0.5f, 0.5f, 1,              //
@@ -45,16 +45,16 @@ TEST(Boxes, ReadsTextAndNumbersAndFillsUp) {
   const float box[] = {1, 0, 0.25f, 0.5f, 1.005f};  // rounded a little too far: cut
   std::copy(std::begin(box), std::end(box), given.mutable_view<float>().begin());
   numbers.set("boxes", given);
-  EXPECT_EQ(boxes_of(run("boxes", R"({"max_boxes": 1})", numbers)),
+  EXPECT_EQ(boxes_of(run_with_boxes("boxes", R"({"max_boxes": 1})", numbers)),
             (std::vector<float>{1, 0, 0.25f, 0.5f, 1}));
-  EXPECT_EQ(boxes_of(run("boxes", R"({"field": "txt", "max_boxes": 1})", with_text(" \n"))),
+  EXPECT_EQ(boxes_of(run_with_boxes("boxes", R"({"field": "txt", "max_boxes": 1})", with_text(" \n"))),
             (std::vector<float>{-1, 0, 0, 0, 0}));
 }
 
 TEST(Boxes, MistakesAreNamed) {
   const auto error = [](const std::string& text, const std::string& more = "") {
     try {
-      run("boxes", R"({"field": "txt", "max_boxes": 2)" + more + "}", with_text(text));
+      run_with_boxes("boxes", R"({"field": "txt", "max_boxes": 2)" + more + "}", with_text(text));
     } catch (const Error& e) {
       return std::string(e.what());
     }
@@ -82,7 +82,7 @@ Item scene(int64_t left, int64_t top, int64_t right, int64_t bottom) {
     for (int64_t x = 0; x < kWidth; ++x)
       image.mutable_view<uint8_t>()[static_cast<size_t>(y * kWidth + x)] =
           x >= left && x < right && y >= top && y < bottom ? 255 : 0;
-  Item item = run(
+  Item item = run_with_boxes(
       "boxes", R"({"field": "txt", "max_boxes": 2})",
       with_text(cat("7 ", static_cast<double>(left) / kWidth, " ",
                     static_cast<double>(top) / kHeight, " ", static_cast<double>(right) / kWidth,
@@ -124,7 +124,7 @@ TEST(Boxes, StayOnWhatTheyEnclose) {
   for (const auto& [stage, options] : stages)
     for (uint64_t epoch = 0; epoch < 12; ++epoch) {
       SCOPED_TRACE(cat(stage, " ", options, " ", epoch));
-      const Item moved = run(stage, options, scene(12, 8, 30, 29), epoch);
+      const Item moved = run_with_boxes(stage, options, scene(12, 8, 30, 29), epoch);
       const auto boxes = boxes_of(moved);
       const auto expected = white(*moved.find("image"));
       if (boxes[0] < 0) continue;  // its middle has left
@@ -138,8 +138,8 @@ TEST(Boxes, StayOnWhatTheyEnclose) {
 
 TEST(Boxes, GoWithTheirMiddle) {
   const char* middle = R"({"height": 20, "width": 20})";  // x from 20 to 40, y from 10 to 30
-  EXPECT_EQ(boxes_of(run("center_crop", middle, scene(2, 10, 30, 30)))[0], -1);
-  const auto half = boxes_of(run("center_crop", middle, scene(30, 10, 50, 30)));
+  EXPECT_EQ(boxes_of(run_with_boxes("center_crop", middle, scene(2, 10, 30, 30)))[0], -1);
+  const auto half = boxes_of(run_with_boxes("center_crop", middle, scene(30, 10, 50, 30)));
   EXPECT_EQ(half[0], 7);
   EXPECT_NEAR(half[1], 0.5, 1e-6);
   EXPECT_EQ(half[3], 1);
@@ -147,7 +147,7 @@ TEST(Boxes, GoWithTheirMiddle) {
 
 TEST(Boxes, StagesThatCannotMoveThemSaySo) {
   for (const char* stage : {"random_affine", "rand_augment"}) try {
-      run(stage, "{}", scene(10, 10, 20, 20));
+      run_with_boxes(stage, "{}", scene(10, 10, 20, 20));
       FAIL() << stage;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::unsupported);

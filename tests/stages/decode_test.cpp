@@ -54,7 +54,7 @@ class Images {
   TempDir dir_;
 };
 
-constexpr const char* kDecode = R"(, {"stage": "decode"})";
+constexpr const char* kDecodeStage = R"(, {"stage": "decode"})";
 constexpr const char* kAsStored = R"(, {"stage": "decode", "dtype": "as_stored"})";
 
 TEST(Decode, KeepsSixteenBitsWhereItIsTold) {
@@ -62,7 +62,7 @@ TEST(Decode, KeepsSixteenBitsWhereItIsTold) {
   images.add("0.png", write_png({16, PNG_COLOR_TYPE_RGB, true}, 20, 30, 1));
   images.add("1.png", write_png({8, PNG_COLOR_TYPE_GRAY}, 20, 30, 1));
   images.add("2.jpg", smooth_jpeg({}, 20, 30));
-  const auto kept = images.decoded(kAsStored), scaled = images.decoded(kDecode);
+  const auto kept = images.decoded(kAsStored), scaled = images.decoded(kDecodeStage);
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(kept[0].dtype(), DType::u16);
   EXPECT_EQ(scaled[0].dtype(), DType::u8);
@@ -101,8 +101,8 @@ TEST(SixteenBits, GoThroughTheStagesThatTakeImages) {
         batch + R"(, {"stage": "mixup"})", batch + R"(, {"stage": "cutmix"})"}) {
     // At the same place in the pipeline, for the same random numbers.
     const auto narrow =
-        images.decoded(kDecode + size + R"(, {"stage": "cast", "to": "u8"})" + stage);
-    const auto deep = images.decoded(kDecode + size + wide + stage);
+        images.decoded(kDecodeStage + size + R"(, {"stage": "cast", "to": "u8"})" + stage);
+    const auto deep = images.decoded(kDecodeStage + size + wide + stage);
     ASSERT_EQ(narrow.size(), deep.size());
     for (size_t n = 0; n < narrow.size(); ++n) {
       ASSERT_EQ(deep[n].dtype(), DType::u16) << stage;
@@ -114,7 +114,7 @@ TEST(SixteenBits, GoThroughTheStagesThatTakeImages) {
   }
   // Its steps are cut at 256 levels, which u16 rounds elsewhere.
   for (const Tensor& image :
-       images.decoded(kDecode + size + wide + R"(, {"stage": "rand_augment", "picks": 4})")) {
+       images.decoded(kDecodeStage + size + wide + R"(, {"stage": "rand_augment", "picks": 4})")) {
     EXPECT_EQ(image.dtype(), DType::u16);
     EXPECT_EQ(image.shape(), (Shape{20, 24, 3}));
   }
@@ -188,7 +188,7 @@ TEST(Decode, TurnsAsExifSaysUnlessItIsTold) {
   Images images;
   images.add("0.jpg", with_exif(smooth_jpeg({}, 30, 20), exif(6, false)));
   images.add("1.png", with_exif(write_png({}, 30, 20, 1), exif(8, true)));
-  for (const Tensor& image : images.decoded(kDecode)) EXPECT_EQ(image.shape(), (Shape{30, 20, 3}));
+  for (const Tensor& image : images.decoded(kDecodeStage)) EXPECT_EQ(image.shape(), (Shape{30, 20, 3}));
   for (const Tensor& image : images.decoded(R"(, {"stage": "decode", "orientation": "stored"})"))
     EXPECT_EQ(image.shape(), (Shape{20, 30, 3}));
 }
@@ -278,7 +278,7 @@ TEST(Decode, SaysOnceThatJpegsAreDamaged) {
     const std::scoped_lock lock(mutex);
     if (level == LogLevel::warning) lines.emplace_back(message);
   });
-  EXPECT_EQ(images.decoded(kDecode).size(), 3u);
+  EXPECT_EQ(images.decoded(kDecodeStage).size(), 3u);
   set_log_hook(nullptr);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find(".jpg"), std::string::npos) << lines[0];

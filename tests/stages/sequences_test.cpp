@@ -13,7 +13,7 @@ namespace {
 using pipeline::Item;
 using pipeline::require_field;
 
-Item run(const char* stage, const std::string& options, Item item) {
+Item run_sequence(const char* stage, const std::string& options, Item item) {
   const pipeline::StageSpec& spec = pipeline::find_stage(stage);
   const pipeline::StageContext context{1, 2, nullptr, nullptr};
   const auto made = spec.make(Options(spec.options, stage, parse_json(options, stage)), context);
@@ -45,7 +45,7 @@ std::string pair_options(int source_positions, int target_positions, const std::
 }
 
 TEST(SequencePair, MovesTheTargetByOneAndFillsUp) {
-  const Item item = run("sequence_pair", pair_options(4, 5, R"(, "begin": 8, "end": 9)"),
+  const Item item = run_sequence("sequence_pair", pair_options(4, 5, R"(, "begin": 8, "end": 9)"),
                         pair_of(integers({2, 3}), integers({4, 5, 6})));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{2, 3, 9, 9}));
   EXPECT_EQ(values_of(item, "source_length"), std::vector<int32_t>{2});
@@ -58,17 +58,17 @@ TEST(SequencePair, MovesTheTargetByOneAndFillsUp) {
 
 TEST(SequencePair, ReadsBytesAndSequencesThatJustFit) {
   const Item item =
-      run("sequence_pair", pair_options(2, 3), pair_of(Tensor::text("ab"), Tensor::text("yz")));
+      run_sequence("sequence_pair", pair_options(2, 3), pair_of(Tensor::text("ab"), Tensor::text("yz")));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{'a', 'b'}));
   EXPECT_EQ(values_of(item, "input"), (std::vector<int32_t>{0, 'y', 'z'}));
   EXPECT_EQ(values_of(item, "target"), (std::vector<int32_t>{'y', 'z', 1}));
   const Item nothing =
-      run("sequence_pair", pair_options(1, 1), pair_of(integers({7}), integers({})));
+      run_sequence("sequence_pair", pair_options(1, 1), pair_of(integers({7}), integers({})));
   EXPECT_EQ(values_of(nothing, "target"), std::vector<int32_t>{1});
 }
 
 TEST(SequencePair, CutsWhatIsTooLongWhereItIsAskedTo) {
-  const Item item = run("sequence_pair", pair_options(2, 3, R"(, "too_long": "cut")"),
+  const Item item = run_sequence("sequence_pair", pair_options(2, 3, R"(, "too_long": "cut")"),
                         pair_of(integers({2, 3, 4}), integers({5, 6, 7, 8})));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{2, 3}));
   EXPECT_EQ(values_of(item, "source_length"), std::vector<int32_t>{2});
@@ -77,7 +77,7 @@ TEST(SequencePair, CutsWhatIsTooLongWhereItIsAskedTo) {
 
 TEST(SequencePair, MistakesAreNamed) {
   const auto expect = [](Item item, const char* part, const std::string& options) {
-    const std::string text = error_text([&] { run("sequence_pair", options, std::move(item)); });
+    const std::string text = error_text([&] { run_sequence("sequence_pair", options, std::move(item)); });
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   const std::string options = pair_options(2, 2);
@@ -104,7 +104,7 @@ Item windows(uint64_t ordinal, uint32_t replica, std::vector<int32_t> target = {
 TEST(RandomWindow, CutsAllFieldsAtOnePlaceWhichIsAnotherForEachReplica) {
   std::set<int32_t> of_samples, of_replicas;
   for (uint32_t i = 0; i < 100; ++i) {
-    const Item item = run("random_window", R"({"length": 3})", windows(i, 0));
+    const Item item = run_sequence("random_window", R"({"length": 3})", windows(i, 0));
     const auto input = values_of(item, "input");
     for (int32_t k = 0; k < 3; ++k) {
       EXPECT_EQ(input[static_cast<size_t>(k)], input[0] + k);
@@ -112,11 +112,11 @@ TEST(RandomWindow, CutsAllFieldsAtOnePlaceWhichIsAnotherForEachReplica) {
     }
     of_samples.insert(input[0]);
     of_replicas.insert(
-        values_of(run("random_window", R"({"length": 3})", windows(7, i)), "input")[0]);
+        values_of(run_sequence("random_window", R"({"length": 3})", windows(7, i)), "input")[0]);
   }
   EXPECT_EQ(of_samples, (std::set<int32_t>{0, 1, 2, 3})) << "every place, both ends included";
   EXPECT_EQ(of_replicas, of_samples);
-  EXPECT_EQ(values_of(run("random_window", R"({"length": 6})", windows(0, 0)), "input").size(), 6u);
+  EXPECT_EQ(values_of(run_sequence("random_window", R"({"length": 6})", windows(0, 0)), "input").size(), 6u);
 }
 
 TEST(RandomWindow, TakesRowsOfSequencesOfVectors) {
@@ -124,7 +124,7 @@ TEST(RandomWindow, TakesRowsOfSequencesOfVectors) {
   Tensor rows(DType::f32, {5, 2});
   for (size_t i = 0; i < 10; ++i) rows.mutable_view<float>()[i] = static_cast<float>(i);
   item.set("rows", rows);
-  const Item cut = run("random_window", R"({"fields": "rows", "length": 2})", item);
+  const Item cut = run_sequence("random_window", R"({"fields": "rows", "length": 2})", item);
   const Tensor& part = require_field(cut, "rows");
   EXPECT_EQ(part.shape(), (Shape{2, 2}));
   EXPECT_EQ(static_cast<int>(part.view<float>()[0]) % 2, 0) << "whole rows";
@@ -134,7 +134,7 @@ TEST(RandomWindow, TakesRowsOfSequencesOfVectors) {
 
 TEST(RandomWindow, MistakesAreNamed) {
   const auto expect = [](Item item, const char* part, const std::string& options) {
-    const std::string text = error_text([&] { run("random_window", options, std::move(item)); });
+    const std::string text = error_text([&] { run_sequence("random_window", options, std::move(item)); });
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   expect(windows(0, 0), "field 'input' is 6 long; the window's 'length' is 7", R"({"length": 7})");

@@ -21,7 +21,7 @@ std::shared_ptr<gpu::Kernels> new_kernels(const gpu::DeviceOptions& options = de
   return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
 }
 
-pipeline::Item batch_of(int step) {
+pipeline::Item fault_batch(int step) {
   pipeline::Item batch;
   Tensor x(DType::f32, {4, 6}), label(DType::i32, {4});
   for (size_t i = 0; i < 24; ++i)
@@ -42,10 +42,10 @@ std::vector<float> scenario(const std::shared_ptr<gpu::Kernels>& kernels) {
                                              {"layer": "dense", "units": 3}]})",
                   "model"),
        parse_json(R"({"optimizer": "adam"})", "optimizer"), Json{{"learning_rate", 0.01}}, 3, 100});
-  for (int i = 0; i < 5; ++i) learner.step(batch_of(i));
+  for (int i = 0; i < 5; ++i) learner.step(fault_batch(i));
   std::vector<float> out;
   for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
-  const Tensor y = learner.predict(batch_of(0));
+  const Tensor y = learner.predict(fault_batch(0));
   out.insert(out.end(), y.view<float>().begin(), y.view<float>().end());
   checkpoint::Files files;
   learner.save(files);
@@ -126,7 +126,7 @@ Json job_on(const TempDir& dir, const std::string& out) {
             {"tensorboard", false}}}};
 }
 
-std::map<uint64_t, double> losses(const std::string& out) {
+std::map<uint64_t, double> losses_at(const std::string& out) {
   std::map<uint64_t, double> by_step;
   std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
@@ -149,7 +149,7 @@ TEST(Faults, ARunGoesOnWhereItsDeviceWasLost) {
         faults.fail_at(9, VK_ERROR_DEVICE_LOST, /*for_ever=*/true);
     } while (event.kind != train::EventKind::end);
     EXPECT_EQ(event.step, 24u);
-    return losses(out);
+    return losses_at(out);
   };
   const auto whole = run(dir.path("whole"), 0);
   EXPECT_EQ(whole.size(), 24u);
@@ -182,7 +182,7 @@ TEST(MemoryLimit, IsKeptAndNamed) {
                     {parse_json(R"({"layers": [{"layer": "dense", "units": 800000}]})", "model"),
                      parse_json(R"({"optimizer": "adam"})", "optimizer"),
                      Json{{"learning_rate", 0.01}}, 3, 100});
-    learner.step(batch_of(0));
+    learner.step(fault_batch(0));
     ADD_FAILURE() << "fits";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::out_of_memory);

@@ -19,7 +19,7 @@ train::Learner learner_on(const gpu::DevicePtr& device) {
        parse_json(R"({"optimizer": "adam"})", "optimizer"), Json{{"learning_rate", 0.01}}, 3, 100}};
 }
 
-pipeline::Item batch_of(int64_t rows) {
+pipeline::Item host_batch(int64_t rows) {
   Tensor x(DType::f32, {rows, 6}), label(DType::i32, {rows});
   for (int64_t i = 0; i < rows * 6; ++i)
     x.mutable_view<float>()[static_cast<size_t>(i)] = static_cast<float>(i % 5);
@@ -31,16 +31,16 @@ pipeline::Item batch_of(int64_t rows) {
   return batch;
 }
 
-std::vector<float> losses(train::Learner& learner) {
+std::vector<float> host_losses(train::Learner& learner) {
   std::vector<float> out;
   for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
   return out;
 }
 
-std::vector<float> losses_on(const gpu::DevicePtr& device) {
+std::vector<float> losses_with(const gpu::DevicePtr& device) {
   train::Learner learner = learner_on(device);
-  for (int i = 0; i < 5; ++i) learner.step(batch_of(4));
-  return losses(learner);
+  for (int i = 0; i < 5; ++i) learner.step(host_batch(4));
+  return host_losses(learner);
 }
 
 gpu::HostDevice host_of(const gpu::Device& program) {
@@ -64,7 +64,7 @@ gpu::DevicePtr shared_device(const gpu::HostDevice& host) {
 
 TEST(HostDevice, IsTrainedOnAndLeftToItsProgram) {
   const gpu::Device program(device_options());
-  const std::vector<float> own = losses_on(device());
+  const std::vector<float> own = losses_with(device());
   gpu::HostDevice host = host_of(program);
   int locked = 0, submissions = 0;
   host.lock = [&] {
@@ -75,7 +75,7 @@ TEST(HostDevice, IsTrainedOnAndLeftToItsProgram) {
   for (int round = 0; round < 2; ++round) {
     const gpu::DevicePtr shared = shared_device(host);
     EXPECT_EQ(shared->info().name, program.info().name);
-    EXPECT_EQ(losses_on(shared), own);
+    EXPECT_EQ(losses_with(shared), own);
   }
   EXPECT_GE(submissions, 10);
   EXPECT_EQ(locked, 0);
@@ -120,20 +120,20 @@ TEST(HostDevice, BuffersOfTheProgramAreBatches) {
   ProgramMemory memory(program);
   train::Learner from_host = learner_on(shared_device(host_of(*program)));
   train::Learner from_buffers = learner_on(shared_device(host_of(*program)));
-  const std::vector<pipeline::Item> buffered{memory.buffered(batch_of(4), 0),
-                                             memory.buffered(batch_of(4), 64),
-                                             memory.buffered(batch_of(3), 4)};  // fewer rows
+  const std::vector<pipeline::Item> buffered{memory.buffered(host_batch(4), 0),
+                                             memory.buffered(host_batch(4), 64),
+                                             memory.buffered(host_batch(3), 4)};  // fewer rows
   for (const size_t i : {0, 1, 1, 1, 1, 2, 0, 2}) {
-    from_host.step(batch_of(i == 2 ? 3 : 4));
+    from_host.step(host_batch(i == 2 ? 3 : 4));
     from_buffers.step(buffered[i]);
   }
-  EXPECT_EQ(losses(from_buffers), losses(from_host));
+  EXPECT_EQ(host_losses(from_buffers), host_losses(from_host));
 
-  const Tensor wanted = from_host.predict(batch_of(3));
+  const Tensor wanted = from_host.predict(host_batch(3));
   const auto [field, values] = memory.output({3, 3});
   from_buffers.predict(buffered[2], field);
   EXPECT_TRUE(std::equal(wanted.view<float>().begin(), wanted.view<float>().end(), values));
-  from_buffers.predict(batch_of(3), field);  // a prediction also takes host memory
+  from_buffers.predict(host_batch(3), field);  // a prediction also takes host memory
   EXPECT_TRUE(std::equal(wanted.view<float>().begin(), wanted.view<float>().end(), values));
   EXPECT_EQ(program->validation_messages(), 0);
 }
@@ -142,7 +142,7 @@ TEST(HostDevice, BuffersAreReleasedBehindTheirStep) {
   const auto program = std::make_shared<gpu::Device>(device_options());
   ProgramMemory memory(program);
   train::Learner learner = learner_on(shared_device(host_of(*program)));
-  learner.step(memory.buffered(batch_of(4), 0));
+  learner.step(memory.buffered(host_batch(4), 0));
   EXPECT_EQ(memory.released, 0);
   learner.take_metrics(true);
   EXPECT_EQ(memory.released, 2);
@@ -151,7 +151,7 @@ TEST(HostDevice, BuffersAreReleasedBehindTheirStep) {
 TEST(HostDevice, SaysWhatIsWrongWithABuffer) {
   const auto program = std::make_shared<gpu::Device>(device_options());
   ProgramMemory memory(program);
-  const pipeline::Item good = memory.buffered(batch_of(4), 0);
+  const pipeline::Item good = memory.buffered(host_batch(4), 0);
   const auto message = [](const auto& body) {
     try {
       body();
@@ -170,7 +170,7 @@ TEST(HostDevice, SaysWhatIsWrongWithABuffer) {
   EXPECT_NE(
       message([&] { learner.step(wrong); }).find("field 'image' is f32 [N, 7], and was f32 [N, 6]"),
       std::string::npos);
-  EXPECT_NE(message([&] { learner.step(batch_of(4)); }).find("from one place"), std::string::npos);
+  EXPECT_NE(message([&] { learner.step(host_batch(4)); }).find("from one place"), std::string::npos);
   EXPECT_NE(message([&] {
               learner.predict(good, memory.output({4, 2}).first);
             }).find("the output is f32 [4, 3], not f32 [4, 2]"),

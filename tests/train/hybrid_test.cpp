@@ -27,19 +27,19 @@ std::vector<Outcome> on_mesh(const Json& job, const MeshShape& mesh, Json stages
       mesh.size(), [&](int) { return own; }, start);
 }
 
-struct Model {
+struct HybridModel {
   const char* name;
   const Json& layers;
   Json optimizer;
   Json stages;  // the layers at which they begin; empty: chosen automatically
 };
 
-void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
+void PrintTo(const HybridModel& model, std::ostream* out) { *out << model.name; }
 
-class OnAMesh : public testing::TestWithParam<Model> {
+class OnAMesh : public testing::TestWithParam<HybridModel> {
  protected:
   void compare(int steps, double tolerance) {
-    const Model& model = GetParam();
+    const HybridModel& model = GetParam();
     const auto job = [&](const char* out) {
       Json made = layers(job_of(dir_, 24, dir_.path(out)), model.layers);
       made["optimizer"] = model.optimizer;
@@ -78,11 +78,11 @@ const Json kClipped{{"optimizer", "sgd"}, {"momentum", 0.9}, {"clip_norm", 0.2}}
 INSTANTIATE_TEST_SUITE_P(
     MeshOf, OnAMesh,
     testing::Values(
-        Model{"mlp", dense_layers(), kClipped, Json::array()},
+        HybridModel{"mlp", dense_layers(), kClipped, Json::array()},
         // dense_2 is split by columns and dense_4, where the second stage begins, by rows: what
         // crosses the cut is sliced.
-        Model{"lamb", dense_layers(), {{"optimizer", "lamb"}, {"epsilon", 0.1}}, {"dense_4"}},
-        Model{"attention", attention_layers(), kClipped, Json::array()}),
+        HybridModel{"lamb", dense_layers(), {{"optimizer", "lamb"}, {"epsilon", 0.1}}, {"dense_4"}},
+        HybridModel{"attention", attention_layers(), kClipped, Json::array()}),
     [](const auto& each) { return each.param.name; });
 
 // Two pipelines of two stages of two slices, each pipeline with half of the batch. The second stage

@@ -19,9 +19,9 @@ constexpr const char* kLayers = R"("layers": [
     {"layer": "reduce", "axes": [1]},
     {"layer": "dense", "units": 9, "activation": "relu", "name": "hidden"},
     {"layer": "dense", "units": 3, "name": "head"}]})";
-constexpr const char* kAdam = R"({"optimizer": "adam", "weight_decay": 0.1})";
+constexpr const char* kLoraAdam = R"({"optimizer": "adam", "weight_decay": 0.1})";
 
-Learner with_lora(const std::string& lora, const char* optimizer = kAdam) {
+Learner with_lora(const std::string& lora, const char* optimizer = kLoraAdam) {
   return make_learner(cat(R"({"lora": )", lora, ", ", kLayers), optimizer);
 }
 
@@ -48,7 +48,7 @@ bool is_trained(const std::string& name) {
 }
 
 TEST(Lora, BeginsAsTheModelWasAndTrainsTheAdapters) {
-  Learner plain = make_learner(cat("{", kLayers), kAdam), adapted = with_lora(kLora);
+  Learner plain = make_learner(cat("{", kLayers), kLoraAdam), adapted = with_lora(kLora);
   EXPECT_EQ(values_of(adapted.predict(sequences(4, 1))), values_of(plain.predict(sequences(4, 1))));
   const auto before = adapted.weights("");
   train(adapted, 3);
@@ -124,7 +124,7 @@ TEST(Lora, AQuantisedBaseTrainsLikeTheRoundedOne) {
   for (const int bits : {8, 4}) {
     const auto quantised = [&] {
       return make_learner(cat(R"({"quantize": )", bits, R"(, "lora": )", kLora, ", ", kLayers),
-                          kAdam);
+                          kLoraAdam);
     };
     Learner small = quantised(), whole = with_lora(kLora);
     small.predict(sequences(4, 1));
@@ -157,7 +157,7 @@ TEST(Lora, AQuantisedBaseTrainsLikeTheRoundedOne) {
 
 TEST(Lora, FrozenWeightsAreQuantisedWithoutAdaptersToo) {
   const auto frozen = [] {
-    return make_learner(cat(R"({"quantize": 4, "frozen": ["hidden.*", "a.*"], )", kLayers), kAdam);
+    return make_learner(cat(R"({"quantize": 4, "frozen": ["hidden.*", "a.*"], )", kLayers), kLoraAdam);
   };
   Learner learner = frozen();
   train(learner, 3);
@@ -171,11 +171,11 @@ TEST(Lora, FrozenWeightsAreQuantisedWithoutAdaptersToo) {
   for (size_t i = 0; i < ours.size(); ++i)
     EXPECT_EQ(values_of(ours[i].tensor), values_of(theirs[i].tensor)) << ours[i].name;
   EXPECT_NE(error_text([] {
-              make_learner(cat(R"({"quantize": 5, )", kLayers), kAdam);
+              make_learner(cat(R"({"quantize": 5, )", kLayers), kLoraAdam);
             }).find("'quantize' is 5; it takes 8, 4 or 0"),
             std::string::npos);
   EXPECT_NE(error_text([] {
-              make_learner(cat(R"({"quantize": 4, )", kLayers), kAdam).predict(sequences(4, 1));
+              make_learner(cat(R"({"quantize": 4, )", kLayers), kLoraAdam).predict(sequences(4, 1));
             }).find("none is frozen"),
             std::string::npos);
 }
@@ -194,7 +194,7 @@ TEST(Lora, PatternsMustMatch) {
   EXPECT_NE(problem(R"({"layers": []})").find("'lora.layers' is empty"), std::string::npos);
   EXPECT_NE(problem(R"({"rank": 2})").find("layers"), std::string::npos);
   EXPECT_NE(error_text([] {
-              make_learner(cat(R"({"frozen": "a.*", "lora": {"layers": ["*"]}, )", kLayers), kAdam);
+              make_learner(cat(R"({"frozen": "a.*", "lora": {"layers": ["*"]}, )", kLayers), kLoraAdam);
             }).find("leave out 'frozen'"),
             std::string::npos);
 }
@@ -206,7 +206,7 @@ TEST(Lora, DoesNotAdaptATiedLayer) {
     const std::string tied = cat(R"({"lora": {"layers": [")", pattern, R"("]}, "layers": [
         {"layer": "embedding", "entries": 5, "width": 4, "name": "e"}, {"layer": "dense", "units": 4},
         {"layer": "dense", "units": 5, "tied_to": "e", "bias": false, "name": "head"}]})");
-    return error_text([&] { make_learner(tied, kAdam).predict(batch); });
+    return error_text([&] { make_learner(tied, kLoraAdam).predict(batch); });
   };
   EXPECT_NE(problem("head").find("tied to 'e'"), std::string::npos) << problem("head");
   EXPECT_NE(problem("e").find("the name of no product"), std::string::npos) << "a table is none";

@@ -59,18 +59,18 @@ class Servers {
   std::vector<std::unique_ptr<server::Server>> shards_;
 };
 
-struct Outcome {
+struct ServersOutcome {
   train::Event end;
   std::vector<float> weights;
   std::optional<Error> error;
 };
 
-using Watch = std::function<void(train::Trainer& trainer, const train::Event& event)>;
+using ServersWatch = std::function<void(train::Trainer& trainer, const train::Event& event)>;
 
-inline Outcome run(const Json& job, std::unique_ptr<train::Membership> membership,
-                   train::Start start = train::Start::new_run, const Watch& watch = {},
+inline ServersOutcome run(const Json& job, std::unique_ptr<train::Membership> membership,
+                   train::Start start = train::Start::new_run, const ServersWatch& watch = {},
                    const gpu::DeviceOptions& device = device_options()) {
-  Outcome out;
+  ServersOutcome out;
   try {
     train::Trainer trainer(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device)),
                            train::Job::parse(job.dump(), "job"), start, nullptr,
@@ -90,13 +90,13 @@ inline Outcome run(const Json& job, std::unique_ptr<train::Membership> membershi
   return out;
 }
 
-inline Outcome run_with_servers(const Json& job, train::Start start = train::Start::new_run,
-                                const Watch& watch = {}) {
+inline ServersOutcome run_with_servers(const Json& job, train::Start start = train::Start::new_run,
+                                const ServersWatch& watch = {}) {
   Servers servers(job);
   return run(job, servers.join(), start, watch);
 }
 
-inline std::vector<double> losses_of(const std::string& out) {
+inline std::vector<double> loss_values_of(const std::string& out) {
   std::vector<double> losses;
   std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);)

@@ -51,9 +51,9 @@ const Json kSequential{{"algorithm", "downpour"},
 // The servers' update replaces the worker's own, which is the same.
 TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
   TempDir dir;
-  const Outcome alone = run(job_of(dir, dir.path("alone"), nullptr), nullptr);
+  const ServersOutcome alone = run(job_of(dir, dir.path("alone"), nullptr), nullptr);
   ASSERT_FALSE(alone.error) << alone.error->what();
-  const Outcome worker = run_with_servers(
+  const ServersOutcome worker = run_with_servers(
       job_of(dir, dir.path("worker"), kSequential), Start::new_run,
       [](Trainer& trainer, const Event& event) {
         if (event.kind != EventKind::end) return;
@@ -65,7 +65,7 @@ TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
   ASSERT_EQ(worker.weights.size(), alone.weights.size());
   for (size_t i = 0; i < alone.weights.size(); ++i)
     ASSERT_NEAR(worker.weights[i], alone.weights[i], 1e-5) << i;
-  const auto losses = losses_of(dir.path("worker")), expected = losses_of(dir.path("alone"));
+  const auto losses = loss_values_of(dir.path("worker")), expected = loss_values_of(dir.path("alone"));
   ASSERT_EQ(losses.size(), expected.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5) << i;
 }
@@ -73,10 +73,10 @@ TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
 TEST(Workers, ThatAverageAtARateOfZeroTrainAlone) {
   TempDir dir;
   run(job_of(dir, dir.path("alone"), nullptr), nullptr);
-  const Outcome worker = run_with_servers(
+  const ServersOutcome worker = run_with_servers(
       job_of(dir, dir.path("worker"), {{"algorithm", "easgd"}, {"elastic_rate", 0}}));
   ASSERT_FALSE(worker.error) << worker.error->what();
-  EXPECT_EQ(losses_of(dir.path("worker")), losses_of(dir.path("alone"))) << "bit for bit";
+  EXPECT_EQ(loss_values_of(dir.path("worker")), loss_values_of(dir.path("alone"))) << "bit for bit";
 }
 
 TEST(Workers, GoOnFromACheckpointWithTheServersState) {
@@ -94,7 +94,7 @@ TEST(Workers, GoOnFromACheckpointWithTheServersState) {
   job["parallel"]["servers"] = 3;  // instead of 2: the state is divided again
   const auto resumed = run_with_servers(job, Start::resume);
   ASSERT_FALSE(resumed.error) << resumed.error->what();
-  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "bit for bit";
+  EXPECT_EQ(loss_values_of(parts), loss_values_of(whole)) << "bit for bit";
   job.erase("parallel");
   job["train"] = {{"steps", 14}};
   EXPECT_FALSE(run(job, nullptr, Start::resume).error) << "loads the weights without servers";
@@ -135,14 +135,14 @@ TEST(Workers, TrainTogetherEachAtItsOwnPace) {
             << algorithm << ": the first worker waits for the second";
       });
     });
-    const Outcome leader = run(first, std::move(a));
+    const ServersOutcome leader = run(first, std::move(a));
     leader_ended.set_value();
-    const Outcome worker = other.get();
+    const ServersOutcome worker = other.get();
     ASSERT_FALSE(leader.error) << leader.error->what();
     ASSERT_FALSE(worker.error) << worker.error->what();
     EXPECT_EQ(leader.end.step, 40u);
     EXPECT_EQ(worker.end.step, 25u);
-    const auto losses = losses_of(dir.path("out"));
+    const auto losses = loss_values_of(dir.path("out"));
     EXPECT_EQ(losses.size(), 40u);
     EXPECT_LT(losses.back(), losses.front());
     // How far it comes depends on how old the weights are that it pushes gradients of.
@@ -172,7 +172,7 @@ TEST(Workers, EndWhenTheFirstHasReachedTheTarget) {
   Servers servers(first);
   auto a = servers.join(0, 2), b = servers.join(1, 2);
   auto other = std::async(std::launch::async, [&] { return run(first, std::move(b)); });
-  const Outcome leader = run(first, std::move(a)), worker = other.get();
+  const ServersOutcome leader = run(first, std::move(a)), worker = other.get();
   EXPECT_TRUE(leader.end.target_reached);
   ASSERT_FALSE(worker.error) << worker.error->what();
   EXPECT_LT(worker.end.step, 1000000u);
@@ -187,7 +187,7 @@ TEST(Workers, OfARunThatIsCompleteEndInOrder) {
   auto a = servers.join(0, 2), b = servers.join(1, 2);
   auto other =
       std::async(std::launch::async, [&] { return run(job, std::move(b), Start::resume); });
-  const Outcome leader = run(job, std::move(a), Start::resume), worker = other.get();
+  const ServersOutcome leader = run(job, std::move(a), Start::resume), worker = other.get();
   ASSERT_FALSE(leader.error) << leader.error->what();
   ASSERT_FALSE(worker.error) << worker.error->what();
   EXPECT_EQ(leader.end.step, 12u);
@@ -237,9 +237,9 @@ TEST(Workers, ThatAverageExchangeAfterTheirLastStep) {
   Json job = job_of(
       dir, "", {{"algorithm", "easgd"}, {"servers", 2}, {"n_push", 1000}, {"elastic_rate", 1}});
   job.erase("evaluation");
-  const Outcome alone = run(job_of(dir, "", nullptr), nullptr);
+  const ServersOutcome alone = run(job_of(dir, "", nullptr), nullptr);
   Servers servers(job);
-  const Outcome worker = run(job, servers.join());
+  const ServersOutcome worker = run(job, servers.join());
   ASSERT_FALSE(worker.error) << worker.error->what();
   EXPECT_EQ(servers.first().status().roster.pushes, 1u);
   ASSERT_EQ(worker.weights.size(), alone.weights.size());
@@ -252,7 +252,7 @@ TEST(Workers, NameAServerThatIsGone) {
   Json job = job_of(dir, "", {{"algorithm", "downpour"}});
   job["train"] = {{"steps", 1000000}, {"progress_every", 0.01}};
   Servers servers(job);
-  const Outcome worker =
+  const ServersOutcome worker =
       run(job, servers.join(), Start::new_run, [&](Trainer&, const Event&) { servers.kill(); });
   ASSERT_TRUE(worker.error);
   EXPECT_EQ(worker.error->code(), Code::rank_lost);

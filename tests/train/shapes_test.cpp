@@ -23,10 +23,10 @@ using train::Learner;
 constexpr const char* kPooled =
     R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "batch_norm", "activation": "relu"},
                    {"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})";
-constexpr const char* kSgd = R"({"optimizer": "sgd", "momentum": 0.9})";
+constexpr const char* kPlainSgd = R"({"optimizer": "sgd", "momentum": 0.9})";
 
 // Returns a batch. Its row r depends on the seed and the size, not on the number of rows.
-pipeline::Item images(int64_t rows, int seed, int64_t size = 6) {
+pipeline::Item shaped_images(int64_t rows, int seed, int64_t size = 6) {
   Tensor x(DType::f32, {rows, size, size, 2});
   const auto values = x.mutable_view<float>();
   const auto each = static_cast<size_t>(x.count() / rows);
@@ -43,7 +43,7 @@ pipeline::Item images(int64_t rows, int seed, int64_t size = 6) {
   return batch;
 }
 
-checkpoint::Files saved(Learner& learner) {
+checkpoint::Files saved_model(Learner& learner) {
   checkpoint::Files files;
   learner.save(files);
   return files;
@@ -58,7 +58,7 @@ std::vector<float> losses_of(Learner& learner) {
 }
 
 template <typename Call>
-std::string error_of(const Call& call, Code code = Code::invalid_argument) {
+std::string shape_error(const Call& call, Code code = Code::invalid_argument) {
   try {
     call();
   } catch (const Error& error) {
@@ -70,29 +70,29 @@ std::string error_of(const Call& call, Code code = Code::invalid_argument) {
 
 // A prediction before training, with any number of rows, does not change training.
 TEST(Shapes, APredictionDoesNotDecideHowTrainingIsPlanned) {
-  Learner plain = make_learner(kPooled, kSgd, 0.1);
-  for (int i = 0; i < 4; ++i) plain.step(images(16, i));
+  Learner plain = make_learner(kPooled, kPlainSgd, 0.1);
+  for (int i = 0; i < 4; ++i) plain.step(shaped_images(16, i));
   const std::vector<float> losses = losses_of(plain);
-  const checkpoint::Files files = saved(plain);
+  const checkpoint::Files files = saved_model(plain);
   for (const int64_t rows : {1, 7, 40}) {
-    Learner learner = make_learner(kPooled, kSgd, 0.1);
-    EXPECT_EQ(learner.predict(images(rows, 9)).shape(), (Shape{rows, 3}));
-    for (int i = 0; i < 4; ++i) learner.step(images(16, i));
+    Learner learner = make_learner(kPooled, kPlainSgd, 0.1);
+    EXPECT_EQ(learner.predict(shaped_images(rows, 9)).shape(), (Shape{rows, 3}));
+    for (int i = 0; i < 4; ++i) learner.step(shaped_images(16, i));
     EXPECT_EQ(losses_of(learner), losses) << rows;
-    EXPECT_EQ(saved(learner), files) << rows;
+    EXPECT_EQ(saved_model(learner), files) << rows;
   }
 }
 
 // In any order of sizes, before and after training, the prediction for a row does not depend on the
 // batch's size.
 TEST(Shapes, BatchesOfAnySizeArePredicted) {
-  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  Learner learner = make_learner(kPooled, kPlainSgd, 0.1);
   for (const bool trained : {false, true}) {
     if (trained)
-      for (int i = 0; i < 3; ++i) learner.step(images(16, i));
-    const std::vector<float> most = values_of(learner.predict(images(100, 5)));
+      for (int i = 0; i < 3; ++i) learner.step(shaped_images(16, i));
+    const std::vector<float> most = values_of(learner.predict(shaped_images(100, 5)));
     for (const int64_t rows : {1, 16, 3, 17, 30, 33, 64, 65, 99, 100, 2}) {
-      const std::vector<float> got = values_of(learner.predict(images(rows, 5)));
+      const std::vector<float> got = values_of(learner.predict(shaped_images(rows, 5)));
       ASSERT_EQ(got.size(), static_cast<size_t>(rows * 3));
       for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], most[i], 1e-5) << rows;
     }
@@ -103,19 +103,19 @@ TEST(Shapes, BatchesOfAnySizeArePredicted) {
 // with fewer rows.
 TEST(Shapes, AResumedRunFillsBatchesUpAsBefore) {
   const std::vector<int64_t> rows = {16, 5, 16, 24, 16, 5};
-  Learner whole = make_learner(kPooled, kSgd, 0.1);
-  for (size_t i = 0; i < rows.size(); ++i) whole.step(images(rows[i], static_cast<int>(i)));
+  Learner whole = make_learner(kPooled, kPlainSgd, 0.1);
+  for (size_t i = 0; i < rows.size(); ++i) whole.step(shaped_images(rows[i], static_cast<int>(i)));
   const std::vector<float> losses = losses_of(whole);
   for (size_t cut = 1; cut < rows.size(); ++cut) {
-    Learner before = make_learner(kPooled, kSgd, 0.1), after = make_learner(kPooled, kSgd, 0.1);
-    for (size_t i = 0; i < cut; ++i) before.step(images(rows[i], static_cast<int>(i)));
+    Learner before = make_learner(kPooled, kPlainSgd, 0.1), after = make_learner(kPooled, kPlainSgd, 0.1);
+    for (size_t i = 0; i < cut; ++i) before.step(shaped_images(rows[i], static_cast<int>(i)));
     std::vector<float> both = losses_of(before);
-    after.load(saved(before));
-    for (size_t i = cut; i < rows.size(); ++i) after.step(images(rows[i], static_cast<int>(i)));
+    after.load(saved_model(before));
+    for (size_t i = cut; i < rows.size(); ++i) after.step(shaped_images(rows[i], static_cast<int>(i)));
     const std::vector<float> rest = losses_of(after);
     both.insert(both.end(), rest.begin(), rest.end());
     EXPECT_EQ(both, losses) << "interrupted after step " << cut;
-    EXPECT_EQ(saved(after), saved(whole)) << cut;
+    EXPECT_EQ(saved_model(after), saved_model(whole)) << cut;
   }
 }
 
@@ -134,7 +134,7 @@ TEST(Shapes, AnEvaluationIsAWholeEpoch) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
   Learner learner =
-      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
+      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kPlainSgd);
   pipeline::Item batch;
   for (const int read : {0, 1, 3, 10}) {  // of ten batches
     pipeline::Pipeline p = evaluation(shard, 10, 2);
@@ -144,11 +144,11 @@ TEST(Shapes, AnEvaluationIsAWholeEpoch) {
     if (read == 0) {
       EXPECT_EQ(learner.evaluate(p).samples, 100);
     }
-    EXPECT_HAS(error_of([&] { learner.evaluate(p); }), "no epoch left");
+    EXPECT_HAS(shape_error([&] { learner.evaluate(p); }), "no epoch left");
   }
   pipeline::Pipeline once = evaluation(shard, 10, 1);
   once.next(batch);
-  EXPECT_HAS(error_of([&] { learner.evaluate(once); }), "the last one had begun");
+  EXPECT_HAS(shape_error([&] { learner.evaluate(once); }), "the last one had begun");
 }
 
 // An evaluation that was stopped leaves the pipeline within an epoch, and so does restoring such a
@@ -157,10 +157,10 @@ TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
   Learner learner =
-      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
+      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kPlainSgd);
   pipeline::Pipeline p = evaluation(shard, 10, 0);
   const auto stop_at_two = [](int64_t done, int64_t) { return done < 2; };
-  EXPECT_HAS(error_of([&] { learner.evaluate(p, stop_at_two); }, Code::cancelled),
+  EXPECT_HAS(shape_error([&] { learner.evaluate(p, stop_at_two); }, Code::cancelled),
              "after 2 batches");
   pipeline::Pipeline restored = evaluation(shard, 10, 0);
   restored.restore(p.save());
@@ -176,11 +176,11 @@ TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   EXPECT_EQ(learner.evaluate(restored).samples, 100);
   pipeline::Item batch;
   restored.next(batch);
-  EXPECT_HAS(error_of([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); },
+  EXPECT_HAS(shape_error([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); },
                       Code::cancelled),
              "before the first batch");
   const std::atomic<bool> stop{true};
-  EXPECT_HAS(error_of([&] { learner.evaluate(restored, {}, &stop); }, Code::cancelled),
+  EXPECT_HAS(shape_error([&] { learner.evaluate(restored, {}, &stop); }, Code::cancelled),
              "before the first batch");
 }
 
@@ -198,17 +198,17 @@ TEST(Shapes, EvaluationCountsEachSampleOnceWhateverItsBatch) {
     return batch;
   };
   const pipeline::Item training = first_of(16);
-  Learner trained = make_learner(model, kSgd);
+  Learner trained = make_learner(model, kPlainSgd);
   for (int i = 0; i < 3; ++i) trained.step(training);
   EXPECT_EQ(trained.take_metrics(true).size(), 3u);
   const auto expected = [&] {
     pipeline::Pipeline p = evaluation(shard, 16);
     return trained.evaluate(p);
   }();
-  const checkpoint::Files files = saved(trained);
+  const checkpoint::Files files = saved_model(trained);
   for (const int size : {30, 100, 7, 1}) {
     for (const bool resumed : {false, true}) {
-      Learner fresh = make_learner(model, kSgd);
+      Learner fresh = make_learner(model, kPlainSgd);
       if (resumed) fresh.load(files);
       Learner& learner = resumed ? fresh : trained;
       pipeline::Pipeline p = evaluation(shard, size);
@@ -228,12 +228,12 @@ TEST(Shapes, MoreThanTheMemoryHoldsIsCutIntoParts) {
   options.memory_limit_bytes = 24 << 20;
   const auto small = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
   const auto make = [](const std::shared_ptr<gpu::Kernels>& kernels) {
-    return Learner(kernels, {parse_json(kPooled, "model"), parse_json(kSgd, "optimizer"),
+    return Learner(kernels, {parse_json(kPooled, "model"), parse_json(kPlainSgd, "optimizer"),
                              Json{{"learning_rate", 0.1}}, 3, 100});
   };
   Learner learner = make(small), roomy = make(shared_kernels());
-  const std::vector<float> whole = values_of(roomy.predict(images(600, 1, 32)));
-  const std::vector<float> parts = values_of(learner.predict(images(600, 1, 32)));
+  const std::vector<float> whole = values_of(roomy.predict(shaped_images(600, 1, 32)));
+  const std::vector<float> parts = values_of(learner.predict(shaped_images(600, 1, 32)));
   EXPECT_LT(learner.plan_bytes(), roomy.plan_bytes() / 2);
   ASSERT_EQ(parts.size(), whole.size());
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(parts[i], whole[i], 1e-5) << i;
@@ -242,29 +242,29 @@ TEST(Shapes, MoreThanTheMemoryHoldsIsCutIntoParts) {
 // As from a bucketed pipeline. Steps of several shapes are in flight at once; their results come in
 // the order of the steps.
 TEST(Shapes, ImagesOfManySizesTrainInTurn) {
-  Learner learner = make_learner(kPooled, kSgd, 0.1);
-  for (int i = 0; i < 12; ++i) learner.step(images(i % 2 ? 8 : 4, i, 6 + i % 3));
+  Learner learner = make_learner(kPooled, kPlainSgd, 0.1);
+  for (int i = 0; i < 12; ++i) learner.step(shaped_images(i % 2 ? 8 : 4, i, 6 + i % 3));
   const auto metrics = learner.take_metrics(true);
   ASSERT_EQ(metrics.size(), 12u);
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(metrics[i].step, i + 1);
-  EXPECT_EQ(learner.predict(images(5, 0, 11)).shape(), (Shape{5, 3}));
+  EXPECT_EQ(learner.predict(shaped_images(5, 0, 11)).shape(), (Shape{5, 3}));
   // The same steps, each finished before the next.
-  Learner careful = make_learner(kPooled, kSgd, 0.1);
+  Learner careful = make_learner(kPooled, kPlainSgd, 0.1);
   for (int i = 0; i < 12; ++i) {
-    careful.step(images(i % 2 ? 8 : 4, i, 6 + i % 3));
+    careful.step(shaped_images(i % 2 ? 8 : 4, i, 6 + i % 3));
     EXPECT_EQ(careful.take_metrics(true).at(0).loss, metrics[static_cast<size_t>(i)].loss) << i;
   }
-  EXPECT_EQ(saved(learner), saved(careful));
+  EXPECT_EQ(saved_model(learner), saved_model(careful));
 }
 
 // After a checkpoint is loaded, step numbers repeat while earlier steps are still in flight.
 TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
-  Learner learner = make_learner(kPooled, kSgd, 0.1);
-  learner.step(images(16, 0));
-  const checkpoint::Files files = saved(learner);
-  for (int i = 1; i < 4; ++i) learner.step(images(16, i));
+  Learner learner = make_learner(kPooled, kPlainSgd, 0.1);
+  learner.step(shaped_images(16, 0));
+  const checkpoint::Files files = saved_model(learner);
+  for (int i = 1; i < 4; ++i) learner.step(shaped_images(16, i));
   learner.load(files);
-  for (int i = 1; i < 4; ++i) learner.step(images(12, i));
+  for (int i = 1; i < 4; ++i) learner.step(shaped_images(12, i));
   const auto metrics = learner.take_metrics(true);
   ASSERT_EQ(metrics.size(), 7u);
   const std::vector<uint64_t> steps{1, 2, 3, 4, 2, 3, 4};
@@ -278,9 +278,9 @@ TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
 // The plans of as many shapes as are kept are not made again, and a further one takes the place of
 // the one that was used least recently.
 TEST(Shapes, PlansOfAFewShapesAreKept) {
-  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  Learner learner = make_learner(kPooled, kPlainSgd, 0.1);
   const auto bytes_after = [&](size_t shape) {
-    learner.step(images(4, static_cast<int>(shape), 4 + 24 * static_cast<int64_t>(shape)));
+    learner.step(shaped_images(4, static_cast<int>(shape), 4 + 24 * static_cast<int64_t>(shape)));
     EXPECT_EQ(learner.take_metrics(true).size(), 1u);
     return learner.plan_bytes();
   };
@@ -327,7 +327,7 @@ TEST(Shapes, SequencesOfManyLengths) {
   // With a learned embedding for each position, 12 positions do not serve a sequence of 13.
   Learner learned = make_learner(model("learned"), R"({"optimizer": "adam"})");
   learned.step(sequences(8, 12));
-  const std::string error = error_of([&] { learned.step(sequences(8, 13)); });
+  const std::string error = shape_error([&] { learned.step(sequences(8, 13)); });
   EXPECT_NE(error.find("field 'input' is i32 [N, 13], and was i32 [N, 12] in the first batch"),
             std::string::npos)
       << error;
@@ -342,32 +342,32 @@ TEST(Shapes, SequencesOfManyLengths) {
 // A batch that can never fit is an error, after which batches that fit are still accepted.
 TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   const char* flat = R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 3}]})";
-  Learner learner = make_learner(flat, kSgd);
-  pipeline::Item bytes = images(4, 0);
+  Learner learner = make_learner(flat, kPlainSgd);
+  pipeline::Item bytes = shaped_images(4, 0);
   bytes.set("image", Tensor(DType::u8, {4, 6, 6, 2}));
-  EXPECT_NE(error_of([&] { learner.step(bytes); })
+  EXPECT_NE(shape_error([&] { learner.step(bytes); })
                 .find("field 'image' is u8 [4, 6, 6, 2]; this model works on f32 [N, 6, 6, 2] (put "
                       "a normalize stage in the pipeline; in a batch of your own do what it does: "
                       "(x / 255 - "
                       "mean) / std)"),
             std::string::npos);
-  pipeline::Item short_of_labels = images(4, 0);
+  pipeline::Item short_of_labels = shaped_images(4, 0);
   short_of_labels.set("label", symbols(3, 0, [](int64_t, int64_t) { return 0; }));
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(shape_error([&] {
               learner.step(short_of_labels);
             }).find("field 'label' is i32 [3] in a batch of 4 samples"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { learner.predict(bytes); }).find("normalize"), std::string::npos);
-  learner.step(images(4, 0, 8));  // the first that fits determines the parameters' shapes
-  const std::string error = error_of([&] { learner.step(images(4, 0, 6)); });
+  EXPECT_NE(shape_error([&] { learner.predict(bytes); }).find("normalize"), std::string::npos);
+  learner.step(shaped_images(4, 0, 8));  // the first that fits determines the parameters' shapes
+  const std::string error = shape_error([&] { learner.step(shaped_images(4, 0, 6)); });
   for (const char* words :
        {"field 'image' is f32 [N, 6, 6, 2], and was f32 [N, 8, 8, 2]",
         "'dense_2.weight' would be [72, 3] and is [128, 3]", "resize", "global_avg_pool"})
     EXPECT_NE(error.find(words), std::string::npos) << error;
   pipeline::Item none;
   none.set("image", Tensor(DType::f32, {0, 8, 8, 2}));
-  EXPECT_NE(error_of([&] { learner.predict(none); }).find("the batch is empty"), std::string::npos);
-  learner.step(images(9, 0, 8));
+  EXPECT_NE(shape_error([&] { learner.predict(none); }).find("the batch is empty"), std::string::npos);
+  learner.step(shaped_images(9, 0, 8));
   EXPECT_EQ(learner.take_metrics(true).size(), 2u);
 }
 
@@ -379,13 +379,13 @@ TEST(Shapes, ACheckpointOfAnotherOptimizerIsRefusedByName) {
       return make_learner(kPooled, cat(R"({"optimizer": ")", name, "\"}"));
     };
     Learner learner = with(made);
-    learner.step(images(4, 0));
-    const checkpoint::Files files = saved(learner);
+    learner.step(shaped_images(4, 0));
+    const checkpoint::Files files = saved_model(learner);
     for (const char* name : optimizers)
       for (const bool begun : {false, true}) {
         Learner other = with(name);
-        if (begun) other.step(images(4, 0));
-        const std::string error = error_of([&] { other.load(files); });
+        if (begun) other.step(shaped_images(4, 0));
+        const std::string error = shape_error([&] { other.load(files); });
         if (std::string(name) == made) {
           EXPECT_EQ(error, "");
           continue;
@@ -399,41 +399,41 @@ TEST(Shapes, ACheckpointOfAnotherOptimizerIsRefusedByName) {
 
 // Checkpoints of earlier versions lack it.
 TEST(Shapes, ACheckpointWithoutTheOptimizersNameLoads) {
-  Learner learner = make_learner(kPooled, kSgd), other = make_learner(kPooled, kSgd);
-  learner.step(images(4, 0));
-  other.step(images(4, 1));
-  checkpoint::Files files = saved(learner);
+  Learner learner = make_learner(kPooled, kPlainSgd), other = make_learner(kPooled, kPlainSgd);
+  learner.step(shaped_images(4, 0));
+  other.step(shaped_images(4, 1));
+  checkpoint::Files files = saved_model(learner);
   Json state = checkpoint::json_of(files, "learner.json", "test");
   ASSERT_EQ(state.erase("optimizer"), 1u);
   checkpoint::put_text(files, "learner.json", state.dump());
   other.load(files);
   EXPECT_EQ(other.steps(), 1u);
-  EXPECT_EQ(saved(other), saved(learner)) << "nothing is lost";
+  EXPECT_EQ(saved_model(other), saved_model(learner)) << "nothing is lost";
 }
 
 TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
-  Learner learner = make_learner(kPooled, kSgd);
-  learner.step(images(4, 0));
+  Learner learner = make_learner(kPooled, kPlainSgd);
+  learner.step(shaped_images(4, 0));
   Learner other = make_learner(
-      R"({"layers": [{"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})", kSgd);
-  other.load(saved(learner));
+      R"({"layers": [{"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})", kPlainSgd);
+  other.load(saved_model(learner));
   for (int i = 0; i < 2; ++i) {
-    EXPECT_NE(error_of([&] { other.step(images(4, 0)); }).find("dense_2.weight"),
+    EXPECT_NE(shape_error([&] { other.step(shaped_images(4, 0)); }).find("dense_2.weight"),
               std::string::npos);
-    EXPECT_NE(error_of([&] { other.predict(images(4, 0)); }).find("dense_2.weight"),
+    EXPECT_NE(shape_error([&] { other.predict(shaped_images(4, 0)); }).find("dense_2.weight"),
               std::string::npos);
   }
 }
 
 TEST(Shapes, ADamagedCheckpointsRowsAreSeen) {
-  Learner learner = make_learner(kPooled, kSgd);
-  learner.step(images(4, 0));
+  Learner learner = make_learner(kPooled, kPlainSgd);
+  learner.step(shaped_images(4, 0));
   for (const char* rows : {"0", "-3", "\"many\"", "3000000000"}) {
-    checkpoint::Files files = saved(learner);
+    checkpoint::Files files = saved_model(learner);
     const std::string text = cat(R"({"step": 1, "rows": {"image f32 [6, 6, 2]": )", rows, "}}");
     const auto state = std::as_bytes(std::span(text));
     files["learner.json"].assign(state.begin(), state.end());
-    Learner other = make_learner(kPooled, kSgd);
+    Learner other = make_learner(kPooled, kPlainSgd);
     try {
       other.load(files);
       FAIL() << rows;
@@ -445,10 +445,10 @@ TEST(Shapes, ADamagedCheckpointsRowsAreSeen) {
 }
 
 TEST(Shapes, ACheckpointIsLoadedWholeOrNotAtAll) {
-  Learner learner = make_learner(kPooled, kSgd), other = make_learner(kPooled, kSgd);
-  for (int i = 0; i < 2; ++i) learner.step(images(4, i));
-  other.step(images(6, 9));
-  const checkpoint::Files good = saved(learner), before = saved(other);
+  Learner learner = make_learner(kPooled, kPlainSgd), other = make_learner(kPooled, kPlainSgd);
+  for (int i = 0; i < 2; ++i) learner.step(shaped_images(4, i));
+  other.step(shaped_images(6, 9));
+  const checkpoint::Files good = saved_model(learner), before = saved_model(other);
   const auto with = [&](const char* file, const std::string& text) {
     checkpoint::Files files = good;
     const auto bytes = std::as_bytes(std::span(text));
@@ -462,29 +462,29 @@ TEST(Shapes, ACheckpointIsLoadedWholeOrNotAtAll) {
         with("learner.json", R"({"step": -1})"), with("learner.json", R"({"step": "2"})"),
         with("learner.json", R"({"step": 2, "rows": [4]})"), with("learner.json", "{")}) {
     EXPECT_THROW(other.load(bad), Error);
-    EXPECT_EQ(saved(other), before);
+    EXPECT_EQ(saved_model(other), before);
   }
   other.load(good);
-  EXPECT_EQ(saved(other), good)
+  EXPECT_EQ(saved_model(other), good)
       << "nothing from before is left, not even the row counts of its batches";
 }
 
 TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
-  Learner learner = make_learner(kPooled, kSgd);
-  learner.step(images(4, 0));
-  const checkpoint::Files files = saved(learner);
-  learner.step(images(4, 1));
-  pipeline::Item bad = images(4, 2);
+  Learner learner = make_learner(kPooled, kPlainSgd);
+  learner.step(shaped_images(4, 0));
+  const checkpoint::Files files = saved_model(learner);
+  learner.step(shaped_images(4, 1));
+  pipeline::Item bad = shaped_images(4, 2);
   Tensor nothing(DType::f32, bad.find("image")->shape());
   for (float& v : nothing.mutable_view<float>()) v = NAN;
   bad.set("image", nothing);
   learner.step(bad);
-  learner.step(images(4, 3));
+  learner.step(shaped_images(4, 3));
   EXPECT_EQ(learner.take_metrics(true).size(), 2u) << "the failure comes after them";
   learner.load(files);
-  learner.step(images(4, 4));
+  learner.step(shaped_images(4, 4));
   ASSERT_EQ(learner.take_metrics(true).size(), 1u);
-  EXPECT_NE(saved(learner).at("weights.safetensors"), files.at("weights.safetensors"))
+  EXPECT_NE(saved_model(learner).at("weights.safetensors"), files.at("weights.safetensors"))
       << "steps change the weights again";
 }
 
@@ -493,12 +493,12 @@ TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
 TEST(Shapes, WhatIsAskedBetweenStepsChangesNothing) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     Rng rng(seed, 77);
-    Learner busy = make_learner(kPooled, kSgd, 0.05), quiet = make_learner(kPooled, kSgd, 0.05);
+    Learner busy = make_learner(kPooled, kPlainSgd, 0.05), quiet = make_learner(kPooled, kPlainSgd, 0.05);
     std::vector<float> a, b;
     for (int i = 0; i < 25; ++i) {
       const auto rows = static_cast<int64_t>(1 + rng.below(20)),
                  size = static_cast<int64_t>(5 + rng.below(3));
-      const pipeline::Item batch = images(rows, i, size);
+      const pipeline::Item batch = shaped_images(rows, i, size);
       switch (rng.below(3)) {
         case 0: EXPECT_EQ(busy.predict(batch).shape(), (Shape{rows, 3})); break;
         case 1: {
@@ -513,7 +513,7 @@ TEST(Shapes, WhatIsAskedBetweenStepsChangesNothing) {
     a.insert(a.end(), rest.begin(), rest.end());
     ASSERT_EQ(a, losses_of(quiet)) << seed;
     if (!a.empty()) {
-      ASSERT_EQ(saved(busy), saved(quiet)) << seed;
+      ASSERT_EQ(saved_model(busy), saved_model(quiet)) << seed;
     }
   }
 }

@@ -88,14 +88,14 @@ Json machine(bool sparse, int64_t entries) {
           {"loss", {{"loss", "binary_cross_entropy"}}}};
 }
 
-struct Case {
+struct SparseCase {
   bool sparse = true;
   Json parallel;  // null: one device
   int steps = 60;
   int64_t entries = kEntries;
 };
 
-Json job_of(const TempDir& dir, const std::string& out, const Case& c) {
+Json sparse_job(const TempDir& dir, const std::string& out, const SparseCase& c) {
   const auto stages = [&](const char* name, int samples, unsigned seed) {
     return Json::array({{{"stage", "npy"}, {"arrays", make_ids(dir, name, samples, seed)}},
                         {{"stage", "batch"}, {"size", 16}, {"drop_remainder", false}}});
@@ -112,24 +112,24 @@ Json job_of(const TempDir& dir, const std::string& out, const Case& c) {
   return job;
 }
 
-const Json kSequential{{"algorithm", "downpour"},
+const Json kInOrder{{"algorithm", "downpour"},
                        {"consistency", "sequential"},
                        {"server_optimizer", "sgd"},
                        {"servers", 3}};
 
-Json with(Json json, const Json& more) {
+Json sparse_with(Json json, const Json& more) {
   json.update(more);
   return json;
 }
 
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double by) {
+void expect_close(const std::vector<double>& a, const std::vector<double>& b, double by) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], by) << "step " << i + 1;
 }
 
 std::string problem_of(const Json& job, Start start = Start::new_run) {
   try {
-    const Outcome outcome = run_with_servers(job, start);
+    const ServersOutcome outcome = run_with_servers(job, start);
     return outcome.error ? outcome.error->what() : "";
   } catch (const Error& error) {
     return error.what();
@@ -138,33 +138,33 @@ std::string problem_of(const Json& job, Start start = Start::new_run) {
 
 TEST(Sparse, OneSequentialWorkerTrainsAsOneDeviceWithTheWholeTable) {
   TempDir dir;
-  const Outcome alone = run(job_of(dir, dir.path("alone"), {}), nullptr);
+  const ServersOutcome alone = run(sparse_job(dir, dir.path("alone"), {}), nullptr);
   ASSERT_FALSE(alone.error) << alone.error->what();
-  const Outcome worker =
-      run_with_servers(job_of(dir, dir.path("worker"), {.parallel = kSequential}));
+  const ServersOutcome worker =
+      run_with_servers(sparse_job(dir, dir.path("worker"), {.parallel = kInOrder}));
   ASSERT_FALSE(worker.error) << worker.error->what();
   EXPECT_NEAR(worker.end.eval_loss, alone.end.eval_loss, 1e-5);
-  const auto losses = losses_of(dir.path("worker"));
+  const auto losses = loss_values_of(dir.path("worker"));
   EXPECT_EQ(losses.size(), 60u);
   EXPECT_LT(losses.back(), 0.9 * losses.front()) << "it learns";
-  expect_near(losses, losses_of(dir.path("alone")), 1e-5);
+  expect_close(losses, loss_values_of(dir.path("alone")), 1e-5);
 }
 
 TEST(Sparse, RowsTrainWithAdagradAsAWholeTableOnTheServersDoes) {
   TempDir dir;
-  const Json parallel = with(kSequential, {{"server_optimizer", "adagrad"}});
+  const Json parallel = sparse_with(kInOrder, {{"server_optimizer", "adagrad"}});
   for (const bool sparse : {false, true}) {
-    Json job = job_of(dir, dir.path(sparse ? "rows" : "whole"), {sparse, parallel});
+    Json job = sparse_job(dir, dir.path(sparse ? "rows" : "whole"), {sparse, parallel});
     job["schedule"]["learning_rate"] = 0.1;
-    const Outcome outcome = run_with_servers(job);
+    const ServersOutcome outcome = run_with_servers(job);
     ASSERT_FALSE(outcome.error) << outcome.error->what();
   }
-  expect_near(losses_of(dir.path("rows")), losses_of(dir.path("whole")), 1e-5);
+  expect_close(loss_values_of(dir.path("rows")), loss_values_of(dir.path("whole")), 1e-5);
 }
 
 TEST(Sparse, RowsBeginWithWhatTheWholeTableDraws) {
   TempDir dir;
-  const Json spec = job_of(dir, "", {.steps = 1});
+  const Json spec = sparse_job(dir, "", {.steps = 1});
   Trainer trainer(std::make_shared<gpu::Kernels>(device()), Job::parse(spec.dump(), "job"),
                   Start::new_run);
   pipeline::Item batch;
@@ -190,13 +190,13 @@ TEST(Sparse, RowsBeginWithWhatTheWholeTableDraws) {
 TEST(Sparse, AModelOfTablesAlone) {
   TempDir dir;
   for (const bool served : {false, true}) {
-    Json job = job_of(dir, dir.path(served ? "rows" : "whole"),
-                      {.parallel = served ? kSequential : Json()});
+    Json job = sparse_job(dir, dir.path(served ? "rows" : "whole"),
+                      {.parallel = served ? kInOrder : Json()});
     job["model"]["layers"].erase(job["model"]["layers"].size() - 1);
-    const Outcome outcome = served ? run_with_servers(job) : run(job, nullptr);
+    const ServersOutcome outcome = served ? run_with_servers(job) : run(job, nullptr);
     ASSERT_FALSE(outcome.error) << outcome.error->what();
   }
-  expect_near(losses_of(dir.path("rows")), losses_of(dir.path("whole")), 1e-5);
+  expect_close(loss_values_of(dir.path("rows")), loss_values_of(dir.path("whole")), 1e-5);
 }
 
 TEST(Sparse, ATableLargerThanTheDeviceTrains) {
@@ -204,17 +204,17 @@ TEST(Sparse, ATableLargerThanTheDeviceTrains) {
   constexpr int64_t kMany = 1 << 22;  // 64 MB
   gpu::DeviceOptions small = device_options();
   small.memory_limit_bytes = 32 << 20;
-  const Outcome whole =
-      run(job_of(dir, "", {.entries = kMany}), nullptr, Start::new_run, {}, small);
+  const ServersOutcome whole =
+      run(sparse_job(dir, "", {.entries = kMany}), nullptr, Start::new_run, {}, small);
   ASSERT_TRUE(whole.error);
   EXPECT_EQ(whole.error->code(), Code::out_of_memory);
   EXPECT_NE(std::string(whole.error->what()).find("memory limit"), std::string::npos)
       << whole.error->what();
-  const Json job = job_of(dir, dir.path("out"), {.parallel = kSequential, .entries = kMany});
+  const Json job = sparse_job(dir, dir.path("out"), {.parallel = kInOrder, .entries = kMany});
   Servers servers(job);
-  const Outcome rows = run(job, servers.join(), Start::new_run, {}, small);
+  const ServersOutcome rows = run(job, servers.join(), Start::new_run, {}, small);
   ASSERT_FALSE(rows.error) << rows.error->what();
-  const auto losses = losses_of(dir.path("out"));
+  const auto losses = loss_values_of(dir.path("out"));
   EXPECT_LT(losses.back(), losses.front());
   EXPECT_LE(servers.first().status().rows, 2u * kEntries) << "rows that nobody trained on";
   EXPECT_GT(servers.first().status().rows, 0u);
@@ -222,10 +222,10 @@ TEST(Sparse, ATableLargerThanTheDeviceTrains) {
 
 TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
   TempDir dir;
-  const Json parallel = with(kSequential, {{"server_optimizer", "adagrad"}});
-  Json job = job_of(dir, dir.path("whole"), {.parallel = parallel});
+  const Json parallel = sparse_with(kInOrder, {{"server_optimizer", "adagrad"}});
+  Json job = sparse_job(dir, dir.path("whole"), {.parallel = parallel});
   job["schedule"]["learning_rate"] = 0.1;
-  const Outcome whole = run_with_servers(job);
+  const ServersOutcome whole = run_with_servers(job);
   ASSERT_FALSE(whole.error) << whole.error->what();
   job["output"]["dir"] = dir.path("parts");
   const auto stopped =
@@ -236,7 +236,7 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
   job["parallel"]["servers"] = 2;
   const auto resumed = run_with_servers(job, Start::resume);
   ASSERT_FALSE(resumed.error) << resumed.error->what();
-  EXPECT_EQ(losses_of(dir.path("parts")), losses_of(dir.path("whole"))) << "bit for bit";
+  EXPECT_EQ(loss_values_of(dir.path("parts")), loss_values_of(dir.path("whole"))) << "bit for bit";
   EXPECT_EQ(resumed.end.eval_loss, whole.end.eval_loss);
 
   // Without servers the rows come from the checkpoint.
@@ -251,14 +251,14 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
       << problem_of(job, Start::resume);
 }
 
-// Two workers, with 60 and 45 steps, each with half of the ids, so that each trains rows of its
+// Two workers, sparse_with 60 and 45 steps, each sparse_with half of the ids, so that each trains rows of its
 // own. Unless consistency is eventual, each step is one push.
 TEST(Sparse, WorkersTrainTogether) {
   for (const char* consistency : {"eventual", "bounded", "sequential"}) {
     TempDir dir;
-    const Json parallel = with(kSequential, {{"consistency", consistency}, {"servers", 2}});
-    Json first = job_of(dir, dir.path("out"), {.parallel = parallel, .steps = 60});
-    Json second = job_of(dir, "", {.parallel = parallel, .steps = 45});
+    const Json parallel = sparse_with(kInOrder, {{"consistency", consistency}, {"servers", 2}});
+    Json first = sparse_job(dir, dir.path("out"), {.parallel = parallel, .steps = 60});
+    Json second = sparse_job(dir, "", {.parallel = parallel, .steps = 45});
     const auto half = [&](const char* name, uint32_t from) {
       return make_ids(dir, name, 200, 3, {}, from, kEntries / 2);
     };
@@ -267,13 +267,13 @@ TEST(Sparse, WorkersTrainTogether) {
     Servers servers(first);
     auto a = servers.join(0, 2), b = servers.join(1, 2);
     auto other = std::async(std::launch::async, [&] { return run(second, std::move(b)); });
-    const Outcome leader = run(first, std::move(a)), worker = other.get();
+    const ServersOutcome leader = run(first, std::move(a)), worker = other.get();
     ASSERT_FALSE(leader.error) << leader.error->what();
     ASSERT_FALSE(worker.error) << worker.error->what();
     EXPECT_TRUE(servers.first().wait(kTimeout));
     EXPECT_EQ(leader.end.step, 60u);
     EXPECT_EQ(worker.end.step, 45u);
-    const auto losses = losses_of(dir.path("out"));
+    const auto losses = loss_values_of(dir.path("out"));
     const double last = std::accumulate(losses.end() - 10, losses.end(), 0.0) / 10;
     EXPECT_LT(last, 0.9 * losses.front()) << consistency;
     EXPECT_EQ(servers.rows(), 2u * kEntries) << consistency << ": both have trained their rows";
@@ -287,7 +287,7 @@ TEST(Sparse, WorkersTrainTogether) {
 TEST(Sparse, AnIdThatIsNotInTheTableIsNamed) {
   TempDir dir;
   for (const int32_t id : {-1, kEntries}) {
-    Json job = job_of(dir, "", {.parallel = kSequential});
+    Json job = sparse_job(dir, "", {.parallel = kInOrder});
     auto& stage = job["pipeline"]["stages"][0];
     stage["arrays"] = make_ids(dir, "spoilt", 16, 1, {{3 * kFields + 2, id}});
     stage["shuffle"] = false;
@@ -301,7 +301,7 @@ TEST(Sparse, AnIdThatIsNotInTheTableIsNamed) {
 
 TEST(Sparse, MistakesInTheJobAreTold) {
   TempDir dir;
-  const Json good = job_of(dir, "", {.parallel = kSequential, .steps = 1});
+  const Json good = sparse_job(dir, "", {.parallel = kInOrder, .steps = 1});
   EXPECT_EQ(problem_of(good), "");
   const auto expect_problem = [&](const Json& job, const char* what) {
     EXPECT_NE(problem_of(job).find(what), std::string::npos) << problem_of(job);
@@ -309,7 +309,7 @@ TEST(Sparse, MistakesInTheJobAreTold) {
   Json job = good;
   job["parallel"] = {{"algorithm", "easgd"}};
   expect_problem(job, "'easgd' moves all of a table");
-  job["parallel"] = with(kSequential, {{"server_momentum", 0.9}});
+  job["parallel"] = sparse_with(kInOrder, {{"server_momentum", 0.9}});
   expect_problem(job, "server_momentum moves all rows");
   for (const char* option : {"clip_norm", "clip_value", "ema_decay"}) {
     job = good;
@@ -330,7 +330,7 @@ TEST(Sparse, MistakesInTheJobAreTold) {
 
 TEST(Sparse, AGradientThatIsNotFiniteReachesNoRow) {
   TempDir dir;
-  Json job = job_of(dir, "", {.parallel = kSequential});
+  Json job = sparse_job(dir, "", {.parallel = kInOrder});
   job["schedule"]["learning_rate"] = 1000;
   const std::string problem = problem_of(job);
   EXPECT_NE(problem.find("The weights are as they were"), std::string::npos) << problem;

@@ -60,7 +60,7 @@ void run_apart(const Json& job, int size) {
   for (auto& rank : ranks) rank.get();
 }
 
-std::vector<float> weights_of(train::Learner& learner) {
+std::vector<float> team_weights(train::Learner& learner) {
   std::vector<float> out;
   for (const pipeline::Field& field : learner.weights("")) {
     const auto values = field.tensor.view<float>();
@@ -124,7 +124,7 @@ TEST(TeamOfDevices, EvaluatesAndTellsItsWeightsAtAnyTime) {
   const std::string plain = dir.path("plain"), asked = dir.path("asked");
   run(*team_of(on_devices(job_of(dir, 24, plain), 2)));
   const auto team = team_of(on_devices(job_of(dir, 24, asked), 2));
-  EXPECT_FALSE(weights_of(team->shaped_learner()).empty()) << "before the first step";
+  EXPECT_FALSE(team_weights(team->shaped_learner()).empty()) << "before the first step";
   int asks = 0;
   Event event;
   do {
@@ -150,7 +150,7 @@ TEST(TeamOfDevices, ChangesTheWeightsOfAll) {
   size_t next = 0;
   team->on_learners([&](train::Learner& learner) {
     const std::lock_guard lock(mutex);
-    all[next++] = weights_of(learner);
+    all[next++] = team_weights(learner);
   });
   EXPECT_EQ(all[0], all[1]);
   EXPECT_EQ(run(*team).step, 15u);
