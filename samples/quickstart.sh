@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and shows what an echo node does for a GPU that waits for its data.
-# Takes five to ten minutes after the build on two cores; writes build/quickstart/report.html.
+# Takes two to seven minutes after the build on two cores; writes build/quickstart/report.html.
 #
 #   --backports   Debian 12: take a newer Mesa from backports (see tests/setup.sh)
 # ECHOTRAIN_DEVICE chooses the Vulkan device (a number or part of a name from 'echotrain devices').
@@ -14,4 +14,4 @@ if dpkg --compare-versions "$mesa" lt 24; then
   echo "note: on a CPU, Mesa $mesa trains about six times slower than Mesa 25;"
   echo "      'bash samples/quickstart.sh --backports' installs that on Debian 12"
 fi
-build/tools/echotrain/echotrain demo build/quickstart --seeds 3 ${ECHOTRAIN_DEVICE:+--device "$ECHOTRAIN_DEVICE"}
+build/tools/echotrain/echotrain demo build/quickstart ${ECHOTRAIN_DEVICE:+--device "$ECHOTRAIN_DEVICE"}
