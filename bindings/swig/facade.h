@@ -373,8 +373,9 @@ inline DeviceInfo describe(const etr_device_info& info) {
 
 class RuntimeHandle {
  public:
-  RuntimeHandle(const std::string& device, int64_t memory_limit_bytes, const std::string& tuning)
-      : runtime_(device, static_cast<uint64_t>(memory_limit_bytes), tuning) {}
+  RuntimeHandle(const std::string& device, int64_t memory_limit_bytes, const std::string& tuning,
+                double hang_seconds)
+      : runtime_(device, static_cast<uint64_t>(memory_limit_bytes), tuning, hang_seconds) {}
   void tune(const std::string& path) { runtime_.tune(path); }
   DeviceInfo device() const { return describe(runtime_.device()); }
   const Runtime& get() const { return runtime_; }

@@ -173,6 +173,11 @@ class SchemaTest(unittest.TestCase):
             et.Runtime("no such device")
         self.assertGreaterEqual(len(et.devices()), 1)
 
+    def test_how_long_a_device_may_hang_is_an_option(self):
+        et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), hang_seconds=60)
+        with self.assertRaisesRegex(et.errors.EchoTrainError, "hang_seconds is -1"):
+            et.Runtime(hang_seconds=-1)
+
 
 class LogTest(Case):
     def bad_folder(self, folder):

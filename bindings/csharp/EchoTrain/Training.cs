@@ -121,11 +121,14 @@ namespace EchoTrain
         /// <summary>Opens a device. <paramref name="selector"/> is an index or part of a name;
         /// empty: the first device. At most <paramref name="memoryLimitBytes"/> of its memory are
         /// used; 0: no limit. <paramref name="tuning"/> is a file that <see cref="Tune"/> wrote;
-        /// empty: the user's file, if it exists.</summary>
-        public Device(string selector = "", long memoryLimitBytes = 0, string tuning = "")
+        /// empty: the user's file, if it exists. A device that does not finish its work within
+        /// <paramref name="hangSeconds"/> of waiting is treated as lost; 0: 300 on GPUs, no limit
+        /// on CPUs.</summary>
+        public Device(string selector = "", long memoryLimitBytes = 0, string tuning = "",
+                      double hangSeconds = 0)
         {
             Natives.Load();
-            Handle = new RuntimeHandle(selector, memoryLimitBytes, tuning);
+            Handle = new RuntimeHandle(selector, memoryLimitBytes, tuning, hangSeconds);
         }
 
         /// <summary>Finds, by trying them, the fastest kernels on this device for the models whose

@@ -40,13 +40,14 @@ def devices() -> List[Device]:
 class Runtime(_NotPicklable):
     """An open device. ``device`` is its index or part of its name; None: the first device. At most
     ``memory_limit_bytes`` of its memory are used; 0: no limit. ``tuning`` is a file that
-    :meth:`tune` wrote; None: the user's file, if it exists."""
+    :meth:`tune` wrote; None: the user's file, if it exists. A device that does not finish its work
+    within ``hang_seconds`` of waiting is treated as lost; 0: 300 on GPUs, no limit on CPUs."""
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
-                 tuning: Optional["StrPath"] = None) -> None:
+                 tuning: Optional["StrPath"] = None, hang_seconds: float = 0) -> None:
         _log.start()
         self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
-                                            "" if tuning is None else str(tuning))
+                                            "" if tuning is None else str(tuning), hang_seconds)
 
     def tune(self, path: Optional["StrPath"] = None) -> None:
         """Finds, by trying them, the fastest kernels on this device for the models whose trainers

@@ -498,6 +498,7 @@ public static partial class Behaviour
         {
             Expect(Device.List().Count > 0, "no device");
             Fails<EchoTrainException>(() => new Device("no such device"));
+            FailsWith(ErrorCode.InvalidArgument, "hang_seconds is -1", () => new Device(hangSeconds: -1));
         });
         MisuseTests();
         TransportTests();

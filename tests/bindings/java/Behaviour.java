@@ -510,6 +510,7 @@ public final class Behaviour {
     test("the wrong device is an error", () -> {
       expect(!Device.list().isEmpty(), "no device");
       fails(EchoTrainException.class, () -> new Device("no such device"));
+      failsWith(Code.INVALID_ARGUMENT, "hang_seconds is -1", () -> new Device("", 0, "", -1));
     });
     Misuse.tests();
     Transports.tests();

@@ -84,7 +84,7 @@ class Watch(et.Callback):
 
 losses: List[float] = []
 trainer = et.Trainer(model, et.optimizers.adamw(), et.schedule(3e-3, schedule="cosine", warmup_steps=50),
-                     device=et.Runtime(0, memory_limit_bytes=1 << 30), seed=3)
+                     device=et.Runtime(0, memory_limit_bytes=1 << 30, hang_seconds=600), seed=3)
 history = trainer.fit(pipeline, epochs=2, validation=of_arrays,
                       callbacks=[Watch(), et.EarlyStopping(patience=2), et.SaveCheckpoint(root),
                                  lambda epoch, logs: losses.append(logs["loss"])])

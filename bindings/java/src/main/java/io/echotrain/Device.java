@@ -21,8 +21,16 @@ public final class Device {
    * it exists.
    */
   public Device(String selector, long memoryLimitBytes, String tuning) {
+    this(selector, memoryLimitBytes, tuning, 0);
+  }
+
+  /**
+   * Opens a device. If it does not finish its work within {@code hangSeconds} of waiting, it is
+   * treated as lost; 0: 300 seconds on GPUs, no limit on CPUs.
+   */
+  public Device(String selector, long memoryLimitBytes, String tuning, double hangSeconds) {
     Natives.load();
-    handle = new RuntimeHandle(selector, memoryLimitBytes, tuning);
+    handle = new RuntimeHandle(selector, memoryLimitBytes, tuning, hangSeconds);
     Natives.free(this, handle::delete);
   }
 
