@@ -36,7 +36,7 @@ const std::vector<Command> kCommands = {
      "a slow network would, and trains a small network to 93 % test accuracy, without and with an "
      "echo node. FOLDER (echotrain-demo unless named) keeps the data, the runs and report.html; "
      "running it again replaces the runs.\n\n"
-     "When a run first reaches the target depends on luck: with --seeds 3 each is run three times, "
+     "How soon a run reaches the target varies from seed to seed: with --seeds 3 each is run three times, "
      "and the table shows medians.",
      {{"seeds", "N", "runs without and with echo; 1 without it"},
       {"seconds", "S", "limit of each run; 90 without it"},
@@ -131,7 +131,7 @@ const std::vector<Command> kCommands = {
      "packs the images FOLDER/CLASS/NAME, PNG or JPEG, into shards named PREFIX-*",
      "The shards are PREFIX-000000.tar.zst and so on. Samples are shuffled over all shards "
      "and keep their names: CLASS/NAME is the key. The names of the classes are written to "
-     "classes.txt beside the shards; where that file exists, its numbers count, so that a "
+     "classes.txt beside the shards; where that file exists, its numbers are used, so that a "
      "training and a test set agree. What is not a PNG or JPEG image is left out, and said. PREFIX "
      "must not lie in FOLDER, whose sub-folders are the classes.",
      {{"format", "webdataset|fast",
