@@ -36,10 +36,11 @@ const std::vector<Command> kCommands = {
      "a slow network would, and trains a small network to 93 % test accuracy, without and with an "
      "echo node. FOLDER (echotrain-demo unless named) keeps the data, the runs and report.html; "
      "running it again replaces the runs.\n\n"
-     "How soon a run reaches the target varies from seed to seed: with --seeds 3 each is run three times, "
+     "How soon a run reaches the target varies from seed to seed: with --seeds 3 each is run three "
+     "times, "
      "and the table shows medians.",
      {{"seeds", "N", "runs without and with echo; 1 without it"},
-      {"seconds", "S", "limit of each run; 90 without it"},
+      {"seconds", "S", "limit of each run; without it 90, or what 200 steps take on a slow device"},
       kDevice,
       kKernels,
       kTuning},

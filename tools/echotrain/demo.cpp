@@ -1,6 +1,7 @@
 // echotrain demo: draws a data set, packs it, slows reading down to the pace of a slow network, and
 // trains the same small CNN without and with an echo node. With several seeds, medians are shown,
 // because it depends on luck where a curve first crosses the target.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,7 @@ constexpr int kTrain = 8000, kTest = 2000, kBatch = 64;
 constexpr double kTarget =
     0.93;  // on the steep part of the curve, where noise moves the crossing least
 constexpr double kUpstreamFactor = 4;  // how much slower reading is than training
+constexpr double kMostSteps = 200;     // twice as many as runs without echo usually take
 
 // Keeps the demo out of folders that are not its own, since it replaces earlier runs.
 void claim(const fs::path& folder) {
@@ -168,7 +170,7 @@ int command_demo(const Arguments& arguments) {
   const fs::path folder =
       arguments.operands().empty() ? "echotrain-demo" : fs::path(arguments.operand(0));
   const int64_t seeds = arguments.integer("seeds").value_or(1);
-  const double seconds = arguments.number("seconds", 90);
+  double seconds = arguments.number("seconds", 1);
   if (seeds < 1 || seeds > 100) throw UsageError("--seeds must be 1 to 100");
   if (seconds < 1) throw UsageError("--seconds must be at least 1");
   claim(folder);
@@ -184,6 +186,8 @@ int command_demo(const Arguments& arguments) {
       "a training step takes %.1f ms; reading one example is made to take %.2f ms, so that "
       "upstream is %.0f times slower\n",
       step_ms, delay_ms, kUpstreamFactor);
+  if (!arguments.flag("seconds"))
+    seconds = std::max(90.0, kMostSteps * kUpstreamFactor * step_ms / 1000);
   const std::string report = (folder / "report.html").string();
   print_table(write_report(compare(runtime, folder, delay_ms, seeds, seconds), report), seeds);
   std::printf("\nreport: %s\n", report.c_str());
