@@ -44,7 +44,8 @@ struct Expectations {
 // it, on the first run that
 //  - ends with an error other than the expected ones, or with success and other results,
 //  - leaves something behind, or breaks a rule of what it calls,
-//  - does not end within ten minutes: this ends the program.
+//  - does not end within ten minutes: this ends the program;
+// and at the end, if fewer than half of the runs have met their failure.
 //
 // ECHOTRAIN_TEST_FAILURES=N tries N of them, and 0 all of them.
 // ECHOTRAIN_TEST_FAILURE="CALL ERROR" tries one.

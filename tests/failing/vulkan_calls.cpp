@@ -56,11 +56,6 @@ int64_t calls() {
   return state().calls;
 }
 
-bool happened() {
-  const std::scoped_lock lock(state().mutex);
-  return !state().failed_call.empty();
-}
-
 std::string failed_call() {
   const std::scoped_lock lock(state().mutex);
   return state().failed_call;

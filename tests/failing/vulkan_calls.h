@@ -110,12 +110,19 @@ void remove(const char* kind, uint64_t handle);
   X(CmdFillBuffer)      \
   X(CmdBindPipeline)
 
-#define ETR_DESTROYED(X) \
+// What vkCreateX makes, one at a time. vkDestroyX ends these, and pipelines.
+#define ETR_CREATED(X)   \
   X(Buffer)              \
   X(ShaderModule)        \
   X(DescriptorSetLayout) \
   X(PipelineLayout)      \
-  X(Pipeline) X(PipelineCache) X(DescriptorPool) X(CommandPool) X(QueryPool) X(Fence) X(Semaphore)
+  X(PipelineCache)       \
+  X(DescriptorPool)      \
+  X(CommandPool)         \
+  X(QueryPool)           \
+  X(Fence)               \
+  X(Semaphore)
+#define ETR_DESTROYED(X) ETR_CREATED(X) X(Pipeline)
 
 #define X(name, ...)                                     \
   struct name {                                          \

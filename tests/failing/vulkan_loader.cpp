@@ -205,18 +205,13 @@ void note(AllocateCommandBuffers, VkDevice, const VkCommandBufferAllocateInfo* i
             const VkAllocationCallbacks*, Vk##name* made) {             \
     add(#name, number(*made), device);                                  \
   }
-X(Buffer)
-X(ShaderModule)
-X(DescriptorSetLayout)
-X(PipelineLayout)
-X(PipelineCache)
-X(DescriptorPool) X(CommandPool) X(QueryPool) X(Fence) X(Semaphore)
+ETR_CREATED(X)
 #undef X
 
-    // ---- the functions that take the place of the driver's -------------------------------------------
+// ---- the functions that take the place of the driver's -------------------------------------------
 
-    template <typename F, typename Pointer = decltype(F::real)>
-    struct Hook;
+template <typename F, typename Pointer = decltype(F::real)>
+struct Hook;
 template <typename F, typename... A>
 struct Hook<F, VkResult(VKAPI_PTR*)(A...)> {
   static VKAPI_ATTR VkResult VKAPI_CALL call(A... arguments) {

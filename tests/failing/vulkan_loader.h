@@ -25,11 +25,9 @@ struct VulkanFault {
 void arm(const VulkanFault& fault);
 
 int64_t calls();            // since arm()
-bool happened();            // whether call `at` was reached
-std::string failed_call();  // such as "vkCreateFence: VkResult -1"
+std::string failed_call();  // "" if call `at` was not reached; such as "vkCreateFence: VkResult -1"
 
-// Returns how many errors the call with this number may return, of the calls since arm(); for the
-// first `kMostNoted` of them.
+// Returns how many errors the call with this number, since arm(), may return.
 size_t errors_of(int64_t call);
 
 // What was done wrongly since the last time, such as destroying what is in use.

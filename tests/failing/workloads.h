@@ -44,12 +44,12 @@ int32_t open(Runtime& runtime, const std::string& cache = "", double hang_second
 // Appends all fields of a batch.
 int32_t append_fields(const etr_batch* batch, std::string& results);
 
-// A loop of one's own on a small model: trains, predicts, saves, loads, and exports. Appends what it
-// computed to `results`.
+// A loop of one's own on a small model: trains, predicts, saves, loads, and trains on. Appends what
+// it computed to `results`.
 int32_t train_loop(etr_runtime* runtime, const std::string& folder, std::string& results);
 
-// A job on `images`: 8 steps, a checkpoint every second one, an evaluation; an echo node on the
-// device if `device_echo` is set.
+// A job on `images`: 20 steps, a checkpoint after each third one, an evaluation after each epoch; an
+// echo node, on the device if `device_echo` is set.
 std::string job_on(const std::filesystem::path& images, const std::filesystem::path& output,
                    bool device_echo);
 

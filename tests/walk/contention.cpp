@@ -231,7 +231,6 @@ void end_a_study(Walk& walk) {
       walk.call("etr_study_stop", "", kOk, [&] { return etr_study_stop(study); }, true);
     waiting.ends_soon();
   }
-  record->stopped = true;
   record->ended = !event || std::string(event).find("\"kind\":\"end\"") != std::string::npos;
   etr_string_free(event);
   if (!destroys) return;

@@ -104,7 +104,6 @@ void add_map(Walk& walk) {
       });
   if (status == ETR_OK) {
     record->names.insert(name);
-    record->functions.push_back(function);
     record->may_fail |= function->misbehaves > 0;
   } else if (function->destroyed != 1) {
     walk.trace.fail("etr_pipeline_add_map has failed and not called destroy");
@@ -329,7 +328,6 @@ StageFunction* add_source(Walk& walk, Pipeline& pipeline, int64_t samples, uint6
   }
   pipeline.has_stages = true;
   pipeline.names.insert(name);
-  pipeline.functions.push_back(function);
   // An endless pipeline whose passes have no samples is an error, too.
   pipeline.may_fail |= misbehaves > 0 || samples == 0;
   return function;

@@ -137,7 +137,6 @@ void take_trainer(Walk& walk) {
   auto trainer = std::unique_ptr<Trainer>(
       new Trainer{{walk, made, "etr_trainer_destroy", etr_trainer_destroy}});
   trainer->of_run = trainer->shaped = true;
-  trainer->run = record->number;
   // With several ranks calls fail when the run has; a stalled one has no batch to give shapes.
   trainer->odd = true;
   if (record->stalls) return;
@@ -146,12 +145,7 @@ void take_trainer(Walk& walk) {
 
 void destroy_run(Walk& walk) {
   Run* const record = walk.world->runs.any(walk.random);
-  if (!record) return;
-  const uint64_t number = record->number;
-  const bool alone = record->devices == 1;
-  walk.world->runs.take(record);
-  for (const auto& trainer : walk.world->trainers)
-    if (trainer->of_run && trainer->run == number && !alone) trainer->odd = true;
+  if (record) walk.world->runs.take(record);
 }
 
 struct Progress : UserData {
@@ -298,7 +292,6 @@ std::unique_ptr<Run> start_run(Walk& walk, const Job& job, int32_t start, Codes 
     walk.trace.fail("etr_run_start has failed and left the folder " + job.output);
   if (!made) return nullptr;
   auto run = std::unique_ptr<Run>(new Run{{walk, made, "etr_run_destroy", etr_run_destroy}});
-  run->number = ++walk.world->runs_begun;
   run->start = start;
   run->stalls = job.stalls;
   run->evaluates = job.evaluates;

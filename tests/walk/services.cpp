@@ -129,8 +129,9 @@ void start_study(Walk& walk) {
 void ask_study(Walk& walk) {
   Study* const record = walk.world->studies.any(walk.random);
   etr_study* const study = walk.handle(record);
-  const std::string nowhere = walk.folder + "/nowhere", photos = walk.folder;
-  const char* const folder = walk.random.of<const char*>({nowhere.c_str(), photos.c_str(), ""});
+  const std::string nowhere = walk.folder + "/nowhere";
+  // The walk's folder is none of a study.
+  const char* const folder = walk.random.of<const char*>({nowhere.c_str(), walk.folder.c_str(), ""});
   switch (walk.random.below(5)) {
     case 0:
       walk.text("etr_study_json", "", Walk::needs(study, kOk),
@@ -151,9 +152,9 @@ void ask_study(Walk& walk) {
                 [&] { return etr_study_write_report(study, folder); });
       break;
     default:
-      if (walk.call("etr_study_stop", "", study && record->started ? kOk : kInvalid,
-                    [&] { return etr_study_stop(study); }, true) == ETR_OK)
-        record->stopped = true;
+      walk.call(
+          "etr_study_stop", "", study && record->started ? kOk : kInvalid,
+          [&] { return etr_study_stop(study); }, true);
   }
 }
 

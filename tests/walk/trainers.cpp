@@ -10,7 +10,6 @@ namespace {
 // What a trainer may answer besides the usual: it is of no use, or not what the batches are for.
 Codes with_odds(const Trainer* trainer, Codes allowed) {
   if (!trainer) return allowed;
-  if (trainer->ended) return kState | kInvalid;
   if (trainer->odd) allowed |= kInvalid | kNotFound | kUnsupported;
   if (trainer->may_diverge) allowed |= kNotFinite;
   return allowed;

@@ -1,7 +1,7 @@
 #include "walk.h"
 
 #include <chrono>
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -104,15 +104,9 @@ int32_t Walk::call(const char* function, const std::string& detail, Codes allowe
   const int32_t status = body();
   trace.end(number, status);
   check_message(function, status, says_nothing, before, calls_here != own);
-  if (status > ETR_END || status < ETR_RANK_LOST || !(allowed & code(status))) {
-    if (std::getenv("SURVEY")) {
-      static std::map<std::string, int> seen;
-      if (seen[std::string(function) + name_of(status)]++ < 2)
-        std::printf("SURVEY %s(%s): %s not %s: %s\n", function, detail.c_str(), name_of(status).c_str(), names_of(allowed).c_str(), etr_last_error());
-    } else
+  if (status > ETR_END || status < ETR_RANK_LOST || !(allowed & code(status)))
     trace.fail(std::string(function) + "(" + detail + ") has returned " + name_of(status) +
                ", not one of " + names_of(allowed) + ". etr_last_error: " + etr_last_error());
-  }
   return status;
 }
 

@@ -56,7 +56,6 @@ struct StageFunction : UserData {
 struct Pipeline {
   Handle<etr_pipeline> handle;
   std::set<std::string> names{};        // of its functions
-  std::vector<StageFunction*> functions{};
   bool has_stages = false;              // a source at least
   bool used = false;                    // so that no stages can be added
   bool cancelled = false;
@@ -85,12 +84,10 @@ struct Trainer {
   Handle<etr_trainer> handle;
   bool of_run = false;        // of a run that etr_run_start made
   bool odd = false;           // its model may not fit the batches, or a file was loaded
-  bool ended = false;         // its run was destroyed, and others took part in it
   bool shaped = false;        // had a batch
   bool may_diverge = false;   // had a batch with NaN
   bool has_output = false, gives_inputs = false, has_gradients = false;
   uint64_t untaken = 0;       // results
-  uint64_t run = 0;           // number of its run
 };
 
 struct Job {
@@ -103,9 +100,7 @@ struct Job {
 
 struct Run {
   Handle<etr_run> handle;
-  uint64_t number = 0;
   int start = ETR_START_NEW;
-  std::string output{};
   bool stalls = false, evaluates = false, stopped = false, ended = false, failed = false;
   int devices = 1;
 };
@@ -118,7 +113,7 @@ struct Server {
 
 struct Study {
   Handle<etr_study> handle;
-  bool started = false, stopped = false, ended = false;
+  bool started = false, ended = false;
 };
 
 struct World {
@@ -134,7 +129,7 @@ struct World {
   Pool<Server> servers{2};
   Pool<Study> studies{1};
   std::vector<void*> tensors;  // DLPack tensors that outlive their batches
-  uint64_t folders = 0, runs_begun = 0;
+  uint64_t folders = 0;
   std::vector<std::string> checkpoints;  // folders that etr_trainer_save wrote
 
   bool empty() const {
@@ -148,7 +143,7 @@ struct World {
 bool destroy_any(Walk& walk);
 
 // batches.cpp
-// Returns rows for the models of the walk: "image" f32 [rows, 6] and "label" i32 [rows].
+// Sets rows for the models of the walk: "image" f32 [rows, 6] and "label" i32 [rows].
 void set_rows(Walk& walk, etr_batch* batch, int64_t rows, bool with_nan);
 std::unique_ptr<Batch> batch_of(Walk& walk, etr_batch* made);  // whose fields it asks for
 Batch* rows_of(Walk& walk, int64_t rows);
