@@ -12,9 +12,9 @@
 namespace etr::exchange {
 namespace {
 
-constexpr auto kCallLook = std::chrono::milliseconds(10);     // how often the store is polled
-constexpr auto kSettle = std::chrono::milliseconds(300);  // for ranks that were taken for lost
-constexpr auto kAnswer = std::chrono::seconds(3);         // for newcomers to answer a call
+constexpr auto kCallLook = std::chrono::milliseconds(10);  // how often the store is polled
+constexpr auto kSettle = std::chrono::milliseconds(300);   // for ranks that were taken for lost
+constexpr auto kAnswer = std::chrono::seconds(3);          // for newcomers to answer a call
 
 size_t place_of(const std::vector<std::string>& list, const std::string& word) {
   return static_cast<size_t>(std::find(list.begin(), list.end(), word) - list.begin());

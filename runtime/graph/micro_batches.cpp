@@ -10,7 +10,6 @@ namespace {
 
 using gpu::Access;
 
-
 // Emits a kernel with a single workgroup.
 template <typename Push>
 void emit_one(ops::Emitter& emit, const char* shader, std::vector<gpu::Binding> bindings,

@@ -5,7 +5,6 @@
 namespace etr::graph {
 namespace {
 
-
 // Returns the values that depend on a parameter.
 std::vector<bool> trained(const Graph& graph) {
   std::vector<bool> out(graph.values().size());

@@ -15,7 +15,6 @@
 namespace etr::graph {
 namespace {
 
-
 // Returns the end of the nodes to compute.
 size_t end_of(const Graph& graph, const PlanOptions& options) {
   const auto& nodes = graph.nodes();

@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kNone = SIZE_MAX;
 
-
 // A part of the graph that devices compute in slices: products by columns at its beginning, one by
 // rows at its end.
 struct Block {

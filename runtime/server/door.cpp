@@ -19,7 +19,7 @@ constexpr auto kStoreLook = std::chrono::milliseconds(10);  // how often the sto
 constexpr double kComing = 10;  // seconds in which a worker that has knocked must form the pair
 
 constexpr double kAnswering = 5;       // seconds in which the holder of a claim must answer
-constexpr unsigned kStoreLooksAtClaim = 8;  // answer() calls for each look at the claim
+constexpr unsigned kLooksAtClaim = 8;  // answer() calls for each look at the claim
 
 }  // namespace
 
@@ -65,7 +65,7 @@ bool Door::is_held(const std::string& claim) {
 }
 
 void Door::keep_claim() {
-  if (claim_.empty() || looks_++ % kStoreLooksAtClaim != 0) return;
+  if (claim_.empty() || looks_++ % kLooksAtClaim != 0) return;
   const std::string now = store_->get(key("claim")).value_or("nobody");
   if (now != claim_) {
     claim_.clear();

@@ -15,7 +15,6 @@
 namespace etr::study {
 namespace {
 
-
 // Returns the objectives of the workloads that have records.
 std::vector<Objective> objectives_of(const Outline& study, const std::vector<Record>& records) {
   std::set<std::string> recorded;

@@ -442,6 +442,9 @@ def run_bombs(options, root, report):
 
 
 def run_checkpoints(options, root, report):
+    if options.only in BOMBS:
+        return
+
     def whole_job(steps):
         made = images(root)
         made["train"]["steps"] = steps

@@ -6,18 +6,32 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <stdexcept>
 
 namespace soak {
 namespace {
 
 constexpr double kMegabyte = 1e6;
 
+// A number that cannot be had would look flat.
+[[noreturn]] void cannot_read(const std::string& what) {
+  throw std::runtime_error("cannot read " + what);
+}
+
+using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
+Folder open_folder(const char* path) {
+  Folder folder(opendir(path), closedir);
+  if (!folder) cannot_read(path);
+  return folder;
+}
+
 // A number of /proc/self/status, in the unit that it has there.
 double status(const std::string& key) {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);)
     if (line.rfind(key + ":", 0) == 0) return std::stod(line.substr(key.size() + 1));
-  return -1;
+  cannot_read(key + " in /proc/self/status");
 }
 
 double heap_in_use() {
@@ -30,24 +44,22 @@ double mappings() {
   return static_cast<double>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
 }
 
-double entries(const char* folder) {
-  DIR* dir = opendir(folder);
-  if (!dir) return -1;
+double entries(const char* path) {
+  const Folder folder = open_folder(path);
   double count = 0;
-  while (readdir(dir)) ++count;
-  closedir(dir);
+  while (readdir(folder.get())) ++count;
   return count - 3;  // ".", ".." and the descriptor that reads
 }
 
 double children() {
-  DIR* threads = opendir("/proc/self/task");
+  if (!std::ifstream("/proc/thread-self/children")) cannot_read("/proc/thread-self/children");
+  const Folder threads = open_folder("/proc/self/task");
   double count = 0;
-  while (const dirent* thread = readdir(threads)) {
+  while (const dirent* thread = readdir(threads.get())) {
     std::ifstream in(std::string("/proc/self/task/") + thread->d_name + "/children");
     count += static_cast<double>(std::distance(std::istream_iterator<std::string>(in),
                                                std::istream_iterator<std::string>()));
   }
-  closedir(threads);
   return count;
 }
 

@@ -89,10 +89,17 @@ std::vector<Scenario> chosen(const Settings& settings) {
 
 void leak(const std::string& what) {
   static std::vector<void*> kept;
-  if (what == "memory") std::memset(kept.emplace_back(std::malloc(100'000)), 1, 100'000);
-  if (what == "descriptor" && dup(0) < 0) throw std::runtime_error("dup failed");
-  if (what == "thread") std::thread([] { pause(); }).detach();
-  if (what == "child" && fork() == 0) _exit(0);
+  if (what.empty()) return;
+  if (what == "memory")
+    std::memset(kept.emplace_back(std::malloc(100'000)), 1, 100'000);
+  else if (what == "descriptor")
+    expect(dup(0) >= 0, "a descriptor can be leaked");
+  else if (what == "thread")
+    std::thread([] { pause(); }).detach();
+  else if (what == "child") {
+    if (fork() == 0) _exit(0);
+  } else
+    throw std::runtime_error("unknown leak " + what);
 }
 
 void print(const Sample& sample) {
