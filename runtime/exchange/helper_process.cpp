@@ -71,7 +71,8 @@ void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
     }
   }
   Frame frame;
-  while (receive(frame, wanted_ || ready ? now + kFrameLook : now + 4 * kFrameLook) == Outcome::frame)
+  while (receive(frame, wanted_ || ready ? now + kFrameLook : now + 4 * kFrameLook) ==
+         Outcome::frame)
     relay(meeting, frame, ready);
 }
 

@@ -144,7 +144,8 @@ std::vector<std::string> Succession::newcomers() {
   const uint64_t next = generation_ + 1;
   for (const std::string& word : called) store_->set(key("call." + word), std::to_string(next));
   for (const auto deadline = Clock::now() + kAnswer;
-       came.size() < called.size() && Clock::now() < deadline; std::this_thread::sleep_for(kCallLook))
+       came.size() < called.size() && Clock::now() < deadline;
+       std::this_thread::sleep_for(kCallLook))
     for (const std::string& word : called)
       if (!has(came, word) && store_->get(here_key(next, word))) came.push_back(word);
   return came;

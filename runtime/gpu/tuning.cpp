@@ -17,8 +17,9 @@ constexpr const char* kTuningFormat = "echotrain kernels 1";
 Json parse(const std::string& path) {
   const std::string origin = cat("the tuning file '", path, "'");
   Json file = parse_json(platform::read_document(path), origin, {.code = Code::corrupt_data});
-  const bool right = file.is_object() && file.contains("format") && file["format"] == kTuningFormat &&
-                     file.contains("devices") && file["devices"].is_object();
+  const bool right = file.is_object() && file.contains("format") &&
+                     file["format"] == kTuningFormat && file.contains("devices") &&
+                     file["devices"].is_object();
   if (!right)
     fail(Code::corrupt_data, origin, " is none of this release ('", kTuningFormat,
          "'): remove it, or write it anew with 'echotrain tune-kernels'");

@@ -12,7 +12,6 @@
 
 namespace {
 
-
 TEST(LogHook, GetsLevelsAndSubjectsAndCanBeReplaced) {
   etr::test::TempDir dir;
   std::filesystem::create_directories(dir.path("cat"));
@@ -97,10 +96,11 @@ TEST(Library, TunesAndExplains) {
   const Images images;
   const std::string spec = images.spec();
   int trials = 0;
-  const auto tuned = nlohmann::json::parse(echotrain::tune_pipeline(spec, 0.05, 0, [&](const char* trial) {
-    ++trials;
-    return nlohmann::json::parse(trial).is_object();
-  }));
+  const auto tuned =
+      nlohmann::json::parse(echotrain::tune_pipeline(spec, 0.05, 0, [&](const char* trial) {
+        ++trials;
+        return nlohmann::json::parse(trial).is_object();
+      }));
   EXPECT_EQ(tuned["trials"].size(), static_cast<size_t>(trials));
   auto pipeline = echotrain::Pipeline::from_json(spec);
   ASSERT_TRUE(pipeline.next());

@@ -20,7 +20,7 @@ using pipeline::Item;
 using pipeline::Pipeline;
 
 Json policy_spec(const std::string& pattern, const std::string& policy,
-             const std::string& directory = "") {
+                 const std::string& directory = "") {
   return {{"on_error", policy},
           {"quarantine_dir", directory},
           {"epochs", 1},

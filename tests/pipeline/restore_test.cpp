@@ -66,7 +66,8 @@ TEST(Restore, GivesTheSameTail) {
 // some after it.
 TEST(Restore, GoesOnFromARestoredRun) {
   TempDir dir;
-  Json spec = restorable_spec(make_shards(dir, 2, 60),
+  Json spec =
+      restorable_spec(make_shards(dir, 2, 60),
                       R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   std::vector<uint64_t> tails;
@@ -90,8 +91,9 @@ TEST(Restore, GoesOnFromARestoredRun) {
 // begun.
 TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
   TempDir dir;
-  const Json spec = restorable_spec(make_shards(dir, 2, 30),
-                            R"(, {"stage": "repeat", "count": 2}, {"stage": "shuffle", "buffer": 9},
+  const Json spec =
+      restorable_spec(make_shards(dir, 2, 30),
+                      R"(, {"stage": "repeat", "count": 2}, {"stage": "shuffle", "buffer": 9},
                                 {"stage": "batch", "size": 4})");
   Pipeline original(spec);
   Item item;
@@ -132,7 +134,7 @@ TEST(Restore, CrossesEpochs) {
 TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
   TempDir dir;
   const Json spec = restorable_spec(make_shards(dir, 1, 60, 8),
-                            R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "decode"},
+                                    R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "decode"},
                                 {"stage": "echo", "mode": "on_demand", "factor": 4},
                                 {"stage": "random_crop", "pad": 2}, {"stage": "batch", "size": 4})");
   Pipeline original(spec);
@@ -156,8 +158,8 @@ TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
 TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 30);
-  Json spec =
-      restorable_spec(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
+  Json spec = restorable_spec(
+      pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   expect_same_tail(spec, 6);
 }
@@ -165,7 +167,7 @@ TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
 TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
   TempDir dir;
   Json spec = restorable_spec(make_shards(dir, 1, 200, 8),
-                      R"(, {"stage": "decode"}, {"stage": "batch", "size": 4})");
+                              R"(, {"stage": "decode"}, {"stage": "batch", "size": 4})");
   spec["epochs"] = 1;
   Pipeline original(spec);
   digest_of_epoch(original, 40);
@@ -277,7 +279,8 @@ TEST(Restore, DamagedPositionsAreErrors) {
 TEST(Restore, RefusesAnotherPipelinesState) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);
-  Pipeline a(restorable_spec(pattern, "")), b(restorable_spec(pattern, R"(, {"stage": "batch", "size": 2})"));
+  Pipeline a(restorable_spec(pattern, "")),
+      b(restorable_spec(pattern, R"(, {"stage": "batch", "size": 2})"));
   EXPECT_THROW(b.restore(a.save()), Error);
   EXPECT_THROW(b.restore(Json::object()), Error);
   Item item;
@@ -349,7 +352,8 @@ std::string said_of(const Json& spec, const Json& state) {
 
 TEST(Restore, RefusesPositionsThatCannotBe) {
   TempDir dir;
-  const Json sharded = restorable_spec(make_shards(dir, 3, 20), R"(, {"stage": "batch", "size": 4})");
+  const Json sharded =
+      restorable_spec(make_shards(dir, 3, 20), R"(, {"stage": "batch", "size": 4})");
   for (const Json& spec : {idx_spec(dir), sharded}) {
     const Json good = saved_within_an_epoch(spec);
     EXPECT_EQ(said_of(spec, good), "");

@@ -165,8 +165,8 @@ TEST(Plot, ExtremeNumbersStayReadable) {
 
 TEST(Plot, NumbersFarApartAreDrawnInFiniteTime) {
   for (const Scale scale : {Scale::linear, Scale::log2, Scale::log10})
-    for (const auto& [low, high] : {std::pair(1e-300, 1e300), {-1.7e308, 1.7e308},
-                                    {5e-324, 1.7e308}, {1e-310, 1.0}}) {
+    for (const auto& [low, high] :
+         {std::pair(1e-300, 1e300), {-1.7e308, 1.7e308}, {5e-324, 1.7e308}, {1e-310, 1.0}}) {
       Figure figure = simple_figure(Mark::line, scale, scale);
       figure.panels[0].notes.push_back({low, low, "a note"});
       for (plot::Series& series : figure.panels[0].series)

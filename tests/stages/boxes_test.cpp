@@ -33,8 +33,9 @@ std::vector<float> boxes_of(const Item& item) {
 }
 
 TEST(Boxes, ReadsTextAndNumbersAndFillsUp) {
-  const Item centred = run_with_boxes("boxes", R"({"field": "txt", "format": "centre", "max_boxes": 3})",
-                           with_text("2 0.5 0.25 0.5 0.25\n0 0.25 0.75 0.5 0.5\r\n"));
+  const Item centred =
+      run_with_boxes("boxes", R"({"field": "txt", "format": "centre", "max_boxes": 3})",
+                     with_text("2 0.5 0.25 0.5 0.25\n0 0.25 0.75 0.5 0.5\r\n"));
   EXPECT_EQ(boxes_of(centred), (std::vector<float>{2, 0.25f, 0.125f, 0.75f, 0.375f,  //
                                                    0, 0, 0.5f, 0.5f, 1,              //
                                                    -1, 0, 0, 0, 0}));
@@ -47,8 +48,9 @@ TEST(Boxes, ReadsTextAndNumbersAndFillsUp) {
   numbers.set("boxes", given);
   EXPECT_EQ(boxes_of(run_with_boxes("boxes", R"({"max_boxes": 1})", numbers)),
             (std::vector<float>{1, 0, 0.25f, 0.5f, 1}));
-  EXPECT_EQ(boxes_of(run_with_boxes("boxes", R"({"field": "txt", "max_boxes": 1})", with_text(" \n"))),
-            (std::vector<float>{-1, 0, 0, 0, 0}));
+  EXPECT_EQ(
+      boxes_of(run_with_boxes("boxes", R"({"field": "txt", "max_boxes": 1})", with_text(" \n"))),
+      (std::vector<float>{-1, 0, 0, 0, 0}));
 }
 
 TEST(Boxes, MistakesAreNamed) {

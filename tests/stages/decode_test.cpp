@@ -188,7 +188,8 @@ TEST(Decode, TurnsAsExifSaysUnlessItIsTold) {
   Images images;
   images.add("0.jpg", with_exif(smooth_jpeg({}, 30, 20), exif(6, false)));
   images.add("1.png", with_exif(write_png({}, 30, 20, 1), exif(8, true)));
-  for (const Tensor& image : images.decoded(kDecodeStage)) EXPECT_EQ(image.shape(), (Shape{30, 20, 3}));
+  for (const Tensor& image : images.decoded(kDecodeStage))
+    EXPECT_EQ(image.shape(), (Shape{30, 20, 3}));
   for (const Tensor& image : images.decoded(R"(, {"stage": "decode", "orientation": "stored"})"))
     EXPECT_EQ(image.shape(), (Shape{20, 30, 3}));
 }
@@ -205,10 +206,11 @@ TEST(Decode, FastShardsHoldWhatFoldersHold) {
     return tensors;
   };
   for (const char* orientation : {"exif", "stored"}) {
-    sources::pack_folder(
-        images.path("images"), images.path("out"),
-        {sources::pack_schema(), "pack", {{"format", "fast"}, {"orientation", orientation}, {"overwrite", true}}},
-        nullptr);
+    sources::pack_folder(images.path("images"), images.path("out"),
+                         {sources::pack_schema(),
+                          "pack",
+                          {{"format", "fast"}, {"orientation", orientation}, {"overwrite", true}}},
+                         nullptr);
     const std::string shard =
         R"({"stage": "fast_shard", "pattern": ")" + images.path("out-*.ets") + "\"}";
     for (const char* dtype : {"u8", "as_stored"}) {

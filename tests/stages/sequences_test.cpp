@@ -46,7 +46,7 @@ std::string pair_options(int source_positions, int target_positions, const std::
 
 TEST(SequencePair, MovesTheTargetByOneAndFillsUp) {
   const Item item = run_sequence("sequence_pair", pair_options(4, 5, R"(, "begin": 8, "end": 9)"),
-                        pair_of(integers({2, 3}), integers({4, 5, 6})));
+                                 pair_of(integers({2, 3}), integers({4, 5, 6})));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{2, 3, 9, 9}));
   EXPECT_EQ(values_of(item, "source_length"), std::vector<int32_t>{2});
   EXPECT_EQ(values_of(item, "input"), (std::vector<int32_t>{8, 4, 5, 6, 9}));
@@ -57,8 +57,8 @@ TEST(SequencePair, MovesTheTargetByOneAndFillsUp) {
 }
 
 TEST(SequencePair, ReadsBytesAndSequencesThatJustFit) {
-  const Item item =
-      run_sequence("sequence_pair", pair_options(2, 3), pair_of(Tensor::text("ab"), Tensor::text("yz")));
+  const Item item = run_sequence("sequence_pair", pair_options(2, 3),
+                                 pair_of(Tensor::text("ab"), Tensor::text("yz")));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{'a', 'b'}));
   EXPECT_EQ(values_of(item, "input"), (std::vector<int32_t>{0, 'y', 'z'}));
   EXPECT_EQ(values_of(item, "target"), (std::vector<int32_t>{'y', 'z', 1}));
@@ -69,7 +69,7 @@ TEST(SequencePair, ReadsBytesAndSequencesThatJustFit) {
 
 TEST(SequencePair, CutsWhatIsTooLongWhereItIsAskedTo) {
   const Item item = run_sequence("sequence_pair", pair_options(2, 3, R"(, "too_long": "cut")"),
-                        pair_of(integers({2, 3, 4}), integers({5, 6, 7, 8})));
+                                 pair_of(integers({2, 3, 4}), integers({5, 6, 7, 8})));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{2, 3}));
   EXPECT_EQ(values_of(item, "source_length"), std::vector<int32_t>{2});
   EXPECT_EQ(values_of(item, "target"), (std::vector<int32_t>{5, 6, 1}));
@@ -77,7 +77,8 @@ TEST(SequencePair, CutsWhatIsTooLongWhereItIsAskedTo) {
 
 TEST(SequencePair, MistakesAreNamed) {
   const auto expect = [](Item item, const char* part, const std::string& options) {
-    const std::string text = error_text([&] { run_sequence("sequence_pair", options, std::move(item)); });
+    const std::string text =
+        error_text([&] { run_sequence("sequence_pair", options, std::move(item)); });
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   const std::string options = pair_options(2, 2);
@@ -116,7 +117,9 @@ TEST(RandomWindow, CutsAllFieldsAtOnePlaceWhichIsAnotherForEachReplica) {
   }
   EXPECT_EQ(of_samples, (std::set<int32_t>{0, 1, 2, 3})) << "every place, both ends included";
   EXPECT_EQ(of_replicas, of_samples);
-  EXPECT_EQ(values_of(run_sequence("random_window", R"({"length": 6})", windows(0, 0)), "input").size(), 6u);
+  EXPECT_EQ(
+      values_of(run_sequence("random_window", R"({"length": 6})", windows(0, 0)), "input").size(),
+      6u);
 }
 
 TEST(RandomWindow, TakesRowsOfSequencesOfVectors) {
@@ -134,7 +137,8 @@ TEST(RandomWindow, TakesRowsOfSequencesOfVectors) {
 
 TEST(RandomWindow, MistakesAreNamed) {
   const auto expect = [](Item item, const char* part, const std::string& options) {
-    const std::string text = error_text([&] { run_sequence("random_window", options, std::move(item)); });
+    const std::string text =
+        error_text([&] { run_sequence("random_window", options, std::move(item)); });
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   expect(windows(0, 0), "field 'input' is 6 long; the window's 'length' is 7", R"({"length": 7})");

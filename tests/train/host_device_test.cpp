@@ -170,7 +170,8 @@ TEST(HostDevice, SaysWhatIsWrongWithABuffer) {
   EXPECT_NE(
       message([&] { learner.step(wrong); }).find("field 'image' is f32 [N, 7], and was f32 [N, 6]"),
       std::string::npos);
-  EXPECT_NE(message([&] { learner.step(host_batch(4)); }).find("from one place"), std::string::npos);
+  EXPECT_NE(message([&] { learner.step(host_batch(4)); }).find("from one place"),
+            std::string::npos);
   EXPECT_NE(message([&] {
               learner.predict(good, memory.output({4, 2}).first);
             }).find("the output is f32 [4, 3], not f32 [4, 2]"),

@@ -157,7 +157,8 @@ TEST(Lora, AQuantisedBaseTrainsLikeTheRoundedOne) {
 
 TEST(Lora, FrozenWeightsAreQuantisedWithoutAdaptersToo) {
   const auto frozen = [] {
-    return make_learner(cat(R"({"quantize": 4, "frozen": ["hidden.*", "a.*"], )", kLayers), kLoraAdam);
+    return make_learner(cat(R"({"quantize": 4, "frozen": ["hidden.*", "a.*"], )", kLayers),
+                        kLoraAdam);
   };
   Learner learner = frozen();
   train(learner, 3);
@@ -194,7 +195,8 @@ TEST(Lora, PatternsMustMatch) {
   EXPECT_NE(problem(R"({"layers": []})").find("'lora.layers' is empty"), std::string::npos);
   EXPECT_NE(problem(R"({"rank": 2})").find("layers"), std::string::npos);
   EXPECT_NE(error_text([] {
-              make_learner(cat(R"({"frozen": "a.*", "lora": {"layers": ["*"]}, )", kLayers), kLoraAdam);
+              make_learner(cat(R"({"frozen": "a.*", "lora": {"layers": ["*"]}, )", kLayers),
+                           kLoraAdam);
             }).find("leave out 'frozen'"),
             std::string::npos);
 }

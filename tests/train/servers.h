@@ -68,8 +68,9 @@ struct ServersOutcome {
 using ServersWatch = std::function<void(train::Trainer& trainer, const train::Event& event)>;
 
 inline ServersOutcome run(const Json& job, std::unique_ptr<train::Membership> membership,
-                   train::Start start = train::Start::new_run, const ServersWatch& watch = {},
-                   const gpu::DeviceOptions& device = device_options()) {
+                          train::Start start = train::Start::new_run,
+                          const ServersWatch& watch = {},
+                          const gpu::DeviceOptions& device = device_options()) {
   ServersOutcome out;
   try {
     train::Trainer trainer(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device)),
@@ -91,7 +92,7 @@ inline ServersOutcome run(const Json& job, std::unique_ptr<train::Membership> me
 }
 
 inline ServersOutcome run_with_servers(const Json& job, train::Start start = train::Start::new_run,
-                                const ServersWatch& watch = {}) {
+                                       const ServersWatch& watch = {}) {
   Servers servers(job);
   return run(job, servers.join(), start, watch);
 }

@@ -65,7 +65,8 @@ TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
   ASSERT_EQ(worker.weights.size(), alone.weights.size());
   for (size_t i = 0; i < alone.weights.size(); ++i)
     ASSERT_NEAR(worker.weights[i], alone.weights[i], 1e-5) << i;
-  const auto losses = loss_values_of(dir.path("worker")), expected = loss_values_of(dir.path("alone"));
+  const auto losses = loss_values_of(dir.path("worker")),
+             expected = loss_values_of(dir.path("alone"));
   ASSERT_EQ(losses.size(), expected.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5) << i;
 }

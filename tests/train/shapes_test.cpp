@@ -107,11 +107,13 @@ TEST(Shapes, AResumedRunFillsBatchesUpAsBefore) {
   for (size_t i = 0; i < rows.size(); ++i) whole.step(shaped_images(rows[i], static_cast<int>(i)));
   const std::vector<float> losses = losses_of(whole);
   for (size_t cut = 1; cut < rows.size(); ++cut) {
-    Learner before = make_learner(kPooled, kPlainSgd, 0.1), after = make_learner(kPooled, kPlainSgd, 0.1);
+    Learner before = make_learner(kPooled, kPlainSgd, 0.1),
+            after = make_learner(kPooled, kPlainSgd, 0.1);
     for (size_t i = 0; i < cut; ++i) before.step(shaped_images(rows[i], static_cast<int>(i)));
     std::vector<float> both = losses_of(before);
     after.load(saved_model(before));
-    for (size_t i = cut; i < rows.size(); ++i) after.step(shaped_images(rows[i], static_cast<int>(i)));
+    for (size_t i = cut; i < rows.size(); ++i)
+      after.step(shaped_images(rows[i], static_cast<int>(i)));
     const std::vector<float> rest = losses_of(after);
     both.insert(both.end(), rest.begin(), rest.end());
     EXPECT_EQ(both, losses) << "interrupted after step " << cut;
@@ -133,8 +135,8 @@ pipeline::Pipeline evaluation(const std::string& shard, int batch, int epochs = 
 TEST(Shapes, AnEvaluationIsAWholeEpoch) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
-  Learner learner =
-      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kPlainSgd);
+  Learner learner = make_learner(
+      R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kPlainSgd);
   pipeline::Item batch;
   for (const int read : {0, 1, 3, 10}) {  // of ten batches
     pipeline::Pipeline p = evaluation(shard, 10, 2);
@@ -156,8 +158,8 @@ TEST(Shapes, AnEvaluationIsAWholeEpoch) {
 TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
-  Learner learner =
-      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kPlainSgd);
+  Learner learner = make_learner(
+      R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kPlainSgd);
   pipeline::Pipeline p = evaluation(shard, 10, 0);
   const auto stop_at_two = [](int64_t done, int64_t) { return done < 2; };
   EXPECT_HAS(shape_error([&] { learner.evaluate(p, stop_at_two); }, Code::cancelled),
@@ -176,9 +178,10 @@ TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   EXPECT_EQ(learner.evaluate(restored).samples, 100);
   pipeline::Item batch;
   restored.next(batch);
-  EXPECT_HAS(shape_error([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); },
-                      Code::cancelled),
-             "before the first batch");
+  EXPECT_HAS(
+      shape_error([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); },
+                  Code::cancelled),
+      "before the first batch");
   const std::atomic<bool> stop{true};
   EXPECT_HAS(shape_error([&] { learner.evaluate(restored, {}, &stop); }, Code::cancelled),
              "before the first batch");
@@ -366,7 +369,8 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
     EXPECT_NE(error.find(words), std::string::npos) << error;
   pipeline::Item none;
   none.set("image", Tensor(DType::f32, {0, 8, 8, 2}));
-  EXPECT_NE(shape_error([&] { learner.predict(none); }).find("the batch is empty"), std::string::npos);
+  EXPECT_NE(shape_error([&] { learner.predict(none); }).find("the batch is empty"),
+            std::string::npos);
   learner.step(shaped_images(9, 0, 8));
   EXPECT_EQ(learner.take_metrics(true).size(), 2u);
 }
@@ -493,7 +497,8 @@ TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
 TEST(Shapes, WhatIsAskedBetweenStepsChangesNothing) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     Rng rng(seed, 77);
-    Learner busy = make_learner(kPooled, kPlainSgd, 0.05), quiet = make_learner(kPooled, kPlainSgd, 0.05);
+    Learner busy = make_learner(kPooled, kPlainSgd, 0.05),
+            quiet = make_learner(kPooled, kPlainSgd, 0.05);
     std::vector<float> a, b;
     for (int i = 0; i < 25; ++i) {
       const auto rows = static_cast<int64_t>(1 + rng.below(20)),

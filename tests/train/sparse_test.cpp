@@ -113,9 +113,9 @@ Json sparse_job(const TempDir& dir, const std::string& out, const SparseCase& c)
 }
 
 const Json kInOrder{{"algorithm", "downpour"},
-                       {"consistency", "sequential"},
-                       {"server_optimizer", "sgd"},
-                       {"servers", 3}};
+                    {"consistency", "sequential"},
+                    {"server_optimizer", "sgd"},
+                    {"servers", 3}};
 
 Json sparse_with(Json json, const Json& more) {
   json.update(more);
@@ -191,7 +191,7 @@ TEST(Sparse, AModelOfTablesAlone) {
   TempDir dir;
   for (const bool served : {false, true}) {
     Json job = sparse_job(dir, dir.path(served ? "rows" : "whole"),
-                      {.parallel = served ? kInOrder : Json()});
+                          {.parallel = served ? kInOrder : Json()});
     job["model"]["layers"].erase(job["model"]["layers"].size() - 1);
     const ServersOutcome outcome = served ? run_with_servers(job) : run(job, nullptr);
     ASSERT_FALSE(outcome.error) << outcome.error->what();

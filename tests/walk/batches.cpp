@@ -41,9 +41,16 @@ struct Name {
 };
 
 Name field_name(Walk& walk) {
-  return walk.random.of<Name>({{"image", true}, {"image", true}, {"label", true}, {"output", true},
-                               {"x", true}, {"", false}, {"a\x01", false}, {"\xff", false},
-                               {long_name().c_str(), false}, {nullptr, false}});
+  return walk.random.of<Name>({{"image", true},
+                               {"image", true},
+                               {"label", true},
+                               {"output", true},
+                               {"x", true},
+                               {"", false},
+                               {"a\x01", false},
+                               {"\xff", false},
+                               {long_name().c_str(), false},
+                               {nullptr, false}});
 }
 
 // A name that the batch has, if there is one, or any other.
@@ -152,11 +159,10 @@ void wrap_vulkan(Walk& walk) {
   const bool valid = !walk.random.one_in(3);
   if (!valid) walk.random.one_in(2) ? void(buffer.dtype = ETR_U8) : void(buffer.shape[0] = 0);
   Memory* const memory = walk.keep(std::make_unique<Memory>());
-  const int32_t status =
-      walk.call("etr_batch_wrap_vulkan", detail_of(name.text),
-                valid && name.valid ? Walk::needs(batch, kOk) : kInvalid, [&] {
-                  return etr_batch_wrap_vulkan(batch, name.text, &buffer, UserData::destroy, memory);
-                });
+  const int32_t status = walk.call(
+      "etr_batch_wrap_vulkan", detail_of(name.text),
+      valid && name.valid ? Walk::needs(batch, kOk) : kInvalid,
+      [&] { return etr_batch_wrap_vulkan(batch, name.text, &buffer, UserData::destroy, memory); });
   if (status == ETR_OK)
     record->fields[name.text] = {ETR_F32, {4, 6}, true};
   else if (memory->destroyed != 1)
@@ -167,15 +173,13 @@ void get_field(Walk& walk) {
   Batch* const record = walk.world->batches.any(walk.random);
   etr_batch* const batch = walk.handle(record);
   const std::string name = some_field(walk, record);
-  const auto* const field = batch && record->fields.contains(name) ? &record->fields[name] : nullptr;
-  const Codes allowed = Walk::needs(batch, !field             ? kNotFound
-                                           : field->in_vulkan ? kState
-                                                              : kOk);
+  const auto* const field =
+      batch && record->fields.contains(name) ? &record->fields[name] : nullptr;
+  const Codes allowed = Walk::needs(batch, !field ? kNotFound : field->in_vulkan ? kState : kOk);
   if (walk.random.one_in(3)) {
     void* const tensor =
-        walk.made<void>("etr_batch_to_dlpack", detail_of(name.c_str()), allowed, [&](void** out) {
-          return etr_batch_to_dlpack(batch, name.c_str(), out);
-        });
+        walk.made<void>("etr_batch_to_dlpack", detail_of(name.c_str()), allowed,
+                        [&](void** out) { return etr_batch_to_dlpack(batch, name.c_str(), out); });
     if (!tensor) return;
     walk.world->tensors.push_back(tensor);
     if (walk.world->tensors.size() <= 8) return;
@@ -245,16 +249,44 @@ void give_tensor(Walk& walk) {
   const Name name = field_name(walk);
   Memory* const memory = walk.keep(std::make_unique<Memory>());
   static int64_t strides[] = {1, 4};
-  memory->tensor = {memory->values.data(), 1, 0, 2, 2, 32, 1, memory->shape, nullptr, 0, memory,
+  memory->tensor = {memory->values.data(),
+                    1,
+                    0,
+                    2,
+                    2,
+                    32,
+                    1,
+                    memory->shape,
+                    nullptr,
+                    0,
+                    memory,
                     [](DlTensor* self) { UserData::destroy(self->context); }};
   Codes allowed = kOk;
   switch (walk.random.below(12)) {
-    case 0: memory->tensor.device_type = 2; allowed = kUnsupported; break;
-    case 1: memory->tensor.bits = 64; allowed = kUnsupported; break;
-    case 2: memory->tensor.strides = strides; allowed = kUnsupported; break;
-    case 3: memory->tensor.rank = ETR_MAX_RANK + 1; allowed = kInvalid; break;
-    case 4: memory->tensor.data = nullptr; allowed = kInvalid; break;
-    case 5: memory->tensor.shape = nullptr; allowed = kInvalid; break;
+    case 0:
+      memory->tensor.device_type = 2;
+      allowed = kUnsupported;
+      break;
+    case 1:
+      memory->tensor.bits = 64;
+      allowed = kUnsupported;
+      break;
+    case 2:
+      memory->tensor.strides = strides;
+      allowed = kUnsupported;
+      break;
+    case 3:
+      memory->tensor.rank = ETR_MAX_RANK + 1;
+      allowed = kInvalid;
+      break;
+    case 4:
+      memory->tensor.data = nullptr;
+      allowed = kInvalid;
+      break;
+    case 5:
+      memory->tensor.shape = nullptr;
+      allowed = kInvalid;
+      break;
     default: break;
   }
   if (!batch || !name.valid) allowed = Walk::failing(allowed);
@@ -289,7 +321,8 @@ void free_tensor(void* managed) {
 }
 
 std::unique_ptr<Batch> batch_of(Walk& walk, etr_batch* made) {
-  auto out = std::unique_ptr<Batch>(new Batch{{walk, made, "etr_batch_destroy", etr_batch_destroy}});
+  auto out =
+      std::unique_ptr<Batch>(new Batch{{walk, made, "etr_batch_destroy", etr_batch_destroy}});
   etr_batch_info info{};
   info.struct_size = sizeof info;
   if (etr_batch_get_info(made, &info) != ETR_OK) walk.trace.fail("a batch without info");
@@ -337,7 +370,8 @@ Batch* rows_of(Walk& walk, int64_t rows) {
 }
 
 const std::vector<Step> kBatchSteps = {
-    {25, create_batch}, {60, set_field},  {15, wrap_vulkan}, {60, get_field},      {50, look_at_batch},
-    {25, remove_field}, {15, fail_batch}, {25, give_tensor}, {10, find_detections}};
+    {25, create_batch}, {60, set_field},     {15, wrap_vulkan},
+    {60, get_field},    {50, look_at_batch}, {25, remove_field},
+    {15, fail_batch},   {25, give_tensor},   {10, find_detections}};
 
 }  // namespace walk

@@ -92,11 +92,10 @@ void cancel_a_reader(Walk& walk) {
   etr_batch* batch = nullptr;
   const bool reads = walk.random.one_in(2);
   {
-    const Waiting reader(walk, reads ? "etr_pipeline_next" : "etr_pipeline_wait",
-                         reads ? kCancelled : kOk, [&] {
-                           return reads ? etr_pipeline_next(pipeline, &batch)
-                                        : etr_pipeline_wait(pipeline, 1e6);
-                         });
+    const Waiting reader(
+        walk, reads ? "etr_pipeline_next" : "etr_pipeline_wait", reads ? kCancelled : kOk, [&] {
+          return reads ? etr_pipeline_next(pipeline, &batch) : etr_pipeline_wait(pipeline, 1e6);
+        });
     walk.soon("a call of the source", [&] { return stalled.source->waits(); });
     reader.begins();
     use_while_busy(walk, pipeline);
@@ -117,9 +116,8 @@ void destroy_under_a_reader(Walk& walk) {
   const Waiting reader(walk, "etr_pipeline_next", kCancelled,
                        [&] { return etr_pipeline_next(pipeline, &batch); });
   walk.soon("a call of the source", [&] { return stalled.source->waits(); });
-  std::thread destroyer([&] {
-    walk.call_void("etr_pipeline_destroy", [&] { etr_pipeline_destroy(pipeline); });
-  });
+  std::thread destroyer(
+      [&] { walk.call_void("etr_pipeline_destroy", [&] { etr_pipeline_destroy(pipeline); }); });
   std::this_thread::sleep_for(std::chrono::milliseconds(walk.random.below(5)));
   stalled.source->open_gate();
   reader.ends_soon();
@@ -183,7 +181,8 @@ void stop_a_run(Walk& walk) {
     walk.call("etr_run_pipeline_stats", "in use by another thread", kState | kOk,
               [&] { return etr_run_pipeline_stats(run->handle.get(), &text); });
     etr_string_free(text);
-    walk.call("etr_run_stop", "", kOk, [&] { return etr_run_stop(run->handle.get()); }, true);
+    walk.call(
+        "etr_run_stop", "", kOk, [&] { return etr_run_stop(run->handle.get()); }, true);
     waiting.ends_soon();
   }
   if (event.kind != ETR_EVENT_END) walk.trace.fail("a run that was stopped has not ended");
@@ -217,8 +216,9 @@ void end_a_study(Walk& walk) {
   const bool destroys = walk.random.one_in(2);
   char* event = nullptr;
   {
-    const Waiting waiting(walk, "etr_study_next_event", kOk | kEnd,
-                          [&] { return retried([&] { return etr_study_next_event(study, 1e6, &event); }); });
+    const Waiting waiting(walk, "etr_study_next_event", kOk | kEnd, [&] {
+      return retried([&] { return etr_study_next_event(study, 1e6, &event); });
+    });
     walk.soon("etr_study_next_event of another thread", [&] {
       char* other = nullptr;
       const int32_t status = etr_study_next_event(study, 0, &other);
@@ -228,7 +228,8 @@ void end_a_study(Walk& walk) {
     if (destroys)
       walk.call_void("etr_study_destroy", [&] { etr_study_destroy(study); });
     else
-      walk.call("etr_study_stop", "", kOk, [&] { return etr_study_stop(study); }, true);
+      walk.call(
+          "etr_study_stop", "", kOk, [&] { return etr_study_stop(study); }, true);
     waiting.ends_soon();
   }
   record->ended = !event || std::string(event).find("\"kind\":\"end\"") != std::string::npos;
@@ -358,10 +359,16 @@ void crowd_a_runtime(Walk& walk) {
 
 }  // namespace
 
-const std::vector<Step> kThreadSteps = {
-    {3, cancel_a_reader}, {3, destroy_under_a_reader}, {3, destroy_within_a_function},
-    {2, cancel_an_evaluation}, {1, stop_a_run},        {2, stop_a_server},
-    {1, end_a_study},     {1, crowd_a_trainer},        {2, crowd_a_batch},
-    {2, crowd_a_pipeline}, {1, crowd_a_runtime}};
+const std::vector<Step> kThreadSteps = {{3, cancel_a_reader},
+                                        {3, destroy_under_a_reader},
+                                        {3, destroy_within_a_function},
+                                        {2, cancel_an_evaluation},
+                                        {1, stop_a_run},
+                                        {2, stop_a_server},
+                                        {1, end_a_study},
+                                        {1, crowd_a_trainer},
+                                        {2, crowd_a_batch},
+                                        {2, crowd_a_pipeline},
+                                        {1, crowd_a_runtime}};
 
 }  // namespace walk

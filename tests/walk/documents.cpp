@@ -5,10 +5,20 @@ namespace walk {
 namespace {
 
 // Texts that are no JSON, or not the JSON that is wanted.
-constexpr const char* kNoJson[] = {"", "{", "[1, 2", "\"text\"", "nul", "{\"a\": }", "\xff\xfe",
-                                   "[[[[[[[[[[[[[[[[[[[[[[[[", "{\"a\": 1e999}", "17", "null", "[]"};
-constexpr const char* kOptionNames[] = {"units", "size", "factor", "learning_rate", "momentum",
-                                        "threads", "seed", "epochs", "nonsense", ""};
+constexpr const char* kNoJson[] = {"",
+                                   "{",
+                                   "[1, 2",
+                                   "\"text\"",
+                                   "nul",
+                                   "{\"a\": }",
+                                   "\xff\xfe",
+                                   "[[[[[[[[[[[[[[[[[[[[[[[[",
+                                   "{\"a\": 1e999}",
+                                   "17",
+                                   "null",
+                                   "[]"};
+constexpr const char* kOptionNames[] = {"units",   "size", "factor", "learning_rate", "momentum",
+                                        "threads", "seed", "epochs", "nonsense",      ""};
 
 std::string quoted(const char* text) {
   return text ? "\"" + std::string(text) + "\"" : std::string("NULL");
@@ -21,8 +31,8 @@ const char* text_or_null(Walk& walk, const char* text) {
 OptionSet* add_options(Walk& walk, etr_options* made) {
   if (!made) return nullptr;
   return walk.world->options.add(
-      walk.random,
-      std::unique_ptr<OptionSet>(new OptionSet{{walk, made, "etr_options_destroy", etr_options_destroy}}));
+      walk.random, std::unique_ptr<OptionSet>(
+                       new OptionSet{{walk, made, "etr_options_destroy", etr_options_destroy}}));
 }
 
 void create_options(Walk& walk) {
@@ -35,10 +45,11 @@ void create_options(Walk& walk) {
       walk, wrong ? walk.random.of(kNoJson)
                   : walk.random.of({"{}", "{\"units\": 2}", "{\"learning_rate\": 0.05}",
                                     "{\"momentum\": 0.5}", "{\"size\": 4}", "{\"threads\": 2}"}));
-  add_options(walk, walk.made<etr_options>(
-                        "etr_options_create_from_json", quoted(json),
-                        wrong ? kInvalid : Walk::needs(json, kOk),
-                        [&](etr_options** out) { return etr_options_create_from_json(json, out); }));
+  add_options(walk, walk.made<etr_options>("etr_options_create_from_json", quoted(json),
+                                           wrong ? kInvalid : Walk::needs(json, kOk),
+                                           [&](etr_options** out) {
+                                             return etr_options_create_from_json(json, out);
+                                           }));
 }
 
 void set_option(Walk& walk) {
@@ -65,7 +76,8 @@ void set_option(Walk& walk) {
       });
       break;
     case 3: {
-      const char* const text = walk.random.of({"relu", "", "\xff", "softmax", (const char*)nullptr});
+      const char* const text =
+          walk.random.of({"relu", "", "\xff", "softmax", (const char*)nullptr});
       const bool wrong = !text || *text == '\xff';
       walk.call("etr_options_set_string", quoted(name) + ", " + quoted(text),
                 wrong ? kInvalid : allowed,
@@ -99,21 +111,22 @@ void create_model(Walk& walk) {
   const bool wrong = walk.random.one_in(5);
   const char* const json = text_or_null(
       walk,
-      wrong ? walk.random.of(
-                  {"", "{", "[]", "7", "{\"layers\": [{\"layer\": \"nonsense\"}]}",
-                   "{\"layers\": [{\"layer\": \"dense\"}]}", "{\"model\": \"nonsense\"}",
-                   "{\"layers\": [{\"layer\": \"dense\", \"units\": -4}]}", "{\"layers\": 3}"})
+      wrong ? walk.random.of({"", "{", "[]", "7", "{\"layers\": [{\"layer\": \"nonsense\"}]}",
+                              "{\"layers\": [{\"layer\": \"dense\"}]}", "{\"model\": \"nonsense\"}",
+                              "{\"layers\": [{\"layer\": \"dense\", \"units\": -4}]}",
+                              "{\"layers\": 3}"})
             : walk.random.of(
                   {"{\"layers\": [{\"layer\": \"dense\", \"units\": 2}]}",
                    "{\"layers\": [{\"layer\": \"dense\", \"units\": 3, \"activation\": \"relu\"}, "
                    "{\"layer\": \"dense\", \"units\": 2}]}",
                    "{\"layers\": [{\"layer\": \"dense\", \"units\": 4}, {\"layer\": \"dropout\", "
                    "\"rate\": 0.5}, {\"layer\": \"dense\", \"units\": 2}]}"}));
-  add_model(walk, walk.made<etr_model>(
-                      "etr_model_create_from_json", quoted(json),
-                      wrong ? kInvalid | kNotFound : Walk::needs(json, kOk),
-                      [&](etr_model** out) { return etr_model_create_from_json(json, out); }),
-            true);
+  add_model(
+      walk,
+      walk.made<etr_model>("etr_model_create_from_json", quoted(json),
+                           wrong ? kInvalid | kNotFound : Walk::needs(json, kOk),
+                           [&](etr_model** out) { return etr_model_create_from_json(json, out); }),
+      true);
 }
 
 void create_model_from_onnx(Walk& walk) {
@@ -199,17 +212,17 @@ void create_optimizer(Walk& walk) {
       [&](etr_optimizer** out) { return etr_optimizer_create(name, options, given, out); });
   etr_options_destroy(schedule);
   if (made)
-    walk.world->optimizers.add(
-        walk.random, std::unique_ptr<Optimizer>(new Optimizer{
-                         {walk, made, "etr_optimizer_destroy", etr_optimizer_destroy}}));
+    walk.world->optimizers.add(walk.random,
+                               std::unique_ptr<Optimizer>(new Optimizer{
+                                   {walk, made, "etr_optimizer_destroy", etr_optimizer_destroy}}));
 }
 
 void describe_library(Walk& walk) {
   switch (walk.random.below(4)) {
     case 0: {
-      const char* const kind = text_or_null(
-          walk, walk.random.of({"stages", "layers", "models", "optimizers", "job", "study", "pack",
-                                "nonsense", ""}));
+      const char* const kind =
+          text_or_null(walk, walk.random.of({"stages", "layers", "models", "optimizers", "job",
+                                             "study", "pack", "nonsense", ""}));
       const bool known = kind && *kind && std::string(kind) != "nonsense";
       walk.text("etr_schema", quoted(kind), known ? kOk : kInvalid,
                 [&](char** out) { return etr_schema(kind, out); });
@@ -241,9 +254,9 @@ void describe_devices(Walk& walk) {
     return;
   }
   const auto index = walk.random.of({0, -1, 1000});
-  walk.filled<etr_device_info>(
-      "etr_device_get", std::to_string(index), index == 0 ? kOk : kNotFound,
-      [&](etr_device_info* out) { return etr_device_get(index, out); });
+  walk.filled<etr_device_info>("etr_device_get", std::to_string(index),
+                               index == 0 ? kOk : kNotFound,
+                               [&](etr_device_info* out) { return etr_device_get(index, out); });
 }
 
 void explain_stats(Walk& walk) {
@@ -258,8 +271,8 @@ void write_report(Walk& walk) {
   const char* const name = "run";
   const char* const path = walk.random.of({nowhere.c_str(), "", (const char*)nullptr});
   const double target = walk.random.of({0.0, 0.5, -1.0, 2.0});
-  walk.text("etr_report_write", quoted(path),
-            kInvalid | kNotFound | kIo | kCorrupt, [&](char** out) {
+  walk.text("etr_report_write", quoted(path), kInvalid | kNotFound | kIo | kCorrupt,
+            [&](char** out) {
               return etr_report_write("walk", &name, &path, 1, target, page.c_str(), out);
             });
 }
@@ -272,9 +285,8 @@ void describe_job(Walk& walk) {
               [&](char** out) { return etr_job_json(job, out); });
     return;
   }
-  char* const directory =
-      walk.made<char>("etr_job_output_dir", "", Walk::needs(job, kOk),
-                      [&](char** out) { return etr_job_output_dir(job, out); });
+  char* const directory = walk.made<char>("etr_job_output_dir", "", Walk::needs(job, kOk),
+                                          [&](char** out) { return etr_job_output_dir(job, out); });
   if (directory && directory != record->output)
     walk.trace.fail("etr_job_output_dir: " + std::string(directory));
   etr_string_free(directory);
@@ -284,9 +296,8 @@ void parse_wrong_job(Walk& walk) {
   const char* const json = text_or_null(walk, walk.random.of(kNoJson));
   const char* overrides[] = {"train.steps=4", "nonsense", nullptr};
   const auto count = static_cast<int32_t>(walk.random.between(-1, 3));
-  walk.made<etr_job>("etr_job_parse", quoted(json), kInvalid, [&](etr_job** out) {
-    return etr_job_parse(json, overrides, count, out);
-  });
+  walk.made<etr_job>("etr_job_parse", quoted(json), kInvalid,
+                     [&](etr_job** out) { return etr_job_parse(json, overrides, count, out); });
   const char* const path = text_or_null(walk, walk.random.of({"", "/nowhere.json", "/tmp"}));
   walk.made<etr_job>("etr_job_load", quoted(path), kInvalid | kNotFound | kIo,
                      [&](etr_job** out) { return etr_job_load(path, nullptr, 0, out); });
@@ -313,9 +324,10 @@ void destroy_something(Walk& walk) { destroy_any(walk); }
 }  // namespace
 
 const std::vector<Step> kDocumentSteps = {
-    {20, create_options}, {60, set_option},      {15, create_model},     {3, create_model_from_onnx},
-    {25, change_model},   {15, describe_model},  {12, create_optimizer}, {5, describe_library},
-    {1, describe_devices}, {8, explain_stats},   {3, write_report},      {8, describe_job},
-    {5, parse_wrong_job}, {3, destroy_null},     {40, destroy_something}};
+    {20, create_options},        {60, set_option},      {15, create_model},
+    {3, create_model_from_onnx}, {25, change_model},    {15, describe_model},
+    {12, create_optimizer},      {5, describe_library}, {1, describe_devices},
+    {8, explain_stats},          {3, write_report},     {8, describe_job},
+    {5, parse_wrong_job},        {3, destroy_null},     {40, destroy_something}};
 
 }  // namespace walk

@@ -53,9 +53,9 @@ void build(Walk& walk) {
 
 void create_from_json(Walk& walk) {
   const bool wrong = walk.random.one_in(3);
-  const std::string rows = row_stages(
-      walk, walk.random.of<const char*>({"", "{\"stage\": \"shuffle\", \"buffer\": 5},",
-                                         "{\"stage\": \"echo\", \"factor\": 3},"}));
+  const std::string rows =
+      row_stages(walk, walk.random.of<const char*>({"", "{\"stage\": \"shuffle\", \"buffer\": 5},",
+                                                    "{\"stage\": \"echo\", \"factor\": 3},"}));
   const char* const json =
       wrong ? walk.random.of<const char*>(
                   {"", "{", "{}", "[]", "3", "{\"stages\": []}", "{\"stages\": [{\"stage\": 3}]}",
@@ -63,7 +63,8 @@ void create_from_json(Walk& walk) {
                    "{\"stages\": [{\"stage\": \"source\", \"function\": \"mine\"}]}", nullptr})
             : rows.c_str();
   etr_pipeline* const made = walk.made<etr_pipeline>(
-      "etr_pipeline_create_from_json", wrong && json ? json : "rows", wrong ? kInvalid | kNotFound : kOk,
+      "etr_pipeline_create_from_json", wrong && json ? json : "rows",
+      wrong ? kInvalid | kNotFound : kOk,
       [&](etr_pipeline** out) { return etr_pipeline_create_from_json(json, out); });
   if (!made) return;
   auto record = std::unique_ptr<Pipeline>(
@@ -99,9 +100,8 @@ void add_map(Walk& walk) {
   Codes allowed = record && record->used ? kState : kOk;
   if (wrong) allowed = (allowed & kState) | kInvalid;
   const int32_t status = walk.call(
-      "etr_pipeline_add_map", name ? name : "NULL", Walk::needs(pipeline, runs(record, allowed)), [&] {
-        return etr_pipeline_add_map(pipeline, name, called, function, UserData::destroy);
-      });
+      "etr_pipeline_add_map", name ? name : "NULL", Walk::needs(pipeline, runs(record, allowed)),
+      [&] { return etr_pipeline_add_map(pipeline, name, called, function, UserData::destroy); });
   if (status == ETR_OK) {
     record->names.insert(name);
     record->may_fail |= function->misbehaves > 0;
@@ -140,10 +140,10 @@ void wait(Walk& walk) {
   etr_pipeline* const pipeline = walk.handle(record);
   const double seconds = walk.random.of({0.0, 0.001, 0.01, -1.0, 2e6, std::nan("")});
   const bool valid = seconds >= 0 && seconds < 1e6;
-  const int32_t status = walk.call(
-      "etr_pipeline_wait", std::to_string(seconds),
-      valid ? Walk::needs(pipeline, runs(record, kOk | kEnd)) : kInvalid,
-      [&] { return etr_pipeline_wait(pipeline, seconds); });
+  const int32_t status =
+      walk.call("etr_pipeline_wait", std::to_string(seconds),
+                valid ? Walk::needs(pipeline, runs(record, kOk | kEnd)) : kInvalid,
+                [&] { return etr_pipeline_wait(pipeline, seconds); });
   note_use(record, status);
 }
 
@@ -163,15 +163,13 @@ void ask(Walk& walk) {
   Pipeline* const record = walk.world->pipelines.any(walk.random);
   etr_pipeline* const pipeline = walk.handle(record);
   switch (walk.random.below(5)) {
-    case 0:
-      text_of(walk, record, pipeline, "etr_pipeline_stats", kOk, etr_pipeline_stats);
-      break;
+    case 0: text_of(walk, record, pipeline, "etr_pipeline_stats", kOk, etr_pipeline_stats); break;
     case 1:
       text_of(walk, record, pipeline, "etr_pipeline_bad_records", kOk, etr_pipeline_bad_records);
       break;
     case 2:
-      text_of(walk, record, pipeline, "etr_pipeline_trace",
-              record && record->traced ? kOk : kState, etr_pipeline_trace);
+      text_of(walk, record, pipeline, "etr_pipeline_trace", record && record->traced ? kOk : kState,
+              etr_pipeline_trace);
       break;
     case 3: {
       const std::string position =
@@ -298,10 +296,9 @@ std::unique_ptr<Pipeline> new_pipeline(Walk& walk, const std::string& options_js
   etr_options* options = nullptr;
   walk.call("etr_options_create_from_json", options_json, kOk,
             [&] { return etr_options_create_from_json(options_json.c_str(), &options); });
-  etr_pipeline* const made =
-      walk.made<etr_pipeline>("etr_pipeline_create", "", kOk, [&](etr_pipeline** out) {
-        return etr_pipeline_create(options, out);
-      });
+  etr_pipeline* const made = walk.made<etr_pipeline>(
+      "etr_pipeline_create", "", kOk,
+      [&](etr_pipeline** out) { return etr_pipeline_create(options, out); });
   etr_options_destroy(options);
   if (!made) return nullptr;
   return std::unique_ptr<Pipeline>(
@@ -316,8 +313,8 @@ StageFunction* add_source(Walk& walk, Pipeline& pipeline, int64_t samples, uint6
   function->seed = walk.random.below(1u << 30);
   const std::string name = "source" + std::to_string(walk.random.below(1000000));
   const Codes wrong = (pipeline.used ? kState : 0) | kInvalid;
-  const int32_t status = walk.call(
-      "etr_pipeline_add_source", name, pipeline.has_stages ? wrong : kOk, [&] {
+  const int32_t status =
+      walk.call("etr_pipeline_add_source", name, pipeline.has_stages ? wrong : kOk, [&] {
         return etr_pipeline_add_source(pipeline.handle.get(), name.c_str(), StageFunction::give,
                                        function, UserData::destroy);
       });
@@ -344,9 +341,12 @@ void add_stage(Walk& walk, Pipeline& pipeline, const char* stage, const char* js
   etr_options_destroy(options);
 }
 
-const std::vector<Step> kPipelineSteps = {
-    {20, build}, {6, create_from_json}, {15, add_something}, {20, add_map}, {60, read},
-    {15, wait},  {10, ask_length},      {40, ask},           {12, restore}, {6, cancel},
-    {2, tune},   {4, pack},             {5, set_hooks}};
+const std::vector<Step> kPipelineSteps = {{20, build},         {6, create_from_json},
+                                          {15, add_something}, {20, add_map},
+                                          {60, read},          {15, wait},
+                                          {10, ask_length},    {40, ask},
+                                          {12, restore},       {6, cancel},
+                                          {2, tune},           {4, pack},
+                                          {5, set_hooks}};
 
 }  // namespace walk

@@ -12,13 +12,15 @@ namespace {
 std::string job_text(const Walk& walk, const std::string& more) {
   return R"({"pipeline": )" + row_stages(walk, "") +
          R"(, "model": {"layers": [{"layer": "dense", "units": 2}]},
-      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, )" + more + "}";
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, )" +
+         more + "}";
 }
 
 std::unique_ptr<Job> server_job(Walk& walk, const std::string& meeting) {
   const std::string json = job_text(
       walk, R"("train": {"steps": 4}, "output": {"dir": ""}, "parallel": {"algorithm": "downpour",
-        "servers": 1, "size": 1, "timeout": 60, "rendezvous": "file:)" + meeting + "\"}");
+        "servers": 1, "size": 1, "timeout": 60, "rendezvous": "file:)" +
+                meeting + "\"}");
   etr_job* made = nullptr;
   walk.call("etr_job_parse", "of a parameter server", kOk,
             [&] { return etr_job_parse(json.c_str(), nullptr, 0, &made); });
@@ -58,8 +60,9 @@ void use_server(Walk& walk) {
   status.struct_size = sizeof status;
   // A server without a worker says so when its time is over.
   const Codes allowed = record && record->stopped ? kEnd : kOk | kEnd | kRankLost;
-  walk.call("etr_server_wait", std::to_string(seconds), valid ? Walk::needs(server, allowed) : kInvalid,
-            [&] { return etr_server_wait(server, seconds, walk.random.one_in(2) ? &status : nullptr); });
+  walk.call(
+      "etr_server_wait", std::to_string(seconds), valid ? Walk::needs(server, allowed) : kInvalid,
+      [&] { return etr_server_wait(server, seconds, walk.random.one_in(2) ? &status : nullptr); });
 }
 
 // A worker, which trains to the end or loses its server.
@@ -95,8 +98,8 @@ void load_study(Walk& walk) {
                              R"(}, "evaluate": {"every_steps": 2}, "search": {"trials": 2,
         "searches": 1, "space": {"schedule.learning_rate": {"from": 1e-3, "to": 1e-1}}}})";
   const std::string rows = walk.folder + "/rows.jsonl";
-  const char* const file =
-      walk.random.of<const char*>({path.c_str(), path.c_str(), "/nowhere", rows.c_str(), "", nullptr});
+  const char* const file = walk.random.of<const char*>(
+      {path.c_str(), path.c_str(), "/nowhere", rows.c_str(), "", nullptr});
   const char* const searched = "schedule.learning_rate=0.5";
   const int32_t count = walk.random.one_in(5);
   etr_study* const made = walk.made<etr_study>(
@@ -104,8 +107,9 @@ void load_study(Walk& walk) {
       file == path.c_str() && count == 0 ? kOk : kInvalid | kNotFound,
       [&](etr_study** out) { return etr_study_load(file, &searched, count, out); });
   if (made)
-    walk.world->studies.add(walk.random, std::unique_ptr<Study>(new Study{
-                                             {walk, made, "etr_study_destroy", etr_study_destroy}}));
+    walk.world->studies.add(
+        walk.random,
+        std::unique_ptr<Study>(new Study{{walk, made, "etr_study_destroy", etr_study_destroy}}));
 }
 
 void start_study(Walk& walk) {
@@ -131,7 +135,8 @@ void ask_study(Walk& walk) {
   etr_study* const study = walk.handle(record);
   const std::string nowhere = walk.folder + "/nowhere";
   // The walk's folder is none of a study.
-  const char* const folder = walk.random.of<const char*>({nowhere.c_str(), walk.folder.c_str(), ""});
+  const char* const folder =
+      walk.random.of<const char*>({nowhere.c_str(), walk.folder.c_str(), ""});
   switch (walk.random.below(5)) {
     case 0:
       walk.text("etr_study_json", "", Walk::needs(study, kOk),
@@ -165,9 +170,10 @@ void next_of_study(Walk& walk) {
   const bool valid = seconds >= 0 && seconds < 1e6;
   Codes allowed = record && record->started ? kOk : kState;
   if (record && record->ended) allowed = kEnd;
-  const std::string event = walk.text(
-      "etr_study_next_event", std::to_string(seconds), valid ? Walk::needs(study, allowed) : kInvalid,
-      [&](char** out) { return etr_study_next_event(study, seconds, out); });
+  const std::string event =
+      walk.text("etr_study_next_event", std::to_string(seconds),
+                valid ? Walk::needs(study, allowed) : kInvalid,
+                [&](char** out) { return etr_study_next_event(study, seconds, out); });
   if (event.find("\"kind\":\"end\"") != std::string::npos) record->ended = true;
 }
 
@@ -197,7 +203,8 @@ struct Transport : UserData {
     walk.call("etr_run_next_event", "in a transport", kState,
               [&] { return etr_run_next_event(run, &event); });
     if (stops_run)
-      walk.call("etr_run_stop", "in a transport", kOk, [&] { return etr_run_stop(run); }, true);
+      walk.call(
+          "etr_run_stop", "in a transport", kOk, [&] { return etr_run_stop(run); }, true);
     if (destroys_run && std::this_thread::get_id() == caller)  // which is in a call on the run
       walk.call_void("etr_run_destroy", [&] { etr_run_destroy(std::exchange(run, nullptr)); });
   }
@@ -305,7 +312,8 @@ void advise(Walk& walk) {
 }  // namespace
 
 const std::vector<Step> kServiceSteps = {
-    {2, start_server}, {10, use_server},   {1, work},             {3, load_study}, {2, start_study},
-    {12, ask_study},   {15, next_of_study}, {1, start_with_engine}, {1, advise}};
+    {2, start_server},   {10, use_server},       {1, work},
+    {3, load_study},     {2, start_study},       {12, ask_study},
+    {15, next_of_study}, {1, start_with_engine}, {1, advise}};
 
 }  // namespace walk

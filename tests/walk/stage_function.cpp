@@ -76,8 +76,7 @@ int32_t StageFunction::map(etr_batch* item, const etr_batch_info& info) {
       const etr_tensor one{sizeof one, ETR_F32, 0, 0, {}, &value, sizeof value};
       walk.call("etr_batch_wrap", "of an item", kOk,
                 [&] { return etr_batch_wrap(item, "x", &one, UserData::destroy, memory); });
-      walk.call("etr_batch_remove", "of an item", kOk,
-                [&] { return etr_batch_remove(item, "x"); });
+      walk.call("etr_batch_remove", "of an item", kOk, [&] { return etr_batch_remove(item, "x"); });
       break;
     }
     case 2: use_others(random); break;
@@ -97,9 +96,7 @@ int32_t StageFunction::misbehave(etr_batch* item, Random& random) {
     case 2: return 7;  // no status
     case 3: throw std::runtime_error("an exception of the program's");
     case 4: throw 3;
-    case 5:
-      etr_batch_destroy(item);
-      return ETR_OK;
+    case 5: etr_batch_destroy(item); return ETR_OK;
     case 6:
       if (is_source) return ETR_OK;  // without a field
       return ETR_END;                // which only sources may

@@ -102,8 +102,9 @@ void Trace::print(const Call& call) {
   const std::chrono::duration<double> age = Clock::now() - call.began;
   std::printf("  #%-7llu thread %-3llu %s(%s): %s\n", static_cast<unsigned long long>(call.number),
               static_cast<unsigned long long>(call.thread), call.function, call.detail.c_str(),
-              call.returned ? name_of(call.status).c_str()
-                            : ("not returned, since " + std::to_string(age.count()) + " s").c_str());
+              call.returned
+                  ? name_of(call.status).c_str()
+                  : ("not returned, since " + std::to_string(age.count()) + " s").c_str());
 }
 
 }  // namespace walk

@@ -55,8 +55,14 @@ void create_runtime(Walk& walk) {
   Codes allowed = kNoDevice | kInvalid;
   const std::string rows = walk.folder + "/rows.jsonl";
   switch (walk.random.below(4)) {
-    case 0: options.kernels = 17; allowed = kInvalid; break;
-    case 1: options.struct_size = 0; allowed = kInvalid; break;
+    case 0:
+      options.kernels = 17;
+      allowed = kInvalid;
+      break;
+    case 1:
+      options.struct_size = 0;
+      allowed = kInvalid;
+      break;
     case 2:
       options.device = std::getenv("ECHOTRAIN_TEST_DEVICE");
       options.tuning = walk.random.of<const char*>({"/nowhere.json", rows.c_str()});
@@ -64,18 +70,17 @@ void create_runtime(Walk& walk) {
       break;
     default: break;
   }
-  walk.made<etr_runtime>("etr_runtime_create", "wrong options", allowed, [&](etr_runtime** out) {
-    return etr_runtime_create(&options, out);
-  });
+  walk.made<etr_runtime>("etr_runtime_create", "wrong options", allowed,
+                         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
 }
 
 void create_shared_runtime(Walk& walk) {
   etr_vulkan_device device{};
   device.struct_size = walk.random.of<uint32_t>({0, sizeof device});
   const etr_vulkan_device* const given = walk.random.one_in(3) ? nullptr : &device;
-  walk.made<etr_runtime>("etr_runtime_create_shared", "no handles", kInvalid, [&](etr_runtime** out) {
-    return etr_runtime_create_shared(given, nullptr, out);
-  });
+  walk.made<etr_runtime>(
+      "etr_runtime_create_shared", "no handles", kInvalid,
+      [&](etr_runtime** out) { return etr_runtime_create_shared(given, nullptr, out); });
 }
 
 void describe_runtime(Walk& walk) {
@@ -108,9 +113,8 @@ void tune_runtime(Walk& walk) {
   const std::string path = walk.folder + "/tuning.json", rows = walk.folder + "/rows.jsonl";
   const char* const file = walk.random.of<const char*>({path.c_str(), "", rows.c_str()});
   walk.call("etr_runtime_tune", file,
-            Walk::needs(runtime, file == path.c_str() ? kOk : kInvalid | kCorrupt), [&] {
-              return etr_runtime_tune(runtime, file, Tuning::progress, &tuning);
-            });
+            Walk::needs(runtime, file == path.c_str() ? kOk : kInvalid | kCorrupt),
+            [&] { return etr_runtime_tune(runtime, file, Tuning::progress, &tuning); });
 }
 
 void create_trainer(Walk& walk) {
@@ -145,10 +149,12 @@ void step(Walk& walk) {
   for (uint64_t i = walk.random.below(4); i < 4; ++i) {
     const Given given = batch_to_give(walk);
     if (record && given.has_nan) record->may_diverge = true;
-    const int32_t status = walk.call(
-        "etr_trainer_step", given.has_nan ? "NaN" : given.fits ? "rows" : "any batch",
-        Walk::needs(trainer, own(record, takes(given, record, kOk))),
-        [&] { return etr_trainer_step(trainer, given.batch); });
+    const int32_t status = walk.call("etr_trainer_step",
+                                     given.has_nan ? "NaN"
+                                     : given.fits  ? "rows"
+                                                   : "any batch",
+                                     Walk::needs(trainer, own(record, takes(given, record, kOk))),
+                                     [&] { return etr_trainer_step(trainer, given.batch); });
     if (status != ETR_OK) continue;
     record->shaped = true;
     record->has_gradients = false;
@@ -225,8 +231,7 @@ void update(Walk& walk) {
   etr_step_result result{};
   result.struct_size = sizeof result;
   // A gradient of the program's may have been anything.
-  const Codes allowed =
-      record && record->has_gradients ? kOk | kState | kNotFinite : kState;
+  const Codes allowed = record && record->has_gradients ? kOk | kState | kNotFinite : kState;
   const int32_t status = walk.call(
       "etr_trainer_update", "", Walk::needs(trainer, own(record, with_odds(record, allowed))),
       [&] { return etr_trainer_update(trainer, gets_result ? &result : nullptr); });
@@ -250,9 +255,10 @@ void gradients(Walk& walk) {
     return;
   }
   etr_batch* const batch = walk.handle(walk.world->batches.any(walk.random));
-  walk.call("etr_trainer_set_gradients", "any batch",
-            Walk::needs(trainer, own(record, Walk::needs(batch, allowed | kUnsupported | kInvalid))),
-            [&] { return etr_trainer_set_gradients(trainer, batch); });
+  walk.call(
+      "etr_trainer_set_gradients", "any batch",
+      Walk::needs(trainer, own(record, Walk::needs(batch, allowed | kUnsupported | kInvalid))),
+      [&] { return etr_trainer_set_gradients(trainer, batch); });
 }
 
 void weights(Walk& walk) {
@@ -281,7 +287,8 @@ void set_hyperparameter(Walk& walk) {
   const char* const name = walk.random.of<const char*>(
       {"momentum", "beta1", "weight_decay", "label_smoothing", "nonsense", "", nullptr});
   const double value = walk.random.of({0.0, 0.1, -1.0, 1e300, std::nan("")});
-  walk.call("etr_trainer_set_hyperparameter", (name ? name : "NULL") + (", " + std::to_string(value)),
+  walk.call("etr_trainer_set_hyperparameter",
+            (name ? name : "NULL") + (", " + std::to_string(value)),
             Walk::needs(trainer, Walk::needs(name, with_odds(record, kOk | kInvalid | kNotFound))),
             [&] { return etr_trainer_set_hyperparameter(trainer, name, value); });
 }
@@ -298,8 +305,7 @@ void predict(Walk& walk) {
     buffer.rank = 2;
     buffer.shape[0] = buffer.shape[1] = 2;
     buffer.buffer = &no_buffer;  // never looked at
-    walk.call("etr_trainer_predict_vulkan", "",
-              Walk::needs(trainer, takes(given, record, kState)),
+    walk.call("etr_trainer_predict_vulkan", "", Walk::needs(trainer, takes(given, record, kState)),
               [&] { return etr_trainer_predict_vulkan(trainer, given.batch, &buffer); });
     return;
   }
@@ -379,10 +385,12 @@ void profile(Walk& walk) {
   const char* const format = walk.random.of<const char*>({"text", "json", "trace", "x", nullptr});
   const bool known = format && *format != 'x' && steps > 0;
   // Results of steps in flight are not to be lost.
-  const Codes allowed = known ? takes(given, record, kOk | kUnsupported | kState | kNotFinite) : kInvalid;
+  const Codes allowed =
+      known ? takes(given, record, kOk | kUnsupported | kState | kNotFinite) : kInvalid;
   walk.text("etr_trainer_profile", (format ? format : "NULL") + (", " + std::to_string(steps)),
-            Walk::needs(trainer, known ? own(record, allowed) : allowed),
-            [&](char** out) { return etr_trainer_profile(trainer, given.batch, steps, format, out); });
+            Walk::needs(trainer, known ? own(record, allowed) : allowed), [&](char** out) {
+              return etr_trainer_profile(trainer, given.batch, steps, format, out);
+            });
   if (record) record->may_diverge = record->odd = true;  // it has trained
 }
 
@@ -402,11 +410,22 @@ Runtime* runtime_of(Walk& walk) {
                   new Runtime{{walk, made, "etr_runtime_destroy", etr_runtime_destroy}}));
 }
 
-const std::vector<Step> kTrainerSteps = {
-    {2, create_runtime},   {2, create_shared_runtime}, {5, describe_runtime}, {1, tune_runtime},
-    {10, create_trainer},  {25, step},                 {30, result},          {15, forward},
-    {20, backward},        {15, update},               {15, gradients},       {20, weights},
-    {15, set_hyperparameter}, {12, predict},           {10, describe_trainer}, {8, save_or_load},
-    {1, profile}};
+const std::vector<Step> kTrainerSteps = {{2, create_runtime},
+                                         {2, create_shared_runtime},
+                                         {5, describe_runtime},
+                                         {1, tune_runtime},
+                                         {10, create_trainer},
+                                         {25, step},
+                                         {30, result},
+                                         {15, forward},
+                                         {20, backward},
+                                         {15, update},
+                                         {15, gradients},
+                                         {20, weights},
+                                         {15, set_hyperparameter},
+                                         {12, predict},
+                                         {10, describe_trainer},
+                                         {8, save_or_load},
+                                         {1, profile}};
 
 }  // namespace walk

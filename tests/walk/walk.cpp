@@ -43,9 +43,9 @@ bool is_utf8(const std::string& text) {
 // What exceptions of the C++ library and of the JSON library say, which nobody but the developers
 // of EchoTrain can use.
 bool speaks_of_internals(const std::string& message) {
-  for (const char* word : {"std::bad", "std::__", "basic_string", "vector::", "json.exception", "bad_variant",
-                           "bad_function", "bad_optional", "unordered_map", "map::at", "stoi",
-                           "unknown exception", "Assertion"})
+  for (const char* word : {"std::bad", "std::__", "basic_string", "vector::", "json.exception",
+                           "bad_variant", "bad_function", "bad_optional", "unordered_map",
+                           "map::at", "stoi", "unknown exception", "Assertion"})
     if (message.find(word) != std::string::npos) return true;
   return false;
 }
@@ -90,8 +90,8 @@ Walk::Walk(Trace& its_trace, uint64_t seed, std::string its_folder, double its_w
       seed_(seed) {
   std::ofstream rows(folder + "/rows.jsonl");
   for (int i = 0; i < 24; ++i)
-    rows << "{\"image\": [" << i % 7 << ".5, 1.5, 2.5, 1, 0, " << i % 3 << ".25], \"label\": "
-         << i % 2 << "}\n";
+    rows << "{\"image\": [" << i % 7 << ".5, 1.5, 2.5, 1, 0, " << i % 3
+         << ".25], \"label\": " << i % 2 << "}\n";
 }
 
 Walk::~Walk() = default;
@@ -190,18 +190,41 @@ bool destroy_any(Walk& walk) {
     return record != nullptr;
   };
   // In any order.
-  for (uint64_t kind = walk.random.below(11), tried = 0; tried < 11; ++tried, ++kind) switch (kind % 11) {
-      case 0: if (destroy_of(world.options)) return true; break;
-      case 1: if (destroy_of(world.batches)) return true; break;
-      case 2: if (destroy_of(world.pipelines)) return true; break;
-      case 3: if (destroy_of(world.models)) return true; break;
-      case 4: if (destroy_of(world.optimizers)) return true; break;
-      case 5: if (destroy_of(world.runtimes)) return true; break;
-      case 6: if (destroy_of(world.trainers)) return true; break;
-      case 7: if (destroy_of(world.jobs)) return true; break;
-      case 8: if (destroy_of(world.runs)) return true; break;
-      case 9: if (destroy_of(world.servers)) return true; break;
-      default: if (destroy_of(world.studies)) return true; break;
+  for (uint64_t kind = walk.random.below(11), tried = 0; tried < 11; ++tried, ++kind)
+    switch (kind % 11) {
+      case 0:
+        if (destroy_of(world.options)) return true;
+        break;
+      case 1:
+        if (destroy_of(world.batches)) return true;
+        break;
+      case 2:
+        if (destroy_of(world.pipelines)) return true;
+        break;
+      case 3:
+        if (destroy_of(world.models)) return true;
+        break;
+      case 4:
+        if (destroy_of(world.optimizers)) return true;
+        break;
+      case 5:
+        if (destroy_of(world.runtimes)) return true;
+        break;
+      case 6:
+        if (destroy_of(world.trainers)) return true;
+        break;
+      case 7:
+        if (destroy_of(world.jobs)) return true;
+        break;
+      case 8:
+        if (destroy_of(world.runs)) return true;
+        break;
+      case 9:
+        if (destroy_of(world.servers)) return true;
+        break;
+      default:
+        if (destroy_of(world.studies)) return true;
+        break;
     }
   return false;
 }
@@ -235,19 +258,20 @@ void Walk::rest() {
   const auto began = std::chrono::steady_clock::now();
   while (entries_of("/proc/self/task") > threads_ || entries_of("/proc/self/fd") > files_) {
     if (std::chrono::steady_clock::now() - began > std::chrono::duration<double>(within_s))
-      trace.fail("left when everything is destroyed: " +
-                 std::to_string(entries_of("/proc/self/task")) + " threads, at most " +
-                 std::to_string(threads_) + " (" + threads_by_name() + "); " +
-                 std::to_string(entries_of("/proc/self/fd")) + " files, at first " +
-                 std::to_string(files_) + " (" + files_by_name() + ")");
+      trace.fail(
+          "left when everything is destroyed: " + std::to_string(entries_of("/proc/self/task")) +
+          " threads, at most " + std::to_string(threads_) + " (" + threads_by_name() + "); " +
+          std::to_string(entries_of("/proc/self/fd")) + " files, at first " +
+          std::to_string(files_) + " (" + files_by_name() + ")");
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
 void Walk::print_rest() const {
-  std::printf("%llu times everything was destroyed; at the end there are %zu threads and %zu files\n",
-              static_cast<unsigned long long>(rests_), entries_of("/proc/self/task"),
-              entries_of("/proc/self/fd"));
+  std::printf(
+      "%llu times everything was destroyed; at the end there are %zu threads and %zu files\n",
+      static_cast<unsigned long long>(rests_), entries_of("/proc/self/task"),
+      entries_of("/proc/self/fd"));
 }
 
 }  // namespace walk

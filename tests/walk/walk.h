@@ -234,7 +234,7 @@ struct Step {
   int weight;
   void (*take)(Walk&);
 };
-extern const std::vector<Step> kDocumentSteps, kBatchSteps, kPipelineSteps, kTrainerSteps, kRunSteps,
-    kServiceSteps, kThreadSteps;
+extern const std::vector<Step> kDocumentSteps, kBatchSteps, kPipelineSteps, kTrainerSteps,
+    kRunSteps, kServiceSteps, kThreadSteps;
 
 }  // namespace walk

@@ -30,8 +30,8 @@ struct StageFunction : UserData {
   Walk& walk;
   uint64_t seed = 0;
   bool is_source = false;
-  int64_t samples = 0;         // of a pass
-  uint64_t misbehaves = 0;     // with one of that many items; 0: never
+  int64_t samples = 0;                           // of a pass
+  uint64_t misbehaves = 0;                       // with one of that many items; 0: never
   std::atomic<etr_pipeline*> destroys{nullptr};  // by the next call
 
   // While it is closed, calls wait.
@@ -55,14 +55,14 @@ struct StageFunction : UserData {
 
 struct Pipeline {
   Handle<etr_pipeline> handle;
-  std::set<std::string> names{};        // of its functions
-  bool has_stages = false;              // a source at least
-  bool used = false;                    // so that no stages can be added
+  std::set<std::string> names{};  // of its functions
+  bool has_stages = false;        // a source at least
+  bool used = false;              // so that no stages can be added
   bool cancelled = false;
-  bool read = false;                    // a batch was read
-  bool may_fail = false;                // a function misbehaves
-  bool traced = false;                  // with the option trace_events
-  int32_t failed = ETR_OK;              // what etr_pipeline_next returned
+  bool read = false;                     // a batch was read
+  bool may_fail = false;                 // a function misbehaves
+  bool traced = false;                   // with the option trace_events
+  int32_t failed = ETR_OK;               // what etr_pipeline_next returned
   std::vector<std::string> positions{};  // that it saved
 };
 
@@ -82,18 +82,18 @@ struct Runtime {
 
 struct Trainer {
   Handle<etr_trainer> handle;
-  bool of_run = false;        // of a run that etr_run_start made
-  bool odd = false;           // its model may not fit the batches, or a file was loaded
-  bool shaped = false;        // had a batch
-  bool may_diverge = false;   // had a batch with NaN
+  bool of_run = false;       // of a run that etr_run_start made
+  bool odd = false;          // its model may not fit the batches, or a file was loaded
+  bool shaped = false;       // had a batch
+  bool may_diverge = false;  // had a batch with NaN
   bool has_output = false, gives_inputs = false, has_gradients = false;
-  uint64_t untaken = 0;       // results
+  uint64_t untaken = 0;  // results
 };
 
 struct Job {
   Handle<etr_job> handle;
-  std::string output{};     // folder, "" for none
-  bool stalls = false;      // no data comes after some batches
+  std::string output{};  // folder, "" for none
+  bool stalls = false;   // no data comes after some batches
   bool evaluates = false;
   int devices = 1;
 };
