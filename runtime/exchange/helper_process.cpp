@@ -15,7 +15,7 @@ using Outcome = platform::Channel::Outcome;
 
 namespace {
 
-constexpr auto kFrameLook = std::chrono::milliseconds(5);  // how often the store is polled
+constexpr auto kFramePoll = std::chrono::milliseconds(5);  // how often the store is polled
 // How long after a deadline a helper may take to report which ranks are missing.
 constexpr auto kPatience = std::chrono::milliseconds(900);
 
@@ -71,7 +71,7 @@ void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
     }
   }
   Frame frame;
-  while (receive(frame, wanted_ || ready ? now + kFrameLook : now + 4 * kFrameLook) ==
+  while (receive(frame, wanted_ || ready ? now + kFramePoll : now + 4 * kFramePoll) ==
          Outcome::frame)
     relay(meeting, frame, ready);
 }

@@ -11,7 +11,7 @@ namespace etr::exchange {
 
 namespace {
 
-constexpr auto kJoinLook = std::chrono::milliseconds(5);  // how often the store is polled
+constexpr auto kJoinPoll = std::chrono::milliseconds(5);  // how often the store is polled
 
 }  // namespace
 
@@ -37,7 +37,7 @@ std::string Meeting::agree(Deadline deadline, double timeout_s) {
     if (rank_ == 0 && absent().empty()) open_session();
     if (enter_session()) return session_;
     if (std::chrono::steady_clock::now() >= deadline) break;
-    std::this_thread::sleep_for(kJoinLook);
+    std::this_thread::sleep_for(kJoinPoll);
   }
   std::vector<int> missing = absent();
   if (missing.empty()) missing = {0};

@@ -12,7 +12,7 @@
 namespace etr::exchange {
 namespace {
 
-constexpr auto kCallLook = std::chrono::milliseconds(10);  // how often the store is polled
+constexpr auto kCallPoll = std::chrono::milliseconds(10);  // how often the store is polled
 constexpr auto kSettle = std::chrono::milliseconds(300);   // for ranks that were taken for lost
 constexpr auto kAnswer = std::chrono::seconds(3);          // for newcomers to answer a call
 
@@ -122,7 +122,7 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
     const auto due = std::min(complete, began + timeout_) +
                      (is_majority(part) ? Clock::duration(kSettle) : timeout_);
     if (now < due) {
-      std::this_thread::sleep_for(kCallLook);
+      std::this_thread::sleep_for(kCallPoll);
       continue;
     }
     if (static_cast<int>(part.size()) < least)
@@ -145,7 +145,7 @@ std::vector<std::string> Succession::newcomers() {
   for (const std::string& word : called) store_->set(key("call." + word), std::to_string(next));
   for (const auto deadline = Clock::now() + kAnswer;
        came.size() < called.size() && Clock::now() < deadline;
-       std::this_thread::sleep_for(kCallLook))
+       std::this_thread::sleep_for(kCallPoll))
     for (const std::string& word : called)
       if (!has(came, word) && store_->get(here_key(next, word))) came.push_back(word);
   return came;
@@ -159,7 +159,7 @@ void Succession::admit(const std::vector<std::string>& newcomers) {
 
 Succession::Place Succession::follow() {
   for (const auto deadline = Clock::now() + timeout_; Clock::now() < deadline;
-       std::this_thread::sleep_for(kCallLook))
+       std::this_thread::sleep_for(kCallPoll))
     if (const auto place = claimed(generation_ + 1); place && place->rank >= 0) return *place;
   throw RankLost("rank 0 did not say who belongs to the next group", {0});
 }
@@ -176,7 +176,7 @@ std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadl
   const auto next = static_cast<uint64_t>(parse_integer(*called, "a generation"));
   store_->set(here_key(next, id_), "1");
   const auto due = std::min(deadline, Clock::now() + kAnswer + timeout_);
-  for (; Clock::now() < due; std::this_thread::sleep_for(kCallLook))
+  for (; Clock::now() < due; std::this_thread::sleep_for(kCallPoll))
     if (const auto place = claimed(next)) {
       if (place->rank >= 0) return place;
       break;
@@ -187,7 +187,7 @@ std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadl
 
 Succession::Place Succession::join(double timeout_s) {
   const auto deadline = deadline_after(timeout_s);
-  for (; Clock::now() < deadline; std::this_thread::sleep_for(kCallLook)) {
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(kCallPoll)) {
     const auto run = store_->get(run_key());
     if (!run && !run_.empty())
       fail(Code::state, "the run ended before it admitted this rank, which waited to join it");

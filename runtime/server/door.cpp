@@ -15,7 +15,7 @@
 namespace etr::server {
 namespace {
 
-constexpr auto kStoreLook = std::chrono::milliseconds(10);  // how often the store is polled
+constexpr auto kStorePoll = std::chrono::milliseconds(10);  // how often the store is polled
 constexpr double kComing = 10;  // seconds in which a worker that has knocked must form the pair
 
 constexpr double kAnswering = 5;       // seconds in which the holder of a claim must answer
@@ -59,7 +59,7 @@ bool Door::is_held(const std::string& claim) {
   while (std::chrono::steady_clock::now() < deadline && store_->get(key("claim")) == claim) {
     store_->set(key("claim_asked"), "1");
     if (store_->get(key("claim_held"))) return true;
-    std::this_thread::sleep_for(kStoreLook);
+    std::this_thread::sleep_for(kStorePoll);
   }
   return false;
 }
@@ -117,7 +117,7 @@ std::string Door::knock() {
       return *pair;
     }
     if (!store_->get(key("knock"))) store_->set(key("knock"), word);
-    std::this_thread::sleep_for(kStoreLook);
+    std::this_thread::sleep_for(kStorePoll);
   }
   throw exchange::RankLost(
       cat("parameter server: shard ", shard_, " did not answer at '", world_.rendezvous,

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kDoorLook = std::chrono::milliseconds(10);
+constexpr auto kDoorPoll = std::chrono::milliseconds(10);
 constexpr double kLeaving = 10;  // seconds for the last pairs to end once the run is over
 constexpr const char* kFewer = "the number of workers";
 
@@ -44,7 +44,7 @@ void Server::watch_door() {
       if (const auto pair = door_->answer())
         start([this, pair = *pair](Visitor& visitor) { receive(visitor, pair); });
       else
-        std::this_thread::sleep_for(kDoorLook);
+        std::this_thread::sleep_for(kDoorPoll);
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
