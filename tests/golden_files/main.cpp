@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "golden_files/set.h"
 #include "support/temp_dir.h"
@@ -60,7 +61,9 @@ int check_set(const fs::path& folder) {
   const Json cases = Json::parse(read_text("cases.json"));
   const std::string version = cases.at("version");
   int failures = 0;
+  std::set<std::string> known{"version"};
   for (const Kind& kind : kinds()) {
+    known.insert(kind.name);
     const auto expected = cases.find(kind.name);
     try {
       if (expected == cases.end()) continue;  // a kind that this version did not write
@@ -72,6 +75,12 @@ int check_set(const fs::path& folder) {
       std::printf("%s: %s: FAILED: %s\n", version.c_str(), kind.name, error.what());
     }
     std::fflush(stdout);
+  }
+  for (const auto& [name, of] : cases.items()) {
+    if (known.contains(name)) continue;
+    ++failures;
+    std::printf("%s: %s: FAILED: this program has no kind of that name\n", version.c_str(),
+                name.c_str());
   }
   fs::current_path(before);
   return failures;
