@@ -242,11 +242,15 @@ void check_caches(const Json& cases, const std::string& version) {
     }
     expect(version == et::version(), "a shared cache of version " + version + " is not refused");
     const Json stats = Json::parse(pipeline.stats());
-    for (const Json& counted : stats.at("stages"))
-      if (counted.at("name") == "cache")
-        expect(counted.at("cache").at("hits") >= each.at("samples") &&
-                   counted.at("cache").at("misses") == 0,
-               "a shared cache is not used: " + counted.dump());
+    int caches = 0;
+    for (const Json& counted : stats.at("stages")) {
+      if (counted.at("name") != "cache") continue;
+      ++caches;
+      expect(counted.at("cache").at("hits") >= each.at("samples") &&
+                 counted.at("cache").at("misses") == 0,
+             "a shared cache is not used: " + counted.dump());
+    }
+    expect(caches == 1, std::to_string(caches) + " stages instead of one are named 'cache'");
   }
 }
 
