@@ -41,7 +41,13 @@ State& state() {
 
 std::atomic<int> threads_alive{0};
 
-// Returns 0, an errno or kShort. `what`: for messages.
+// Of an errno, or of an error of getaddrinfo, which are negative.
+std::string name_of(int error) {
+  const char* name = error > 0 ? strerrorname_np(error) : gai_strerror(error);
+  return name ? name : std::to_string(error);
+}
+
+// Returns 0, one of the errors or kShort. `what`: for messages.
 int next_call(const char* name, const std::string& what, std::initializer_list<int> errors) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
@@ -50,7 +56,7 @@ int next_call(const char* name, const std::string& what, std::initializer_list<i
   if (s.calls != s.at) return 0;
   const int error = errors.begin()[s.error % errors.size()];
   s.failed_call = std::string(name) + "(" + what + ") " +
-                  (error == kShort ? "is short" : "gives " + std::to_string(error));
+                  (error == kShort ? "is short" : "gives " + name_of(error));
   return error;
 }
 
@@ -70,9 +76,9 @@ Function* real(const char* name) {
 // Whether a call comes from the library, or from one that works for it.
 bool is_for_library(const void* caller) {
   Dl_info info{}, own{};
-  static const bool is_linked = !dlsym(RTLD_DEFAULT, "etr_version");
-  if (is_linked && dladdr(caller, &info) && dladdr(reinterpret_cast<void*>(&real_call), &own) &&
-      info.dli_fbase == own.dli_fbase)
+  static const bool has_library_objects = !dlsym(RTLD_DEFAULT, "etr_version");
+  if (has_library_objects && dladdr(caller, &info) &&
+      dladdr(reinterpret_cast<void*>(&real_call), &own) && info.dli_fbase == own.dli_fbase)
     return true;
   if (!dladdr(caller, &info) || !info.dli_fname) return false;
   const std::string_view file = info.dli_fname;
@@ -366,9 +372,9 @@ int poll(pollfd* waits, nfds_t count, int timeout) {
 int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** found) {
   static auto* const call =
       real<int(const char*, const char*, const addrinfo*, addrinfo**)>("getaddrinfo");
-  const int error = fault_of_network("getaddrinfo", CALLER, {1, 2, 3, 4});
-  constexpr int kErrors[] = {0, EAI_AGAIN, EAI_FAIL, EAI_MEMORY, EAI_NONAME};
-  return error ? kErrors[error] : call(host, service, hints, found);
+  const int error =
+      fault_of_network("getaddrinfo", CALLER, {EAI_AGAIN, EAI_FAIL, EAI_MEMORY, EAI_NONAME});
+  return error ? error : call(host, service, hints, found);
 }
 
 }  // extern "C"
