@@ -78,7 +78,7 @@ def a_member_of_exabytes(root):
     return tar(root, tar_header(b"a.png", 1 << 60) + b"x" * 512)
 
 
-@bomb("truncated inside a member|shortened")
+@bomb("truncated inside a member")
 def a_member_of_a_gigabyte_that_is_not_there(root):
     return tar(root, tar_header(b"a.png", 1 << 30) + b"x" * 512)
 
@@ -115,33 +115,33 @@ def lines(root, stage, content, name, **options):
     return job(root, {"stage": stage, "pattern": str(root / name), **options}, pipeline={"budget_bytes": 64 * MEGABYTE})
 
 
-@bomb("budget_bytes|max_ratio")
+@bomb("line 1 is longer than 67108864 bytes")
 def a_line_without_end(root):
     return lines(root, "text_lines", zeros(300), "a.txt.gz")
 
 
-@bomb("budget_bytes|max_ratio")
+@bomb("line 2 is longer than 67108864 bytes")
 def a_csv_line_without_end(root):
     return lines(root, "csv", b"".join([gzip.compress(b"x\n"), zeros(300)]), "a.csv.gz", columns="x:f32")
 
 
-@bomb("budget_bytes|max_ratio|a quote")
+@bomb("is a quote not closed")
 def a_csv_quote_without_end(root):
     return lines(root, "csv", gzip.compress(b'x\n"') + gzip.compress(b"1,2,3\n" * 170_000) * 300, "a.csv.gz", columns="x:f32")
 
 
-@bomb("256|deep")
+@bomb("the line is nested more than 256 levels")
 def deep_json_lines(root):
     return lines(root, "jsonl", b'{"x": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}\n", "a.jsonl", columns="x:f32")
 
 
-@bomb("ends inside a record|shortened|the limit is")
+@bomb("a record of 2000000000 bytes")
 def a_tf_record_of_gigabytes(root):
     length = struct.pack("<Q", 2_000_000_000)
     return lines(root, "tfrecord", length + struct.pack("<I", masked_crc(length)) + b"few", "a.tfrecord")
 
 
-@bomb("the limit is")
+@bomb("a record of 4611686018427387904 bytes")
 def a_tf_record_of_exabytes(root):
     length = struct.pack("<Q", 1 << 62)
     return lines(root, "tfrecord", length + struct.pack("<I", masked_crc(length)) + b"few", "a.tfrecord")
@@ -153,7 +153,7 @@ def npy(root, shape, data=b"data", kind="<f4"):
     return job(root, {"stage": "npy", "arrays": f"x={root / 'a.npy'}"})
 
 
-@bomb("truncated")
+@bomb("the file has 4 and is truncated")
 def an_array_of_terabytes(root):
     return npy(root, "(1000000, 1000000)")
 
@@ -163,7 +163,7 @@ def an_array_whose_extents_wrap(root):
     return npy(root, "(4611686018427387904, 4, 4)")
 
 
-@bomb("limit")
+@bomb("a record takes 3000000000 bytes")
 def an_array_of_one_large_sample(root):
     job_of_it = npy(root, "(1, 3000000000)", b"", "|u1")
     with open(root / "a.npy", "ab") as file:
@@ -176,13 +176,13 @@ def an_array_of_samples_of_nothing(root):
     return npy(root, "(9223372036854775807, 0)", b"")
 
 
-@bomb("truncated")
+@bomb("the file is truncated")
 def an_idx_file_of_terabytes(root):
     (root / "a.idx").write_bytes(b"\0\0\x08\x03" + struct.pack(">III", 1 << 31, 1 << 31, 3) + b"few")
     return job(root, {"stage": "idx", "images": str(root / "a.idx")})
 
 
-@bomb("out of all proportion|is missing|damaged")
+@bomb("out of all proportion")
 def a_fast_shard_whose_index_is_large(root):
     frame = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", 1 << 30) + b"\x01\x00\x00"
     table = struct.pack("<I", 0) + b"\0" + struct.pack("<I", 0x8F92EAB1)
@@ -190,7 +190,7 @@ def a_fast_shard_whose_index_is_large(root):
     return job(root, {"stage": "fast_shard", "pattern": str(root / "a.ets")})
 
 
-@bomb("seek table")
+@bomb("seek table is longer than the file")
 def a_fast_shard_of_four_billion_frames(root):
     (root / "a.ets").write_bytes(b"few" * 10 + struct.pack("<I", 0xFFFFFFFF) + b"\0" + struct.pack("<I", 0x8F92EAB1))
     return job(root, {"stage": "fast_shard", "pattern": str(root / "a.ets")})
@@ -205,27 +205,27 @@ def image(root, name, content):
     return job(root, {"stage": "folder", "root": str(root / "images")}, more=[{"stage": "label"}, {"stage": "decode"}])
 
 
-@bomb("16384 x 16384")
+@bomb("too few for 16384 x 16384 pixels")
 def a_png_of_many_pixels(root):
     return image(root, "a.png", png(16384, 16384, chunk(b"IDAT", zlib.compress(b"few")), bits=16, interlaced=1))
 
 
-@bomb("pixels|2147483647")
+@bomb("an image of 2147483647 x 2147483647 pixels")
 def a_png_of_2_to_the_62_pixels(root):
     return image(root, "a.png", png(0x7FFFFFFF, 0x7FFFFFFF, chunk(b"IDAT", zlib.compress(b"few"))))
 
 
-@bomb("PNG|png|chunk|damaged|truncated|ends")
+@bomb("bad PNG: the file ends early")
 def a_png_chunk_of_gigabytes(root):
     return image(root, "a.png", b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 0x7FFFFFFF) + b"IHDR" + b"few")
 
 
-@bomb("65500 x 65500|pixels")
+@bomb("an image of 65500 x 65500 pixels")
 def a_jpeg_of_many_pixels(root):
     return image(root, "a.jpg", jpeg(65500, 65500))
 
 
-@bomb("16000 x 16000")
+@bomb("too few for 16000 x 16000 pixels")
 def a_jpeg_of_few_bytes(root):
     return image(root, "a.jpg", jpeg(16000, 16000))
 
@@ -233,27 +233,27 @@ def a_jpeg_of_few_bytes(root):
 # Jobs and models -------------------------------------------------------------------------------------
 
 
-@bomb("256|deep")
+@bomb("job.json' is nested more than 256 levels")
 def a_deep_job(root):
     return '{"model": ' + "[" * 5_000_000 + "]" * 5_000_000 + "}"
 
 
-@bomb("too many|at most")
+@bomb("too many for what is read from it")
 def a_job_of_a_gigabyte(root):
     return " " * (70 * MEGABYTE) + "{}"
 
 
-@bomb("units|2147483647|parameters|memory|largest|at most|limit")
+@bomb("'units' is 2000000000; it must lie in")
 def a_dense_layer_of_two_billion_units(root):
     return images(root, [{"layer": "flatten"}, {"layer": "dense", "units": 2_000_000_000}])
 
 
-@bomb("filters|parameters|memory|largest|at most|limit")
+@bomb("'filters' is 1000000; it must lie in")
 def a_convolution_of_many_filters(root):
     return images(root, [{"layer": "conv2d", "filters": 1_000_000, "kernel": 25}, *DENSE])
 
 
-@bomb("layers|at most|limit")
+@bomb("the model has more than 20000 layers")
 def a_model_of_many_layers(root):
     return images(root, [{"layer": "relu"}] * 200_000 + DENSE)
 
@@ -265,22 +265,22 @@ def glsl(root, source):
 SLOPE = "\nfloat gradient0(uint i) { return dy[i]; }"
 
 
-@bomb("glsl|does not compile")
+@bomb("undeclared identifier")
 def glsl_macros_that_call_each_other(root):
     return glsl(root, "#define a b\n#define b a\nfloat forward(uint i) { return a; }" + SLOPE)
 
 
-@bomb("glsl|does not compile|limit|array")
+@bomb("a variable of 2000000000 bytes")
 def a_glsl_array_of_gigabytes(root):
     return glsl(root, "float forward(uint i) { float a[500000000]; a[i] = x0[i]; return a[i + 1]; }" + SLOPE)
 
 
-@bomb("glsl|does not compile|deep|limit")
+@bomb("the source of 'glsl_1' does not compile")
 def deep_glsl(root):
     return glsl(root, "float forward(uint i) { return " + "(" * 200_000 + "x0[i]" + ")" * 200_000 + "; }" + SLOPE)
 
 
-@bomb("glsl|does not compile|limit")
+@bomb("'#include' : required extension not requested")
 def glsl_that_includes_itself(root):
     return glsl(root, '#include "/dev/zero"\nfloat forward(uint i) { return x0[i]; }' + SLOPE)
 
@@ -294,12 +294,12 @@ def network(root, nodes, tensors, **more):
     return job(root, {"stage": "npy", "arrays": f"x={root / 'x.npy'}"}, model={"onnx": str(root / "a.onnx"), "layers": [{"layer": "dense", "units": 2}]})
 
 
-@bomb("a.onnx")
+@bomb("tensor 'w' has 4398046511104 elements")
 def an_onnx_tensor_of_terabytes(root):
     return network(root, [node("MatMul", ["x", "w"], "y")], [tensor("w", [4, 1 << 40], b"few!")])
 
 
-@bomb("a.onnx")
+@bomb("tensor 'w' has a size that cannot be")
 def an_onnx_tensor_whose_extents_wrap(root):
     return network(root, [node("MatMul", ["x", "w"], "y")], [tensor("w", [1 << 62, 4, 1 << 62], b"few!")])
 
@@ -310,7 +310,7 @@ def an_onnx_constant_of_terabytes(root):
     return network(root, [node("ConstantOfShape", ["s"], "w"), node("MatMul", ["x", "w"], "y")], [shape])
 
 
-@bomb("node 'r'")
+@bomb("node 'r'.*its step leads nowhere")
 def an_onnx_range_of_exabytes(root):
     ends = [tensor(name, [], struct.pack("<q", value), 7) for name, value in (("a", 0), ("b", 1 << 60), ("c", 1))]
     return network(root, [node("Range", ["a", "b", "c"], "r"), node("MatMul", ["x", "r"], "y")], ends)
@@ -325,7 +325,7 @@ def onnx_constants_that_multiply(root):
     return network(root, [*nodes, node("MatMul", ["x", name], "y")], [tensor("w", [4, 1], bytes(16))])
 
 
-@bomb("a.onnx")
+@bomb("input 'x' is too large")
 def an_onnx_input_of_terabytes(root):
     return network(root, [node("Relu", ["x"], "y")], [], features=1 << 40)
 
@@ -347,21 +347,21 @@ def state(name, **keys):
 
 # What becomes of files of a good checkpoint, and what the error has to match.
 CHECKPOINTS = {
-    "rows of 2^31 - 1": (rows((1 << 31) - 1), "rows"),
-    "rows of 2^63 - 1": (rows((1 << 63) - 1), "rows"),
-    "rows of ten million": (rows(10_000_000), "rows"),
-    "rows of a million": (rows(1_000_000), "rows"),
-    "rows below zero": (rows(-1), "rows"),
-    "a position at the end of time": (state("pipeline.json", delivered=1 << 62), "position|pipeline|delivered"),
-    "a pass of 2^62 samples": (state("pipeline.json", delivered=1 << 40, pass_lengths=[1 << 62]), "position|pipeline|delivered"),
-    "a deep state": ({"learner.json": lambda old: b"[" * 1_000_000}, "learner.json"),
-    "a deep header": ({"weights.safetensors": lambda old: safetensors(b'{"a":' + b"[" * 1_000_000)}, "weights.safetensors"),
-    "a header of exabytes": ({"weights.safetensors": lambda old: safetensors(b"{}", size=1 << 62)}, "weights.safetensors"),
-    "a header of 2^64 - 1": ({"weights.safetensors": lambda old: safetensors(b"{}", size=(1 << 64) - 1)}, "weights.safetensors"),
+    "rows of 2^31 - 1": (rows((1 << 31) - 1), "had 2147483647 rows"),
+    "rows of 2^63 - 1": (rows((1 << 63) - 1), "had 9223372036854775807 rows"),
+    "rows of ten million": (rows(10_000_000), "had 10000000 rows"),
+    "rows of a million": (rows(1_000_000), "had 1000000 rows"),
+    "rows below zero": (rows(-1), "had -1 rows"),
+    "a position at the end of time": (state("pipeline.json", delivered=1 << 62), "'delivered' is 4611686018427387904"),
+    "a pass of 2^62 samples": (state("pipeline.json", delivered=1 << 40, pass_lengths=[1 << 62]), "'pass_lengths' holds 4611686018427387904"),
+    "a deep state": ({"learner.json": lambda old: b"[" * 1_000_000}, "'learner.json' is nested more than 256 levels"),
+    "a deep header": ({"weights.safetensors": lambda old: safetensors(b'{"a":' + b"[" * 1_000_000)}, "header is nested more than 256 levels"),
+    "a header of exabytes": ({"weights.safetensors": lambda old: safetensors(b"{}", size=1 << 62)}, "header of 4611686018427387904 bytes"),
+    "a header of 2^64 - 1": ({"weights.safetensors": lambda old: safetensors(b"{}", size=(1 << 64) - 1)}, "header of 18446744073709551615 bytes"),
     "a tensor of exabytes": ({"weights.safetensors": lambda old: safetensors(
-        b'{"dense_2.weight":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}}', b"few!")}, "weights.safetensors"),
+        b'{"dense_2.weight":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}}', b"few!")}, "'dense_2.weight'.*more than 64 bits can count"),
     "tensors of nothing": ({"optimizer.safetensors": lambda old: safetensors(
-        b'{"velocity":{"dtype":"F32","shape":[9223372036854775807,0],"data_offsets":[0,0]}}')}, "optimizer|velocity"),
+        b'{"velocity":{"dtype":"F32","shape":[9223372036854775807,0],"data_offsets":[0,0]}}')}, "'velocity'.*more than 64 bits can count"),
 }
 
 
