@@ -220,12 +220,17 @@ def run_lists(server):
 
 def check_certificates(server):
     """A certificate that nobody trusts, and one of another host."""
-    trusted = os.environ.pop("SSL_CERT_FILE")
-    for host in ("localhost", "127.0.0.2"):
+    def refused(host):
         server.begin(None)
         reading = Reading(f"https://{host}:{server.port}/files/a.txt", 60, remote_retries=0)
         assert isinstance(reading.error, et.errors.DataIOError) and not reading.samples, f"{host}: {reading.error!r}"
+
+    trusted = os.environ.pop("SSL_CERT_FILE")
+    try:
+        refused("localhost")
+    finally:
         os.environ["SSL_CERT_FILE"] = trusted
+    refused("127.0.0.2")
 
 
 def main():
@@ -251,6 +256,7 @@ def run_all(options, root):
         (root / name).write_bytes(files[name])
         whole[name] = Reading(str(root / name), 60).samples
         assert len(whole[name]) >= 40, name
+    assert [line for sample in whole["a.txt"] for _, line in sample] == LINES, "a.txt: other lines than the file has"
     if options.only is None:
         run_lists(servers["http"])
         check_certificates(servers["https"])
