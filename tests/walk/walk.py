@@ -47,6 +47,7 @@ class Walk:
         self.runtime = et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"))
         self.objects = {kind: [] for kind in ("pipeline", "batch", "trainer", "run", "server")}
         self.lock = threading.Lock()
+        self.open = {}  # by thread: the calls that have not returned, from the outermost on, each with when it began
         rows = folder / "rows.jsonl"
         rows.write_text("".join(f'{{"image": [{i % 7}.5, 1.5, 2, 1, 0, {i % 3}], "label": {i % 2}}}\n' for i in range(24)))
         self.rows = [et.stages.jsonl(str(rows), columns="image:f32,label:i32"), et.stages.label(), et.stages.batch(4)]
@@ -56,7 +57,8 @@ class Walk:
         with self.lock:
             self.counts[name] += 1
             self.latest.append(f"{name}{arguments}"[:200])
-        faulthandler.dump_traceback_later(self.patience, exit=True)
+            calls = self.open.setdefault(threading.get_ident(), [])
+            calls.append((name, time.monotonic()))
         try:
             return function(*arguments)
         except EXPECTED as error:
@@ -67,6 +69,21 @@ class Walk:
             if not text or (not isinstance(error, Mine) and any(word in text for word in INTERNALS)):
                 raise AssertionError(f"{name}: {type(error).__name__} with the message {text!r}") from error
             return None
+        finally:
+            with self.lock:
+                calls.pop()
+                if not calls:
+                    del self.open[threading.get_ident()]
+
+    def watch(self, fail):
+        """Calls `fail` with the reason if a call has not returned in time, whatever other threads do meanwhile."""
+        while True:
+            faulthandler.dump_traceback_later(self.patience, exit=True)  # if a call keeps even this thread from running
+            time.sleep(min(1, self.patience / 4))
+            with self.lock:
+                late = [name for calls in self.open.values() for name, began in calls if time.monotonic() - began > self.patience]
+            if late:
+                fail(f"{late[0]} has not returned for {self.patience:g} s")
 
     def any(self, kind):
         there = self.objects[kind]
@@ -295,6 +312,20 @@ def settled(walk, most):
     return left
 
 
+def steady(walk):
+    """What is left once it does not change any more."""
+    seen = [walk.rest()]
+    while len(seen) < 100 and not (len(seen) >= 3 and seen[-1] == seen[-2] == seen[-3]):
+        time.sleep(0.1)
+        seen.append(walk.rest())
+    return seen[-1]
+
+
+def check_rest(walk, first):
+    left = settled(walk, first)
+    assert all(count <= limit for count, limit in zip(left, first)), f"threads and files left: {left}, at first {first}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=2000)
@@ -306,6 +337,18 @@ def main():
         walk = Walk(given.seed, given.patience, pathlib.Path(name))
         first, between = (0, 0), max(given.calls // 8, 200)
         next_rest, rests = between, 0
+
+        def end():
+            print("\nthe latest calls:", *walk.latest, sep="\n  ")
+            print(f"to repeat: walk.py --calls {given.calls} --seed {given.seed}")
+            sys.stdout.flush()
+            os._exit(1)
+
+        def end_late(why):
+            print(f"walk.py: {why}", file=sys.stderr)
+            faulthandler.dump_traceback()
+            end()
+        threading.Thread(target=walk.watch, args=(end_late,), daemon=True).start()
         try:
             while sum(walk.counts.values()) < given.calls:
                 walk.step()
@@ -314,17 +357,16 @@ def main():
                 next_rest += between
                 rests += 1
                 if rests <= 2:  # threads of the driver and of oneTBB stay
-                    first = tuple(max(pair) for pair in zip(first, walk.rest()))
+                    first = tuple(max(pair) for pair in zip(first, steady(walk)))
                     continue
-                left = settled(walk, first)
-                assert left <= first or all(a <= b for a, b in zip(left, first)), f"threads and files left: {left}, at first {first}"
+                check_rest(walk, first)
+            if rests >= 2:
+                check_rest(walk, first)
+            else:
+                walk.rest()
         except BaseException:
             traceback.print_exc()
-            print("\nthe latest calls:", *walk.latest, sep="\n  ")
-            print(f"to repeat: walk.py --calls {given.calls} --seed {given.seed}")
-            sys.stdout.flush()
-            os._exit(1)
-        walk.rest()
+            end()
         faulthandler.cancel_dump_traceback_later()
         for name, count in sorted(walk.counts.items()) + sorted(walk.raised.items()):
             print(f"{count:8}  {name}")
