@@ -40,9 +40,17 @@ PROSE = {"glibc": "LGPL-2.1-or-later", "gcc-12": "GPL-3.0-or-later WITH GCC-exce
          "libzstd": "BSD-3-Clause OR GPL-2.0-only", "onetbb": "Apache-2.0"}
 
 
-def output(*words):
-    result = subprocess.run(words, capture_output=True, text=True, check=False)
-    return result.stdout if result.returncode == 0 else ""
+def output(*words, may_fail=False):
+    """What a command prints. If it may fail, "" says that it has."""
+    try:
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        sys.exit(f"sbom: the command {words[0]} is not installed; install it and try again")
+    if result.returncode != 0:
+        if may_fail:
+            return ""
+        sys.exit(f"sbom: '{' '.join(map(str, words))}' failed: {(result.stderr or result.stdout).strip()}")
+    return result.stdout
 
 
 def version():
@@ -105,7 +113,7 @@ def places(path):
 def package_of(path):
     """The Debian package of a file; "" if there is none."""
     for name in dict.fromkeys((path, os.path.realpath(path), path.removeprefix("/usr"), "/usr" + path)):
-        found = output("dpkg-query", "-S", name)
+        found = output("dpkg-query", "-S", name, may_fail=True)
         if found:
             return found.split(": ")[0].split(",")[0].split(":")[0]
     return ""
@@ -122,10 +130,8 @@ def licence_of(package):
 
 
 def dependency(package):
-    fields = output("dpkg-query", "-W", "-f", "${Version}\t${source:Package}\t${Homepage}\t${Architecture}", package).split("\t")
-    if len(fields) != 4:
-        return None
-    number, source, homepage, architecture = fields
+    fields = output("dpkg-query", "-W", "-f", "${Version}\t${source:Package}\t${Homepage}\t${Architecture}", package)
+    number, source, homepage, architecture = fields.split("\t")
     licence, names = licence_of(package)
     licence = PROSE.get(source, licence)
     distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', pathlib.Path("/etc/os-release").read_text(), re.MULTILINE)).get("ID", "debian")
@@ -191,9 +197,6 @@ def add_dependencies(document, folder, files):
         found.update({package: ("OPTIONAL_DEPENDENCY_OF", why) for package, why in OPENED.items() if package not in packages})
     for package, (kind, comment) in sorted(found.items()):
         entry = dependency(package)
-        if not entry:
-            print(f"sbom: the package {package} is not installed here, so it is not listed", file=sys.stderr)
-            continue
         document["packages"].append(entry)
         ends = (entry["SPDXID"], "SPDXRef-Package") if kind.endswith("_OF") else ("SPDXRef-Package", entry["SPDXID"])
         document["relationships"].append(relation(ends[0], kind, ends[1], comment))

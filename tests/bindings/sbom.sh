@@ -11,7 +11,11 @@ venv_sees= . "$root/tests/support/venv.sh" "$@"
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
 packages=("$work/prefix")
 for package in "$build"/bindings/java/echotrain*.jar "$build"/bindings/csharp/EchoTrain.*.nupkg "$build"/wheel/repaired/*.whl; do
-  if [ -e "$package" ]; then packages+=("$package"); else echo "sbom: there is no $package"; fi
+  if ! [ -e "$package" ]; then
+    echo "sbom: there is no $package; build the packages first" >&2
+    exit 1
+  fi
+  packages+=("$package")
 done
 for package in "${packages[@]}"; do
   bill=$work/$(basename "$package").spdx.json

@@ -24,7 +24,7 @@ def contents(package, folder):
 def main():
     package, bill = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
     listed = {entry["fileName"].removeprefix("./"): entry for entry in bill["files"]}
-    libraries = " ".join(relation.get("comment", "") for relation in bill["relationships"])
+    libraries = {name for relation in bill["relationships"] for name in relation.get("comment", "").split(", ")}
     with tempfile.TemporaryDirectory() as temporary:
         folder = contents(package, pathlib.Path(temporary))
         files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
