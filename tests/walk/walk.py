@@ -31,7 +31,7 @@ from echotrain import errors
 EXPECTED = (errors.InvalidArgumentError, errors.NotFoundError, errors.DataIOError, errors.CorruptDataError, errors.CancelledError,
             errors.StateError, errors.UnsupportedError, errors.NotFiniteError, errors.RankLostError, errors.CallbackError,
             TypeError, ValueError, KeyError)
-INTERNALS = ("std::", "basic_string", "json.exception", "swig", "unknown exception", "object is not callable", "NoneType")
+INTERNALS = ("std::", "basic_string", "json.exception", "swig", "unknown exception", "object is not callable", "'NoneType' object")
 
 
 class Mine(ValueError):
@@ -138,13 +138,13 @@ class Walk:
 
     def read(self):
         pipeline = self.any("pipeline")
-        if pipeline:
+        if pipeline is not None:
             for batch in self.call("Pipeline.__iter__", lambda: [batch for _, batch in zip(range(3), pipeline)]) or ():
                 self.keep("batch", batch)
 
     def use_pipeline(self):
         pipeline = self.any("pipeline")
-        if not pipeline:
+        if pipeline is None:
             return
         name = self.random.choice(("stats", "explain", "trace", "bad_records", "save", "cancel", "close", "__len__", "__repr__"))
         result = self.call(f"Pipeline.{name}", getattr(pipeline, name))
@@ -159,7 +159,7 @@ class Walk:
 
     def use_batch(self):
         batch = self.any("batch")
-        if not batch:
+        if batch is None:
             return
         field = self.random.choice(("image", "label", "nowhere", 3))
         name = self.random.choice(("__getitem__", "tensor", "samples", "mean_age", "__iter__", "__repr__", "close"))
@@ -179,7 +179,7 @@ class Walk:
 
     def use_trainer(self):
         trainer = self.any("trainer")
-        if not trainer:
+        if trainer is None:
             return
         given = self.random.choice((self.rows_of(4), self.rows_of(1), {"image": np.ones((4, 6), np.float32)}, {}, self.any("batch")))
         gradient = np.ones((self.random.choice((1, 4)), 2), np.float32)
@@ -197,7 +197,7 @@ class Walk:
 
     def evaluate(self):
         trainer, pipeline = self.any("trainer"), self.any("pipeline")
-        if not trainer or not pipeline:
+        if trainer is None or pipeline is None:
             return
         what = self.random.randrange(4)
 
@@ -226,7 +226,7 @@ class Walk:
 
     def use_run(self):
         run = self.any("run")
-        if not run:
+        if run is None:
             return
         name = self.random.choice(("events", "stop", "stats", "evaluate", "trainer", "close"))
         if name == "events":
@@ -263,7 +263,7 @@ class Walk:
     def crowd(self):
         """Threads that use one trainer: each call is served or refused."""
         trainer = self.any("trainer")
-        if not trainer:
+        if trainer is None:
             return
         calls = [("Trainer.step", lambda: trainer.step(self.rows_of(4))), ("Trainer.result", lambda: trainer.result(wait=False)),
                  ("Trainer.predict", lambda: trainer.predict(self.rows_of(2))), ("Trainer.weights", trainer.weights)]
