@@ -264,7 +264,7 @@ def run_all(options, root):
     # A short run takes trials from all over the list: every fault, some by themselves, some lasting, some together.
     most = 2 * len(FAULTS) + 200
     numbers = range(options.trials) if options.trials > most else sorted(random.Random(options.seed).sample(range(most), options.trials))
-    counts, met = {"identical": 0, "error": 0, "skipped": 0}, 0
+    counts, met = {"identical": 0, "error": 0, "skipped": 0}, []
     for done, number in enumerate([options.only] if options.only is not None else numbers):
         trial = Trial(number, options, servers)
         try:
@@ -272,10 +272,12 @@ def run_all(options, root):
         except AssertionError as error:
             sys.exit(f"fault_matrix: trial {number}, seed {options.seed}: {error}\n{trial}\nagain: --seed {options.seed} --only {number}")
         counts[outcome] += 1
-        met += hurt
+        met.append(hurt)
         if done % 50 == 49:
             print(f"{done + 1} trials", flush=True)
-    print(f"passed: {sum(counts.values())} trials, seed {options.seed}, {met} faults of {len(FAULTS)} kinds: {counts['identical']} reads were "
+    hit = sum(1 for hurt in met if hurt)
+    assert options.only is not None or 2 * hit >= len(met), f"only {hit} of {len(met)} trials met a fault"
+    print(f"passed: {sum(counts.values())} trials, seed {options.seed}, {hit} met faults, {sum(met)} of {len(FAULTS)} kinds: {counts['identical']} reads were "
           f"identical, {counts['error']} ended with an error, {counts['skipped']} left out bad records")
 
 
