@@ -187,7 +187,7 @@ void check_proportion(uint64_t size, uint64_t packed) {
   if (size / kMostOfZstd > packed) bad(cat(packed, " bytes cannot make ", size));
 }
 
-Header read_header(const std::byte* at) {
+Header read_image_header(const std::byte* at) {
   Header h;
   if (at[0] != std::byte{'E'} || at[1] != std::byte{'I'} || at[2] != std::byte{1})
     bad("the zstd frame holds something else");
@@ -273,7 +273,7 @@ Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& optio
   const size_t got =
       ZSTD_decompressDCtx(scratch.zstd.get(), content, size, bytes.data(), bytes.size());
   if (ZSTD_isError(got)) bad(ZSTD_getErrorName(got));
-  const Header h = read_header(content);
+  const Header h = read_image_header(content);
   check_pixels(static_cast<int64_t>(h.width), static_cast<int64_t>(h.height), options);
   check_cancelled(options);
   if (got != kHeader + h.plane() * h.channels) bad("its size is not that of its planes");

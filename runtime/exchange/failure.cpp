@@ -26,7 +26,7 @@ std::string absence_text(std::span<const int> missing, const char* operation, ui
 namespace {
 
 // Writes as much of a message as fits, without splitting a UTF-8 character.
-void write_message(std::string_view message, etr_engine_error* out) {
+void copy_message(std::string_view message, etr_engine_error* out) {
   size_t size = std::min(message.size(), sizeof out->message - 1);
   if (size < message.size())
     while (size > 0 && (static_cast<unsigned char>(message[size]) & 0xC0) == 0x80) --size;
@@ -37,7 +37,7 @@ void write_message(std::string_view message, etr_engine_error* out) {
 }  // namespace
 
 int32_t describe(const std::exception& error, etr_engine_error* out) noexcept {
-  write_message(error.what(), out);
+  copy_message(error.what(), out);
   out->missing_count = 0;
   if (const auto* lost = dynamic_cast<const RankLost*>(&error)) {
     for (const int rank : lost->missing()) {

@@ -19,7 +19,7 @@ constexpr auto kFramePoll = std::chrono::milliseconds(5);  // how often the stor
 // How long after a deadline a helper may take to report which ranks are missing.
 constexpr auto kPatience = std::chrono::milliseconds(900);
 
-std::string_view bytes_of(std::span<const uint64_t> numbers) {
+std::string_view raw_bytes(std::span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
 }
 
@@ -111,7 +111,7 @@ void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
   check_owner();
   if (ended_) std::rethrow_exception(ended_);
   // If the helper is gone, sending fails, and receive() throws the error that it sent last.
-  send(channel_, FrameKind::call, payload_of(call, bytes_of(sizes)));
+  send(channel_, FrameKind::call, payload_of(call, raw_bytes(sizes)));
   Frame frame;
   if (receive(frame, deadline_after(call.timeout_s) + kPatience) == Outcome::late)
     throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"),

@@ -80,7 +80,7 @@ std::string held(const Json& stages) {
   return "";
 }
 
-void check(const Json& stats) {
+void check_stats(const Json& stats) {
   constexpr uint64_t kMostThreads = uint64_t{1} << 32;
   const JsonMembers whole(stats, kNoStatistics, Code::invalid_argument);
   const auto need = [](bool good, const auto&... why) {
@@ -261,7 +261,7 @@ std::string rate_in_table(double rate) {
 }  // namespace
 
 Json explain(const Json& stats) {
-  check(stats);
+  check_stats(stats);
   const Model model = model_of(stats);
   const double whole = model.whole(), cores = stats["cores"];
   Json stages = Json::array();

@@ -9,16 +9,16 @@
 namespace etr::train {
 namespace {
 
-double number(const Json& value) {  // null: it was not finite
+double number_or_nan(const Json& value) {  // null: it was not finite
   return value.is_null() ? std::nan("") : value.get<double>();
 }
 
 // Checkpoints of earlier versions do not have it.
 Progress::Evaluation evaluation_of(const Json& state) {
   if (state.is_null()) return {};
-  return {
-      state.at("step").get<uint64_t>(),
-      {state.at("samples").get<int64_t>(), number(state.at("loss")), number(state.at("accuracy"))}};
+  return {state.at("step").get<uint64_t>(),
+          {state.at("samples").get<int64_t>(), number_or_nan(state.at("loss")),
+           number_or_nan(state.at("accuracy"))}};
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Json shape_of(const Shape& shape, int64_t rows) {
   return out;
 }
 
-std::string text_of(const Json& shape) {
+std::string shape_text(const Json& shape) {
   std::string out;
   for (const Json& extent : shape)
     out += cat(out.empty() ? "" : ", ", extent == -1 ? "N" : extent.dump());
@@ -121,7 +121,7 @@ std::string summary_text(const Json& summary) {
   for (const char* kind : {"inputs", "layers"})
     for (const Json& row : summary[kind]) {
       names = std::max(names, row["name"].get<std::string>().size());
-      shapes = std::max(shapes, text_of(row["shape"]).size());
+      shapes = std::max(shapes, shape_text(row["shape"]).size());
     }
   const auto line = [&](std::string name, std::string shape, const std::string& count) {
     name.resize(names, ' ');
@@ -134,9 +134,9 @@ std::string summary_text(const Json& summary) {
   };
   std::string out = line("layer", "shape", "parameters");
   for (const Json& row : summary["inputs"])
-    out += line(row["name"], text_of(row["shape"]), row["dtype"].get<std::string>());
+    out += line(row["name"], shape_text(row["shape"]), row["dtype"].get<std::string>());
   for (const Json& row : summary["layers"])
-    out += line(row["name"], text_of(row["shape"]), number(row, "parameters"));
+    out += line(row["name"], shape_text(row["shape"]), number(row, "parameters"));
   out += cat(number(summary, "parameters"), " parameters");
   if (summary["frozen"] != 0) out += cat(", ", number(summary, "frozen"), " of them frozen");
   if (summary["states"] != 0) out += cat(", ", number(summary, "states"), " running statistics");

@@ -106,7 +106,7 @@ constexpr OptionSpec kSchema[] = {
     {"mean", OptionType::numbers, "[1]", "list", 0, 5},
 };
 
-std::string error_of(const char* json) {
+std::string option_error(const char* json) {
   try {
     Options(kSchema, "thing", parse_json(json, "test"));
     return "";
@@ -142,19 +142,20 @@ TEST(Options, OneTextIsAListOfOne) {
 }
 
 TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
-  EXPECT_EQ(error_of("{}"), "thing: option 'count' (integer) is required: how many");
-  EXPECT_EQ(error_of(R"({"cuont": 1})"), "thing: unknown option 'cuont' (did you mean 'count'?)");
-  EXPECT_EQ(error_of(R"({"count": 1, "zzzzzzzz": 1})"),
+  EXPECT_EQ(option_error("{}"), "thing: option 'count' (integer) is required: how many");
+  EXPECT_EQ(option_error(R"({"cuont": 1})"),
+            "thing: unknown option 'cuont' (did you mean 'count'?)");
+  EXPECT_EQ(option_error(R"({"count": 1, "zzzzzzzz": 1})"),
             "thing: unknown option 'zzzzzzzz' (valid: rate, count, mode, mean)");
-  EXPECT_EQ(error_of(R"({"count": 11})"),
+  EXPECT_EQ(option_error(R"({"count": 11})"),
             "thing: option 'count' is 11 items; it must lie in [1, 10]");
-  EXPECT_EQ(error_of(R"({"count": 1.5})"),
+  EXPECT_EQ(option_error(R"({"count": 1.5})"),
             "thing: option 'count' must be of type integer, not 1.5");
-  EXPECT_EQ(error_of(R"({"count": 1, "mode": "slaw"})"),
+  EXPECT_EQ(option_error(R"({"count": 1, "mode": "slaw"})"),
             "thing: option 'mode' cannot be 'slaw' (did you mean 'slow'?)");
-  EXPECT_EQ(error_of(R"({"count": 1, "mean": [1, 9]})"),
+  EXPECT_EQ(option_error(R"({"count": 1, "mean": [1, 9]})"),
             "thing: option 'mean' is 9; it must lie in [0, 5]");
-  EXPECT_NE(error_of("[1]").find("expected an object"), std::string::npos);
+  EXPECT_NE(option_error("[1]").find("expected an object"), std::string::npos);
 }
 
 TEST(Options, FormerNamesStillWork) {
@@ -164,12 +165,13 @@ TEST(Options, FormerNamesStillWork) {
   const Options given(schema, "thing", {{"average", 0.5}});
   EXPECT_EQ(given.number("ema_decay"), 0.5);
   EXPECT_FALSE(given.json().contains("average"));
-  const auto error_of = [&](const Json& options) {
+  const auto option_error = [&](const Json& options) {
     return test::error_text([&] { Options(schema, "thing", options); });
   };
-  EXPECT_EQ(error_of({{"average", 0.5}, {"ema_decay", 0.5}}),
+  EXPECT_EQ(option_error({{"average", 0.5}, {"ema_decay", 0.5}}),
             "thing: 'average' is the former name of option 'ema_decay'; give one of them");
-  EXPECT_EQ(error_of({{"average", 2}}), "thing: option 'ema_decay' is 2; it must lie in [0, 1]");
+  EXPECT_EQ(option_error({{"average", 2}}),
+            "thing: option 'ema_decay' is 2; it must lie in [0, 1]");
   EXPECT_EQ(schema_json(schema)[0]["former"], "average");
   EXPECT_FALSE(schema_json(schema)[1].contains("former"));
 }

@@ -29,7 +29,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-Error error_of(const std::function<void()>& use) {
+Error file_error(const std::function<void()>& use) {
   try {
     use();
   } catch (const Error& error) {
@@ -42,7 +42,7 @@ TEST(WriteFileAtomic, LeavesNothingWhereItCannotRename) {
   TempDir dir;
   std::filesystem::create_directory(dir.path("folder"));
   EXPECT_EQ(
-      error_of([&] { platform::write_file_atomic(dir.path("folder"), bytes_of("x")); }).code(),
+      file_error([&] { platform::write_file_atomic(dir.path("folder"), bytes_of("x")); }).code(),
       Code::io);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
 }
@@ -50,10 +50,10 @@ TEST(WriteFileAtomic, LeavesNothingWhereItCannotRename) {
 TEST(InputFile, OnlyWhatIsReadIsLookedForElsewhere) {
   TempDir dir;
   const std::string none = dir.path("none");
-  const Error read = error_of([&] { InputFile input(none); });
+  const Error read = file_error([&] { InputFile input(none); });
   EXPECT_EQ(read.code(), Code::not_found);
   EXPECT_NE(std::string(read.what()).find("If it was moved"), std::string::npos) << read.what();
-  const Error written = error_of([&] { platform::sync_directory(none); });
+  const Error written = file_error([&] { platform::sync_directory(none); });
   EXPECT_EQ(written.code(), Code::not_found);
   EXPECT_EQ(std::string(written.what()).find("If it was moved"), std::string::npos)
       << written.what();
@@ -69,8 +69,9 @@ TEST(WriteFileAtomic, FollowsLinksAndLeavesPipesAlone) {
   ASSERT_EQ(::mkfifo(dir.path("pipe").c_str(), 0600), 0);
   std::filesystem::create_symlink("pipe", dir.path("to_pipe"));
   for (const char* name : {"pipe", "to_pipe"})
-    EXPECT_EQ(error_of([&] { platform::write_file_atomic(dir.path(name), bytes_of("x")); }).code(),
-              Code::io);
+    EXPECT_EQ(
+        file_error([&] { platform::write_file_atomic(dir.path(name), bytes_of("x")); }).code(),
+        Code::io);
   EXPECT_TRUE(std::filesystem::is_fifo(dir.path("pipe")));
 }
 
@@ -80,8 +81,8 @@ TEST(WriteFileAtomic, ThreadsWriteOneFile) {
     for (int i = 0; i < 50; ++i) platform::write_file_atomic(dir.path("f"), bytes_of("whole"));
   };
   Error other(Code::ok, "");
-  std::thread thread([&] { other = error_of(write); });
-  const Error mine = error_of(write);
+  std::thread thread([&] { other = file_error(write); });
+  const Error mine = file_error(write);
   thread.join();
   EXPECT_EQ(mine.code(), Code::ok) << mine.what();
   EXPECT_EQ(other.code(), Code::ok) << other.what();
@@ -96,7 +97,7 @@ TEST(InputFile, SaysThatItWasShortened) {
   std::filesystem::resize_file(path, 100);
   std::byte out[100];
   file.read_at(0, out);
-  const Error error = error_of([&] { file.read_at(50, out); });
+  const Error error = file_error([&] { file.read_at(50, out); });
   EXPECT_EQ(error.code(), Code::io);
   EXPECT_NE(std::string(error.what()).find("it was shortened"), std::string::npos) << error.what();
 }
@@ -110,7 +111,7 @@ TEST(InputFile, WaitsForAPipesWriterUntilItIsInterrupted) {
   EXPECT_FALSE(file.is_regular());
   std::byte out[4];
   Code code = Code::ok;
-  std::thread reader([&] { code = error_of([&] { file.read(out); }).code(); });
+  std::thread reader([&] { code = file_error([&] { file.read(out); }).code(); });
   interrupt.stop();  // before or while it waits
   reader.join();
   EXPECT_EQ(code, Code::cancelled);
@@ -131,10 +132,10 @@ TEST(InputFile, ReadsAPipeToItsEnd) {
 
 TEST(InputFile, RefusesWhatIsNoFile) {
   TempDir dir;
-  EXPECT_EQ(error_of([&] { InputFile file(dir.path()); }).code(), Code::io);
-  EXPECT_EQ(error_of([&] { InputFile file(dir.path("none")); }).code(), Code::not_found);
+  EXPECT_EQ(file_error([&] { InputFile file(dir.path()); }).code(), Code::io);
+  EXPECT_EQ(file_error([&] { InputFile file(dir.path("none")); }).code(), Code::not_found);
   ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { platform::read_file(dir.path("pipe")); }).code(), Code::io)
+  EXPECT_EQ(file_error([&] { platform::read_file(dir.path("pipe")); }).code(), Code::io)
       << "and does not wait for a writer";
 }
 
@@ -146,7 +147,7 @@ TEST(Files, DocumentsHaveALimit) {
   std::ofstream(path) << "{}";
   EXPECT_EQ(platform::read_document(path), "{}");
   std::filesystem::resize_file(path, platform::kMostOfDocument + 1);
-  const Error error = error_of([&] { platform::read_document(path); });
+  const Error error = file_error([&] { platform::read_document(path); });
   EXPECT_EQ(error.code(), Code::unsupported);
   EXPECT_NE(std::string(error.what()).find("job.json' has 67108865 bytes"), std::string::npos);
 }
@@ -155,14 +156,14 @@ TEST(Files, DocumentsHaveALimit) {
 TEST(Files, ErrorsNameTheFileThatWasAskedFor) {
   TempDir dir;
   const std::string missing = dir.path("nowhere/model.onnx");
-  const Error error = error_of([&] { platform::write_file_atomic(missing, bytes_of("x")); });
+  const Error error = file_error([&] { platform::write_file_atomic(missing, bytes_of("x")); });
   EXPECT_NE(std::string(error.what()).find("cannot create '" + missing + "'"), std::string::npos)
       << error.what();
   EXPECT_EQ(std::string(error.what()).find(".tmp"), std::string::npos);
   platform::write_file_atomic(dir.path(std::string(255, 'n')), bytes_of("x"));
   for (const auto& write : {std::function<void()>([] { platform::write_file_atomic("", {}); }),
                             std::function<void()>([] { platform::read_file(""); })})
-    EXPECT_EQ(error_of(write).code(), Code::invalid_argument);
+    EXPECT_EQ(file_error(write).code(), Code::invalid_argument);
 }
 
 // The system would end the process by SIGXFSZ.
@@ -172,7 +173,7 @@ TEST(OutputFile, ALimitOnTheSizeOfFilesIsAnError) {
   const auto too_large = [&](const std::function<void()>& write) {
     return in_child([&] {
       if (!limit_files(100'000)) return 1;
-      const Error error = error_of(write);
+      const Error error = file_error(write);
       if (error.code() != Code::io) return 2;
       return std::string(error.what()).find("File too large") == std::string::npos ? 3 : 0;
     });
@@ -194,7 +195,7 @@ TEST(OutputFile, ALimitOnTheSizeOfFilesIsAnError) {
   EXPECT_EQ(in_child([&] {
               std::signal(SIGXFSZ, [](int) { ++signals_seen; });
               limit_files(100'000);
-              error_of([&] { platform::write_file_synced(dir.path("c"), bytes_of(large)); });
+              file_error([&] { platform::write_file_synced(dir.path("c"), bytes_of(large)); });
               return signals_seen;
             }),
             0)

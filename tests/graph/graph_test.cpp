@@ -15,7 +15,7 @@ namespace {
 
 using namespace graph;
 
-Initializer ramp() {
+Initializer plain_ramp() {
   return [](std::span<float> out, Rng&) {
     for (size_t i = 0; i < out.size(); ++i) out[i] = 0.1f * static_cast<float>(i % 7) - 0.25f;
   };
@@ -24,7 +24,7 @@ Initializer ramp() {
 TEST(Graph, ErrorsNameTheLayerAndTheShapes) {
   Graph g;
   const ValueId x = g.add_input("x", {3, 5}, DType::f32);
-  const ValueId w = g.add_parameter("w", {4, 2}, true, ramp());
+  const ValueId w = g.add_parameter("w", {4, 2}, true, plain_ramp());
   try {
     g.add("dense", Json::object(), {x, w}, "layer 7");
     FAIL();
@@ -33,7 +33,7 @@ TEST(Graph, ErrorsNameTheLayerAndTheShapes) {
   }
   EXPECT_THROW(g.add("densee", Json::object(), {x, w}, "l"), Error);
   EXPECT_THROW(g.add("dense", Json::object(), {x}, "l"), Error);
-  EXPECT_THROW(g.add_parameter("w", {1}, true, ramp()), Error) << "the name is taken";
+  EXPECT_THROW(g.add_parameter("w", {1}, true, plain_ramp()), Error) << "the name is taken";
 }
 
 // z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of squared_error(z + z,
@@ -45,7 +45,7 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     Graph g;
     const ValueId x = g.add_input("x", {3, 2}, DType::f32);
     const ValueId t = g.add_input("t", {3, 2}, DType::f32);
-    const ValueId w = g.add_parameter("w", {2, 2}, true, ramp());
+    const ValueId w = g.add_parameter("w", {2, 2}, true, plain_ramp());
     const ValueId y = g.add("dense", Json::object(), {x, w}, "shared");
     ValueId out = y;
     if (a && b) out = g.add("dense", Json::object(), {y, w}, "again");  // w is used by two nodes
@@ -53,7 +53,8 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
     ParameterStore store(device(), g, 1);
     Plan plan(kernels(), g, store, {true, loss, {loss}});
-    Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}), step(DType::i32, {sizeof(ops::StepValues) / 4});
+    Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}),
+        step(DType::i32, {sizeof(ops::StepValues) / 4});
     for (size_t i = 0; i < 6; ++i)
       values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
       zeros.mutable_view<float>()[i] = 0;
@@ -105,14 +106,15 @@ struct NormedGraph {
     const auto positive = [](std::span<float> out, Rng&) {
       for (size_t i = 0; i < out.size(); ++i) out[i] = 0.5f + 0.2f * static_cast<float>(i % 3);
     };
-    return g.add("batch_norm", {{"relu", relu}},
-                 {of, g.add_parameter(name + ".gamma", c, false, positive),
-                  g.add_parameter(name + ".beta", c, false, ramp()),
-                  g.add_state(name + ".mean", c, ramp()), g.add_state(name + ".var", c, positive)},
-                 name);
+    return g.add(
+        "batch_norm", {{"relu", relu}},
+        {of, g.add_parameter(name + ".gamma", c, false, positive),
+         g.add_parameter(name + ".beta", c, false, plain_ramp()),
+         g.add_state(name + ".mean", c, plain_ramp()), g.add_state(name + ".var", c, positive)},
+        name);
   }
   ValueId weight(const std::string& name, Shape shape) {
-    return g.add_parameter(name, shape, true, ramp());
+    return g.add_parameter(name, shape, true, plain_ramp());
   }
   NormedGraph() {
     x = g.add_input("x", {2, 5, 5, 4}, DType::f32);

@@ -65,9 +65,10 @@ Outcome alone(const Problem& problem, int64_t rows) {
 }
 
 // Trains ranks together, each with its own device and its own counts[rank] rows.
-std::vector<Outcome> together(const Problem& problem, int64_t rows,
-                              const std::vector<int64_t>& counts,
-                              const DataParallelOptions& options, std::vector<Group> groups = {}) {
+std::vector<Outcome> ranks_together(const Problem& problem, int64_t rows,
+                                    const std::vector<int64_t>& counts,
+                                    const DataParallelOptions& options,
+                                    std::vector<Group> groups = {}) {
   if (groups.empty()) groups = exchange::local_groups(static_cast<int>(counts.size()), 30);
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < counts.size(); ++rank)
@@ -112,12 +113,12 @@ class OfProblem : public testing::TestWithParam<Problem> {};
 TEST_P(OfProblem, RanksTogetherAreOneDeviceWithAllTheirRows) {
   const Outcome one = alone(GetParam(), 12);
   for (const double bucket_mb : {1000.0, 1e-6})
-    expect_same_run(together(GetParam(), 6, {6, 6}, {bucket_mb}), one);
-  expect_same_run(together(GetParam(), 4, {4, 4, 4}, {1e-3}), one);
+    expect_same_run(ranks_together(GetParam(), 6, {6, 6}, {bucket_mb}), one);
+  expect_same_run(ranks_together(GetParam(), 4, {4, 4, 4}, {1e-3}), one);
 }
 
 TEST_P(OfProblem, RanksMayHaveFewerRows) {
-  expect_same_run(together(GetParam(), 6, {6, 1, 3}, {1e-3}), alone(GetParam(), 10));
+  expect_same_run(ranks_together(GetParam(), 6, {6, 1, 3}, {1e-3}), alone(GetParam(), 10));
 }
 
 // If each rank normalises with its own moments, the weights differ.
@@ -125,7 +126,7 @@ TEST(SyncBatchNorm, IsWhatMakesRanksAsOneDevice) {
   Problem problem = problems()[4];
   const Outcome one = alone(problem, 12);
   problem.sync_batch_norm = false;
-  const Outcome apart = together(problem, 6, {6, 6}, {1e-3})[0];
+  const Outcome apart = ranks_together(problem, 6, {6, 6}, {1e-3})[0];
   float most = 0;
   for (size_t i = 0; i < one.weights.size(); ++i)
     most = std::max(most, std::abs(one.weights[i] - apart.weights[i]));
@@ -180,11 +181,11 @@ class OfSmoothProblem : public testing::TestWithParam<Problem> {};
 // to the next gradients.
 TEST_P(OfSmoothProblem, CompressedRanksAreOneDeviceButForRounding) {
   expect_same_run(
-      together(GetParam(), 6, {6, 6}, {.bucket_mb = 1000, .compression = Compression::bf16}),
+      ranks_together(GetParam(), 6, {6, 6}, {.bucket_mb = 1000, .compression = Compression::bf16}),
       alone(GetParam(), 12), 1e-2);
-  expect_same_run(
-      together(GetParam(), 6, {6, 1, 3}, {.bucket_mb = 1e-6, .compression = Compression::fp16}),
-      alone(GetParam(), 10), 2e-3);
+  expect_same_run(ranks_together(GetParam(), 6, {6, 1, 3},
+                                 {.bucket_mb = 1e-6, .compression = Compression::fp16}),
+                  alone(GetParam(), 10), 2e-3);
 }
 
 TEST_P(OfSmoothProblem, WhatIsNotFiniteTravelsCompressed) {
@@ -268,7 +269,7 @@ uint64_t bytes_of_a_step(Compression format) {
                      R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 1024},
                                     {"layer": "relu"}, {"layer": "dense", "units": 5}]})",
                      {3, 7}};
-  together(wide, 4, {4, 4}, {.bucket_mb = 1000, .compression = format}, std::move(groups));
+  ranks_together(wide, 4, {4, 4}, {.bucket_mb = 1000, .compression = format}, std::move(groups));
   return bytes / 2 / kSteps;
 }
 

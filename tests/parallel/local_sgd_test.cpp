@@ -37,8 +37,8 @@ struct Model {
   graph::ParameterStore store;
 };
 
-void together(int size, const LocalSgdOptions& options,
-              const std::function<void(LocalSgd&, Model&)>& body) {
+void replicas_together(int size, const LocalSgdOptions& options,
+                       const std::function<void(LocalSgd&, Model&)>& body) {
   auto groups = exchange::local_groups(size, 30);
   std::vector<std::future<void>> ranks;
   for (int rank = 0; rank < size; ++rank)
@@ -57,7 +57,7 @@ void expect_near(const std::vector<float>& is, const std::vector<double>& should
 
 TEST(LocalSgdTest, BeginsWithTheFirstRanksWeights) {
   const std::vector<float> first = Model(0).weights();
-  together(3, {}, [&](LocalSgd& own, Model& model) {
+  replicas_together(3, {}, [&](LocalSgd& own, Model& model) {
     own.share(model.store);
     EXPECT_EQ(model.weights(), first);
   });
@@ -66,7 +66,7 @@ TEST(LocalSgdTest, BeginsWithTheFirstRanksWeights) {
 // Otherwise the change would count as the gradient of the next outer step.
 TEST(LocalSgdTest, TakesOtherWeightsAsTheyAre) {
   const std::vector<float> other = Model(5).weights();
-  together(2, {.every = 1}, [&](LocalSgd& own, Model& model) {
+  replicas_together(2, {.every = 1}, [&](LocalSgd& own, Model& model) {
     own.share(model.store);
     own.replace_weights(model.store, [&] { model.set(other); });
     own.started(1);
@@ -76,7 +76,7 @@ TEST(LocalSgdTest, TakesOtherWeightsAsTheyAre) {
 }
 
 TEST(LocalSgdTest, IsDueEverySoManySteps) {
-  together(1, {.every = 3}, [](LocalSgd& own, Model&) {
+  replicas_together(1, {.every = 3}, [](LocalSgd& own, Model&) {
     std::string due;
     for (uint64_t steps = 1; steps < 8; ++steps) {
       own.started(steps);
@@ -88,7 +88,7 @@ TEST(LocalSgdTest, IsDueEverySoManySteps) {
 
 TEST(LocalSgdTest, AveragesParametersWithARateOfOne) {
   const std::vector<float> begin = Model(0).weights();
-  together(2, {.every = 1, .rate = 1, .momentum = 0}, [&](LocalSgd& own, Model& model) {
+  replicas_together(2, {.every = 1, .rate = 1, .momentum = 0}, [&](LocalSgd& own, Model& model) {
     own.share(model.store);
     model.move(own.rank() == 0 ? 0.5f : -0.1f);
     own.exchange(model.store);
@@ -111,7 +111,7 @@ TEST(LocalSgdTest, TakesNesterovsStepAndGoesOnFromACheckpoint) {
       should[i] -= 0.7 * (outer + 0.9 * momentum[i]);
     }
   auto again = exchange::local_groups(2, 30);
-  together(2, {.every = 10}, [&](LocalSgd& own, Model& model) {
+  replicas_together(2, {.every = 10}, [&](LocalSgd& own, Model& model) {
     own.share(model.store);
     const auto step = [&](LocalSgd& by, int number) {
       by.started(static_cast<uint64_t>(number));

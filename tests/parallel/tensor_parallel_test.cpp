@@ -99,7 +99,7 @@ std::vector<Result> together(const Problem& problem, uint32_t steps, MeshShape s
   return out;
 }
 
-void expect_same_run(const std::vector<Result>& ranks, const Result& one, double tolerance) {
+void expect_same_result(const std::vector<Result>& ranks, const Result& one, double tolerance) {
   for (const Result& rank : ranks) {
     EXPECT_EQ(rank.outcome.weights, ranks[0].outcome.weights) << "bit for bit";
     ASSERT_EQ(rank.outcome.results.size(), one.outcome.results.size());
@@ -121,7 +121,7 @@ TEST(TensorParallel, AnMlpIsThatOfOneDevice) {
   for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}}) {
     const auto ranks = together(mlp(), 20, mesh);
     EXPECT_EQ(ranks[0].slices, 5u) << "of two blocks, one without an inner bias: 3 + 2";
-    expect_same_run(ranks, one, 2e-4);
+    expect_same_result(ranks, one, 2e-4);
   }
 }
 
@@ -131,7 +131,7 @@ TEST(TensorParallel, ATransformerIsThatOfOneDevice) {
   const auto ranks = together(transformer(), 8, {1, 1, 2});
   for (const graph::SplitLayer& layer : ranks[0].layers)
     EXPECT_EQ(layer.how == "whole", !layer.why.empty()) << layer.label;
-  expect_same_run(ranks, whole(transformer(), 8), 2e-4);
+  expect_same_result(ranks, whole(transformer(), 8), 2e-4);
 }
 
 // Optimizers that need the norm of all gradients or the norms of whole tensors. The norm of a slice
@@ -142,7 +142,7 @@ class NormsOfSlices : public testing::TestWithParam<const char*> {
                       double tolerance) {
     SCOPED_TRACE(problem.name);
     const Problem own = with(problem, GetParam());
-    expect_same_run(together(own, steps, mesh), whole(own, steps), tolerance);
+    expect_same_result(together(own, steps, mesh), whole(own, steps), tolerance);
   }
 };
 
@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TensorParallel, ClippingForSixtyStepsIsThatOfOneDevice) {
   for (const Problem& problem : {with(mlp(), kClipped), with(transformer(), kClipped)})
-    expect_same_run(together(problem, 60, {1, 1, 2}), whole(problem, 60), 1e-3);
+    expect_same_result(together(problem, 60, {1, 1, 2}), whole(problem, 60), 1e-3);
 }
 
 // Run by tests/night.sh.
@@ -172,7 +172,7 @@ TEST(TensorParallel, DISABLED_AHundredStepsAreThoseOfOneDevice) {
   for (const Problem& problem : {mlp(), transformer()}) {
     const Result one = whole(problem, 100);
     for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}})
-      expect_same_run(together(problem, 100, mesh), one, 5e-3);
+      expect_same_result(together(problem, 100, mesh), one, 5e-3);
   }
 }
 
@@ -201,7 +201,7 @@ TEST(TensorParallel, ARankThatIsLostEndsTheStep) {
 
 TEST(TensorParallel, GradientsOfSeveralStepsAreOneUpdate) {
   const Problem problem = with(mlp(), R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 3})");
-  expect_same_run(together(problem, 18, {2, 1, 2}), whole(problem, 18), 2e-4);
+  expect_same_result(together(problem, 18, {2, 1, 2}), whole(problem, 18), 2e-4);
 }
 
 }  // namespace

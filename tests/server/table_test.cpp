@@ -31,13 +31,13 @@ Rows rows(std::vector<uint32_t> ids, std::vector<float> values) {
   return {std::move(ids), std::move(values), {}};
 }
 
-std::vector<float> fetched(Client& client, const std::vector<uint32_t>& ids, uint32_t width) {
+std::vector<float> fetched_rows(Client& client, const std::vector<uint32_t>& ids, uint32_t width) {
   std::vector<Rows> wanted{{ids, std::vector<float>(ids.size() * width), {}}};
   perform(client, [&](Pair& pair) { pair.fetch_rows(wanted); });
   return wanted[0].values;
 }
 
-void push(Client& client, const Rows& gradient, float rate) {
+void push_rows(Client& client, const Rows& gradient, float rate) {
   const std::vector<Rows> tables{gradient};
   perform(client, [&](Pair& pair) { pair.push({}, rate, tables); });
 }
@@ -68,7 +68,7 @@ TEST(TableTest, RowsAreThoseOfAnArrayThatIsDrawnAsAWhole) {
   begin(*worker, spec(kEntries, kWidth));
   std::vector<uint32_t> ids(kEntries);
   for (uint32_t id = 0; id < kEntries; ++id) ids[id] = id;
-  EXPECT_EQ(fetched(*worker, ids, kWidth), whole);
+  EXPECT_EQ(fetched_rows(*worker, ids, kWidth), whole);
   for (size_t shard = 0; shard < 3; ++shard) EXPECT_EQ(cluster[shard].status().rows, 0u);
 }
 
@@ -80,10 +80,10 @@ TEST(TableTest, AppliesSgdAndAdagradToTheRowsThatArePushed) {
     auto worker = cluster.join();
     begin(*worker, spec(kMany, 2));
     const std::vector<uint32_t> ids{3, 4, 2147483647};
-    std::vector<float> expected = fetched(*worker, ids, 2);
+    std::vector<float> expected = fetched_rows(*worker, ids, 2);
     std::vector<double> sums(6);
     for (const float g : {1.0f, -0.5f}) {
-      push(*worker, rows({3, 2147483647}, {g, 2 * g, 3 * g, 4 * g}), 0.25f);
+      push_rows(*worker, rows({3, 2147483647}, {g, 2 * g, 3 * g, 4 * g}), 0.25f);
       for (const size_t at : {0u, 1u, 4u, 5u}) {
         const double gradient =
             static_cast<double>(g) * static_cast<double>(at < 2 ? at + 1 : at - 1);
@@ -91,7 +91,7 @@ TEST(TableTest, AppliesSgdAndAdagradToTheRowsThatArePushed) {
         expected[at] -= static_cast<float>(0.25 * gradient / (adagrad ? std::sqrt(sums[at]) : 1));
       }
     }
-    const auto is = fetched(*worker, ids, 2);
+    const auto is = fetched_rows(*worker, ids, 2);
     for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(is[i], expected[i], 1e-6) << adagrad << " " << i;
     EXPECT_EQ(cluster[0].status().rows + cluster[1].status().rows, 2u);
   }
@@ -107,18 +107,18 @@ TEST(TableTest, HandsItsRowsOnToAnotherNumberOfShards) {
     Cluster cluster(2);
     auto worker = cluster.join();
     begin(*worker, table);
-    push(*worker, rows(ids, ones), 0.5f);
+    push_rows(*worker, rows(ids, ones), 0.5f);
     kept = worker->take_rows(0, 400);  // in several pieces
-    before = fetched(*worker, ids, 400);
+    before = fetched_rows(*worker, ids, 400);
   }
   EXPECT_EQ(kept.ids, ids);
   EXPECT_EQ(kept.values, before);
   Cluster cluster(3);
   auto worker = cluster.join();
   begin(*worker, table, {kept});
-  EXPECT_EQ(fetched(*worker, ids, 400), before);
-  push(*worker, rows({5}, std::vector<float>(400, 0.1f)), 0.5f);  // the sum of squares is 0.02
-  EXPECT_NEAR(fetched(*worker, {5}, 400)[0], before[0] - 0.5 * 0.1 / std::sqrt(0.02), 1e-5);
+  EXPECT_EQ(fetched_rows(*worker, ids, 400), before);
+  push_rows(*worker, rows({5}, std::vector<float>(400, 0.1f)), 0.5f);  // the sum of squares is 0.02
+  EXPECT_NEAR(fetched_rows(*worker, {5}, 400)[0], before[0] - 0.5 * 0.1 / std::sqrt(0.02), 1e-5);
 }
 
 // Ids and numbers, and a message of the same length whatever else there is.
@@ -132,11 +132,11 @@ TEST(TableTest, BytesAreThoseOfTheRowsWhateverTheTable) {
       std::vector<uint32_t> ids;
       for (uint32_t i = 0; i < count; ++i) ids.push_back(i * 7);
       uint64_t bytes = worker->bytes();
-      fetched(*worker, ids, kWidth);
+      fetched_rows(*worker, ids, kWidth);
       const uint64_t round = kShards * (2 * sizeof(server::Message) + sizeof(uint32_t));
       EXPECT_EQ(worker->bytes() - bytes, round + count * (4 + 4 * kWidth)) << entries;
       bytes = worker->bytes();
-      push(*worker, rows(ids, std::vector<float>(count * kWidth)), 0.1f);
+      push_rows(*worker, rows(ids, std::vector<float>(count * kWidth)), 0.1f);
       EXPECT_EQ(worker->bytes() - bytes, round + count * (4 + 4 * kWidth)) << entries;
     }
 }
@@ -153,7 +153,7 @@ TEST(TableTest, AnAcknowledgedPushIsAppliedWheneverItsWorkerDies) {
   for (uint64_t i = 0; i < kVictims; ++i) {
     auto victim = cluster.join();
     begin(*victim, table);
-    for (uint64_t n = 0; n < i % 3; ++n) push(*victim, one[0], 1), ++acknowledged;
+    for (uint64_t n = 0; n < i % 3; ++n) push_rows(*victim, one[0], 1), ++acknowledged;
     victim->start([&](Pair& pair) { pair.push({}, 1, one), ++acknowledged; });
     if (i % 2) victim->wait(0.001);
     victim.reset();  // with a push under way, or just after
@@ -162,7 +162,7 @@ TEST(TableTest, AnAcknowledgedPushIsAppliedWheneverItsWorkerDies) {
   const uint64_t applied = cluster[0].status().roster.pushes;
   EXPECT_GE(applied, acknowledged);
   EXPECT_LE(applied, acknowledged + kVictims);
-  EXPECT_EQ(fetched(*watcher, {1, 77}, 2), std::vector<float>(4, static_cast<float>(applied)));
+  EXPECT_EQ(fetched_rows(*watcher, {1, 77}, 2), std::vector<float>(4, static_cast<float>(applied)));
 }
 
 // It had put its rows on both shards, and begun on the one that is not the first.
@@ -184,7 +184,7 @@ TEST(TableTest, WhatAWorkerHasPutIsDroppedWhereItDiesBeforeItHasBegun) {
   auto second = cluster.join();
   const std::vector<Rows> own{rows({3}, {7, 7})};
   begin(*second, table, own);
-  EXPECT_EQ(fetched(*second, {1, 2, 3}, 2), (std::vector<float>{0, 0, 0, 0, 7, 7}));
+  EXPECT_EQ(fetched_rows(*second, {1, 2, 3}, 2), (std::vector<float>{0, 0, 0, 0, 7, 7}));
 }
 
 // Of a beginner that was given up what is still on its way comes to nothing.
