@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and shows what an echo node does for a GPU that waits for its data.
-# Takes two to seven minutes after the build on two cores; writes build/quickstart/report.html.
+# Takes two to five minutes after the build on two cores; writes build/quickstart/report.html.
 #
 #   --backports   Debian 12: take a newer Mesa from backports (see tests/setup.sh)
 # ECHOTRAIN_DEVICE chooses the Vulkan device (a number or part of a name from 'echotrain devices').

@@ -21,7 +21,7 @@ using Deadline = platform::Deadline;
 using Clock = std::chrono::steady_clock;
 
 // Seconds that a rank waits at the end until others have received what it sent.
-constexpr double kLeaveDrain = 5;
+constexpr double kDrain = 5;
 // Seconds that it waits if another group of the same ranks has lost one.
 constexpr double kLostDrain = 0.5;
 
@@ -47,7 +47,7 @@ class HelperEngine {
   // either, and the others must report it as missing, not this rank.
   ~HelperEngine() {
     const bool elsewhere = *rank_lost_ && !lost_here_;
-    const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kLeaveDrain + 1));
+    const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kDrain + 1));
     process_.reset();
     if (platform::process_id() == owner_) meeting_->forget(all);
   }

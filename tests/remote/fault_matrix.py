@@ -275,9 +275,9 @@ def run_all(options, root):
         met.append(hurt)
         if done % 50 == 49:
             print(f"{done + 1} trials", flush=True)
-    hit = sum(1 for hurt in met if hurt)
+    hit = sum(map(bool, met))
     assert options.only is not None or 2 * hit >= len(met), f"only {hit} of {len(met)} trials met a fault"
-    print(f"passed: {sum(counts.values())} trials, seed {options.seed}, {hit} met faults, {sum(met)} of {len(FAULTS)} kinds: {counts['identical']} reads were "
+    print(f"passed: {sum(counts.values())} trials, seed {options.seed}, {hit} met {sum(met)} faults of {len(FAULTS)} kinds: {counts['identical']} reads were "
           f"identical, {counts['error']} ended with an error, {counts['skipped']} left out bad records")
 
 

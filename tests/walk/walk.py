@@ -31,7 +31,7 @@ from echotrain import errors
 EXPECTED = (errors.InvalidArgumentError, errors.NotFoundError, errors.DataIOError, errors.CorruptDataError, errors.CancelledError,
             errors.StateError, errors.UnsupportedError, errors.NotFiniteError, errors.RankLostError, errors.CallbackError,
             TypeError, ValueError, KeyError)
-INTERNALS = ("std::", "basic_string", "json.exception", "swig", "unknown exception", "object is not callable", "'NoneType' object")
+INTERNALS = ("std::", "basic_string", "json.exception", "swig", "unknown exception", "object is not callable", "'NoneType'")
 
 
 class Mine(ValueError):

@@ -37,8 +37,7 @@ const std::vector<Command> kCommands = {
      "echo node. FOLDER (echotrain-demo unless named) keeps the data, the runs and report.html; "
      "running it again replaces the runs.\n\n"
      "How soon a run reaches the target varies from seed to seed: with --seeds 3 each is run three "
-     "times, "
-     "and the table shows medians.",
+     "times, and the table shows medians.",
      {{"seeds", "N", "runs without and with echo; 1 without it"},
       {"seconds", "S", "limit of each run; without it 90, or what 200 steps take on a slow device"},
       kDevice,

@@ -170,9 +170,9 @@ int command_demo(const Arguments& arguments) {
   const fs::path folder =
       arguments.operands().empty() ? "echotrain-demo" : fs::path(arguments.operand(0));
   const int64_t seeds = arguments.integer("seeds").value_or(1);
-  double seconds = arguments.number("seconds", 1);
+  const double limit = arguments.number("seconds", 90);
   if (seeds < 1 || seeds > 100) throw UsageError("--seeds must be 1 to 100");
-  if (seconds < 1) throw UsageError("--seconds must be at least 1");
+  if (limit < 1) throw UsageError("--seconds must be at least 1");
   claim(folder);
   Runtime runtime;
   open_runtime(arguments, "", runtime);
@@ -186,8 +186,9 @@ int command_demo(const Arguments& arguments) {
       "a training step takes %.1f ms; reading one example is made to take %.2f ms, so that "
       "upstream is %.0f times slower\n",
       step_ms, delay_ms, kUpstreamFactor);
-  if (!arguments.flag("seconds"))
-    seconds = std::max(90.0, kMostSteps * kUpstreamFactor * step_ms / 1000);
+  const double seconds = arguments.flag("seconds")
+                             ? limit
+                             : std::max(limit, kMostSteps * kUpstreamFactor * step_ms / 1000);
   const std::string report = (folder / "report.html").string();
   print_table(write_report(compare(runtime, folder, delay_ms, seeds, seconds), report), seeds);
   std::printf("\nreport: %s\n", report.c_str());

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMostBatch = 64, kLeastBatch = 8;
 constexpr double kBadShare = 0.1;  // the least share of damaged images that a job tolerates
 
-struct Setup {
+struct Plan {
   int64_t classes, batch, steps, height, width;
   bool resizes;  // resizes images to this size; else all have it already
   Json model;
@@ -44,8 +44,8 @@ int64_t classes_of(const DataSet& set, const Measured& m) {
   return std::max(names, labels);
 }
 
-Setup plan_for(const DataSet& set, const Measured& m, int64_t epochs) {
-  Setup plan{};
+Plan plan_for(const DataSet& set, const Measured& m, int64_t epochs) {
+  Plan plan{};
   plan.classes = classes_of(set, m);
   plan.batch = batch_for(m.samples);
   plan.steps = std::max<int64_t>(1, epochs * (m.samples / plan.batch));
@@ -69,7 +69,7 @@ Json decode_stage(const Measured& m) {
 }
 
 // Adds stages that resize images to the model's size; images of that size are not changed.
-void add_resizing(Json& stages, const Setup& plan) {
+void add_resizing(Json& stages, const Plan& plan) {
   if (plan.height != plan.width) {
     stages.push_back({{"stage", "resize"}, {"height", plan.height}, {"width", plan.width}});
     return;
@@ -78,7 +78,7 @@ void add_resizing(Json& stages, const Setup& plan) {
   stages.push_back({{"stage", "center_crop"}, {"height", plan.height}, {"width", plan.width}});
 }
 
-Json training_stages(const DataSet& set, const Measured& m, const Setup& plan) {
+Json training_stages(const DataSet& set, const Measured& m, const Plan& plan) {
   Json out =
       Json::array({set.train, {{"stage", "label"}, {"classes", plan.classes}}, decode_stage(m)});
   if (plan.resizes) {
@@ -97,7 +97,7 @@ Json training_stages(const DataSet& set, const Measured& m, const Setup& plan) {
   return out;
 }
 
-Json evaluation_stages(const DataSet& set, const Measured& m, const Setup& plan) {
+Json evaluation_stages(const DataSet& set, const Measured& m, const Plan& plan) {
   Json out = Json::array(
       {set.validation, {{"stage", "label"}, {"classes", plan.classes}}, decode_stage(m)});
   add_resizing(out, plan);
@@ -115,7 +115,7 @@ Json pipeline_of(int64_t samples, const Looked& looked, Json stages) {
           {"stages", std::move(stages)}};
 }
 
-Json job_of(const DataSet& set, const Measured& m, const Setup& plan, const std::string& name,
+Json job_of(const DataSet& set, const Measured& m, const Plan& plan, const std::string& name,
             const std::string& data) {
   Json job{{"name", name},
            {"vars", {{"data", data}, {"out", "runs/" + name}}},
@@ -191,7 +191,7 @@ void print_validation(const DataSet& set, const Measured& m) {
     std::printf("%s to evaluate on\n", counted(m.held_out, "image").c_str());
 }
 
-void print_findings(const DataSet& set, const Measured& m, const Setup& plan) {
+void print_findings(const DataSet& set, const Measured& m, const Plan& plan) {
   for (const std::string& text : set.notes) note(text);
   print_damage(m);
   std::printf("%s of %s to train on, %s", counted(m.samples, "image").c_str(),
@@ -226,7 +226,7 @@ int command_init(const Arguments& arguments) {
   DataSet set = find_data_set(data);
   const Measured measured = measure(set, data);
   if (measured.held_out == 0) set.validation = nullptr;
-  const Setup plan = plan_for(set, measured, epochs);
+  const Plan plan = plan_for(set, measured, epochs);
   const std::string name = std::filesystem::path(path).stem().string();
   const std::string text = layout(job_of(set, measured, plan, name, data)) + "\n";
   Job job;

@@ -69,7 +69,7 @@ struct Rank {
 };
 
 // What to start, and how to restart it.
-struct Plan {
+struct LaunchPlan {
   const Arguments& arguments;
   std::string folder;
   int ranks = 0, servers = 0;
@@ -79,7 +79,7 @@ struct Plan {
 };
 
 // Plans servers if the job has them, or --servers asks for them.
-void plan_servers(Plan& plan, const Json& section) {
+void plan_servers(LaunchPlan& plan, const Json& section) {
   const std::string algorithm = section.value("algorithm", "synchronous");
   const bool has_servers = algorithm == "downpour" || algorithm == "easgd";
   const auto wanted = plan.arguments.integer("servers");
@@ -96,8 +96,9 @@ void plan_servers(Plan& plan, const Json& section) {
     plan.servers = static_cast<int>(wanted.value_or(section.value("servers", int64_t{1})));
 }
 
-Plan plan_of(const Arguments& arguments, const Json& job, int ranks, const std::string& folder) {
-  Plan plan{arguments, folder, ranks};
+LaunchPlan plan_of(const Arguments& arguments, const Json& job, int ranks,
+                   const std::string& folder) {
+  LaunchPlan plan{arguments, folder, ranks};
   const bool has_section = job.contains("parallel") && job["parallel"].is_object();
   const Json section = has_section ? job["parallel"] : Json::object();
   if (!has_section) plan.settings.push_back("parallel={}");
@@ -116,20 +117,20 @@ Plan plan_of(const Arguments& arguments, const Json& job, int ranks, const std::
   return plan;
 }
 
-void add_settings(std::vector<std::string>& out, const Plan& plan) {
+void add_settings(std::vector<std::string>& out, const LaunchPlan& plan) {
   for (const std::string& value : plan.arguments.values("set"))
     out.insert(out.end(), {"--set", value});
   for (const std::string& value : plan.settings) out.insert(out.end(), {"--set", value});
 }
 
-std::vector<std::string> words_of_server(const Plan& plan, int shard) {
+std::vector<std::string> words_of_server(const LaunchPlan& plan, int shard) {
   std::vector<std::string> out{"echotrain", "parameter-server", plan.arguments.operand(0),
                                "--shard", std::to_string(shard)};
   add_settings(out, plan);
   return out;
 }
 
-std::vector<std::string> words_of_rank(const Plan& plan, int rank) {
+std::vector<std::string> words_of_rank(const LaunchPlan& plan, int rank) {
   const Arguments& arguments = plan.arguments;
   std::vector<std::string> out{"echotrain", "train", arguments.operand(0)};
   add_settings(out, plan);
@@ -150,7 +151,7 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 
 // Runs in the child and never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, const Role& role, int size,
-                         const Plan& plan, int messages, pid_t parent) {
+                         const LaunchPlan& plan, int messages, pid_t parent) {
   // Ctrl-C on the terminal must reach only the workers, which need the servers in order to end in
   // an orderly way.
   if (role.serves) ::setpgid(0, 0);
@@ -201,7 +202,7 @@ class Held {
   sigset_t before_;
 };
 
-Rank start(const Plan& plan, const Role& role) {
+Rank start(const LaunchPlan& plan, const Role& role) {
   const auto words =
       role.serves ? words_of_server(plan, role.number) : words_of_rank(plan, role.number);
   int ends[2] = {-1, -1};
@@ -284,7 +285,7 @@ std::string end_of(const Rank& rank) {
 // Supervises the ranks and servers until all have ended.
 class Attendance {
  public:
-  Attendance(Plan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
+  Attendance(LaunchPlan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
 
   // Returns the status of the first process that failed. For an elastic run it is that of the last
   // one, or 0 if any rank finished. When a rank has failed, the others learn it from the group and
@@ -362,7 +363,7 @@ class Attendance {
       if (rank.process > 0 && (servers_too || !rank.role.serves)) ::kill(rank.process, number);
   }
 
-  Plan plan_;
+  LaunchPlan plan_;
   std::vector<Rank>& ranks_;
   Messages messages_;
   int failed_ = 0;
@@ -381,7 +382,7 @@ int command_launch(const Arguments& arguments) {
   load_job(arguments, job);  // so that a mistake in it is reported once
   const InterruptNotes notes;
   const Meeting meeting;
-  const Plan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);
+  const LaunchPlan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);
   Job as_started;  // also checks whether --servers fits it
   load_job(arguments, as_started, plan.settings);
   std::vector<Rank> ranks;
