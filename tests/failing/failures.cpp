@@ -40,6 +40,19 @@ std::vector<Case> cases(const Injector& injector, size_t most) {
   return some;
 }
 
+// What exists once it has not changed for 200 ms: threads end, and a test's server closes its
+// connections, a moment after a run.
+std::string at_rest(const Injector& injector) {
+  std::string last = injector.left_behind();
+  for (int unchanged = 0, i = 0; unchanged < 20 && i < 500; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::string now = injector.left_behind();
+    unchanged = now == last ? unchanged + 1 : 0;
+    last = now;
+  }
+  return last;
+}
+
 // Threads of the library may end a moment after the call that ended them.
 void expect_left(const Injector& injector, const std::string& before) {
   for (int i = 0; i < 500 && injector.left_behind() != before; ++i)
@@ -100,7 +113,7 @@ void fail_everywhere(Injector& injector, const Scenario& scenario, const Expecta
   std::string whole, again, last;
   Watch watch;
   ASSERT_NO_FATAL_FAILURE(run_whole(injector, scenario, whole));  // fills caches of the process
-  const std::string before = injector.left_behind();
+  const std::string before = at_rest(injector);
   ASSERT_NO_FATAL_FAILURE(run_whole(injector, scenario, again));
   const int64_t total = injector.calls();
   const auto tried = cases(injector, expected.runs);
