@@ -8,6 +8,7 @@ import random
 import sys
 import tempfile
 import threading
+import weakref
 
 import numpy as np
 
@@ -62,6 +63,21 @@ class PipelineTest(Case):
         del p, batch
         gc.collect()
         np.testing.assert_array_equal(image, copy)
+
+    def test_a_pipeline_is_collected_after_its_function_raised(self):
+        def fail(sample):
+            raise ArithmeticError("this sample is wrong")
+
+        p = self.pipeline(fail, et.stages.batch(4))
+        try:  # assertRaises would empty the frames that the traceback refers to
+            list(p)
+            self.fail("nothing was raised")
+        except ArithmeticError:
+            pass
+        watched = weakref.ref(p)
+        del p
+        gc.collect()
+        self.assertIsNone(watched(), "its threads would stay")
 
     def test_wrong_options_name_the_nearest(self):
         with self.assertRaisesRegex(TypeError, "factr.*factor"):

@@ -194,6 +194,31 @@ class TransportTest(Case):
         self.assertIsInstance(error, ConnectionResetError)
         self.assertIsInstance(error.__cause__, et.errors.RankLostError)
 
+    def test_a_run_is_collected_after_its_transport_raised(self):
+        class Cut(Threads):
+            calls = 0
+
+            def all_reduce(self, array, op):
+                Cut.calls += 1
+                if Cut.calls == 5:
+                    raise ZeroDivisionError("the wire is cut")
+                super().all_reduce(array, op)
+
+        place = Place(2)
+        other = threading.Thread(target=self.run_on, args=(self.job(8), Threads(place, 1)))
+        other.start()
+        run = et.Job(self.job(8)).run(transport=Cut(place, 0), device=et.Runtime(0))
+        try:  # assertRaises would empty the frames that the traceback refers to
+            list(run)
+            self.fail("nothing was raised")
+        except ZeroDivisionError:
+            pass
+        other.join(120)
+        watched = weakref.ref(run)
+        del run
+        gc.collect()
+        self.assertIsNone(watched(), "the run's threads would stay")
+
     def test_says_what_needs_a_function_that_it_lacks(self):
         class Small(et.Transport):
             pass

@@ -155,7 +155,7 @@ class JobRun(_NotPicklable):
     def _joined(self, runtime: native.RuntimeHandle, job: native.JobHandle, start: int,
                 transport: Transport) -> native.RunHandle:
         failures = Failures()
-        lent = Lent(transport, failures).__disown__()  # the run owns it from here on
+        lent = Lent(transport, weakref.ref(failures)).__disown__()  # the run owns it from here on
         try:
             handle = native.RunHandle(runtime, job, start, transport.rank, transport.size, lent)
         except EchoTrainError as error:

@@ -254,9 +254,17 @@ class SampleInfo(NamedTuple):
     replica: int  # 0: fresh; n: the n-th echo
 
 
+def _reason_of(failure: BaseException) -> str:
+    return f"{type(failure).__name__}: {failure}".encode(errors="backslashreplace").decode()
+
+
 class _Failures:
     """The exceptions that a pipeline's functions raised. Only the latest are kept, because with
-    on_error="skip" there may be many that nobody asks for."""
+    on_error="skip" there may be many that nobody asks for.
+
+    The functions refer to this object weakly. The library owns the functions, and the traceback of
+    an exception that was raised again refers to the pipeline: with a reference from the functions,
+    this would be a cycle that Python's collector cannot see."""
 
     def __init__(self) -> None:
         self._kept: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
@@ -264,7 +272,7 @@ class _Failures:
 
     def add(self, name: str, failure: BaseException) -> str:
         """Keeps the exception and returns the reason to report to the library."""
-        reason = f"{type(failure).__name__}: {failure}".encode(errors="backslashreplace").decode()
+        reason = _reason_of(failure)
         with self._lock:
             self._kept.append((f"the function '{name}' failed: {reason}", failure))
         return reason
@@ -284,12 +292,25 @@ class _Failures:
         return failure
 
 
-class _MapFunction(native.MapFunction):
-    """Calls a Python function from the pipeline's threads."""
+class _Callback(native.MapFunction):
+    """A Python function that the pipeline's threads call."""
+
+    def __init__(self, name: str, failures: _Failures) -> None:
+        super().__init__()
+        self._name, self._failures = name, weakref.ref(failures)
+
+    def _failed(self, error: BaseException) -> str:
+        """Returns the reason to report to the library."""
+        failures = self._failures()
+        return failures.add(self._name, error) if failures else _reason_of(error)
+
+
+class _MapFunction(_Callback):
+    """Calls a map's function."""
 
     def __init__(self, name: str, function: Callable[..., Fields], with_info: bool, failures: _Failures) -> None:
-        super().__init__()
-        self._name, self._function, self._with_info, self._failures = name, function, with_info, failures
+        super().__init__(name, failures)
+        self._function, self._with_info = function, with_info
 
     def apply(self, item: native.BatchHandle) -> str:
         try:
@@ -309,7 +330,7 @@ class _MapFunction(native.MapFunction):
                     _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
-            return self._failures.add(self._name, error)
+            return self._failed(error)
 
 
 class map:  # noqa: A001: the field's own word
@@ -363,12 +384,12 @@ class source:
 _NO_MORE = object()
 
 
-class _SourceFunction(native.MapFunction):
+class _SourceFunction(_Callback):
     """Iterates over the samples of a `source`, one for each call."""
 
     def __init__(self, name: str, samples: _Samples, failures: _Failures) -> None:
-        super().__init__()
-        self._name, self._samples, self._failures = name, samples, failures
+        super().__init__(name, failures)
+        self._samples = samples
         self._walk: Iterator[Any] = iter(())
 
     def _begin(self, epoch: int) -> Iterator[Any]:
@@ -396,7 +417,7 @@ class _SourceFunction(native.MapFunction):
                 _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
-            return self._failures.add(self._name, error)
+            return self._failed(error)
 
 
 class Pipeline(_NotPicklable):

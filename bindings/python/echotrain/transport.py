@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, NoReturn, Optional, Sequence, Tuple
 
 import numpy as np
@@ -102,9 +103,17 @@ class Transport:
         raise UnsupportedError(f"{type(self).__name__} has no function {function}")
 
 
+def _reason_of(failure: BaseException) -> str:
+    told = str(failure) if isinstance(failure, EchoTrainError) else f"{type(failure).__name__}: {failure}"
+    return told.encode(errors="backslashreplace").decode()
+
+
 class Failures:
     """Keeps the first exception that a run's transports raised; the library's later errors repeat
-    it."""
+    it.
+
+    The library owns the transports, and the exception's traceback refers to the run, so the
+    transports refer to this object weakly: otherwise Python's collector could not see the cycle."""
 
     def __init__(self) -> None:
         self._first: Optional[BaseException] = None
@@ -112,8 +121,7 @@ class Failures:
 
     def add(self, failure: BaseException) -> str:
         """Keeps the exception and returns the reason to report to the library."""
-        told = str(failure) if isinstance(failure, EchoTrainError) else f"{type(failure).__name__}: {failure}"
-        told = told.encode(errors="backslashreplace").decode()
+        told = _reason_of(failure)
         if self._first is None:
             self._first, self._told = failure, told
         return told
@@ -130,7 +138,7 @@ class Failures:
 class Lent(native.Transport):
     """Adapts a `Transport` to the library's interface."""
 
-    def __init__(self, transport: Transport, failures: Failures) -> None:
+    def __init__(self, transport: Transport, failures: weakref.ref[Failures]) -> None:
         super().__init__()
         self._transport, self._failures = transport, failures
 
@@ -141,7 +149,9 @@ class Lent(native.Transport):
             _FUNCTIONS[call.operation()](self, self._transport, call)
         except BaseException as failure:  # it must not leave the callback
             missing: List[int] = [int(rank) for rank in getattr(failure, "missing", ())]
-            call.fail(_status_of(failure), self._failures.add(failure), missing)
+            failures = self._failures()
+            reason = failures.add(failure) if failures else _reason_of(failure)
+            call.fail(_status_of(failure), reason, missing)
 
     def _all_reduce(self, to: Transport, call: native.TransportCall) -> None:
         to.all_reduce(_output(call, _number_of(call)), _REDUCTIONS[call.reduction()])
