@@ -105,6 +105,7 @@ class Layout {
     out_.x =
         numeric ? numeric_axis(scene_.spec.x, x_values) : category_axis(scene_.spec.x, x_values);
     names_ = series_labels(scene_);
+    if (scene_.summary.workloads.size() > 1) name_all_rows();
     for (const auto& [title, conditions] : by_panel(scene_, conditions_)) {
       LaidOut::Group group{title, {}, {}};
       for (const size_t condition : conditions) place(condition, x_values, numeric, group);
@@ -124,6 +125,17 @@ class Layout {
                          : static_cast<double>(std::find(x_values.begin(), x_values.end(), value) -
                                                x_values.begin());
     row_for(condition, group).places.push_back({x, condition});
+  }
+
+  // Gives the rows of all workloads their styles, so that a name looks the same in all figures.
+  void name_all_rows() {
+    FigureSpec spec = scene_.spec;
+    const Scene other{scene_.summary, scene_.records, spec};
+    for (spec.workload = 0; spec.workload < scene_.summary.workloads.size(); ++spec.workload) {
+      const std::vector<std::string> names = series_labels(other);
+      for (const size_t condition : conditions_of_workload(other.summary, spec.workload))
+        styles_.of(short_name(other.at(condition).labels, names), is_baseline(other, condition));
+    }
   }
 
   LaidOut::Row& row_for(size_t condition, LaidOut::Group& group) {

@@ -116,6 +116,11 @@ void expect_same_result(const std::vector<Result>& ranks, const Result& one, dou
     ASSERT_NEAR(ranks[0].outcome.weights[i], one.outcome.weights[i], tolerance) << i;
 }
 
+Problem slowly(Problem problem) {
+  problem.learning_rate = 0.01f;
+  return problem;
+}
+
 TEST(TensorParallel, AnMlpIsThatOfOneDevice) {
   const Result one = whole(mlp(), 20);
   for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}}) {
@@ -148,10 +153,14 @@ class NormsOfSlices : public testing::TestWithParam<const char*> {
 
 TEST_P(NormsOfSlices, AreThoseOfOneDevice) { compare(mlp(), 8, {2, 1, 2}, 2e-4); }
 
-// Run by tests/night.sh.
-TEST_P(NormsOfSlices, DISABLED_AreThoseOfOneDeviceForAHundredSteps) {
-  for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}})
-    for (const Problem& problem : {mlp(), transformer()}) compare(problem, 100, mesh, 5e-3);
+// Run by tests/night.sh. These optimizers give the step of each tensor a length of its own, which
+// makes training chaotic: at the usual learning rate, rounding errors grow tenfold in five to ten
+// steps.
+TEST_P(NormsOfSlices, DISABLED_AreThoseOfOneDeviceForLong) {
+  for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}}) {
+    compare(slowly(mlp()), 100, mesh, 5e-3);
+    compare(slowly(transformer()), 40, mesh, 5e-3);
+  }
 }
 
 constexpr const char* kClipped = R"({"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.1})";

@@ -27,6 +27,7 @@ struct Problem {
   std::string optimizer = R"({"optimizer": "sgd", "momentum": 0.9})";
   bool sync_batch_norm = false;
   int32_t symbols = 0;  // samples consist of so many different symbols; 0: of floats
+  float learning_rate = 0.05f;
 };
 
 inline void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
@@ -38,6 +39,7 @@ class Worker {
       : kernels_(device),
         rows_(rows),
         symbols_(problem.symbols),
+        learning_rate_(problem.learning_rate),
         split_(net_of(problem, rows, parallel)),
         net_(split_.net),
         // Seeds differ, as between real ranks; only the first rank's weights count.
@@ -91,7 +93,7 @@ class Worker {
     values.valid_rows = static_cast<uint32_t>(valid);
     values.first_row = static_cast<uint32_t>(first);
     values.rows = static_cast<uint32_t>(rows_);
-    values.learning_rate = 0.05f;
+    values.learning_rate = learning_rate_;
     values.update = (step + 1) % accumulate_ == 0 ? (step + 1) / accumulate_ : 0;
     values.flags = step % accumulate_ == 0 ? ops::StepValues::kFirstOfUpdate : 0;
     hyperparameters_.put(values, 0);
@@ -139,6 +141,7 @@ class Worker {
   gpu::Kernels kernels_;
   const int64_t rows_;
   const int32_t symbols_;
+  const float learning_rate_;
   const nn::SplitModel split_;
   const nn::ModelGraph& net_;
   graph::ParameterStore store_;

@@ -345,6 +345,34 @@ TEST(StudyFigures, TheBaselineLooksTheSameInAllFigures) {
             << made.name << ": " << series.name;
 }
 
+TEST(StudyFigures, ANameLooksTheSameInTheFiguresOfAllWorkloads) {
+  study::Outline study = test::outline("w", 1.5);
+  study.objectives.push_back(test::outline("v", 1.5).objectives[0]);
+  std::vector<Record> records;
+  const auto add = [&](const char* workload, const char* variant) {
+    for (const int factor : {2, 4}) {
+      records.push_back(simple_record({{"variant", variant}, {"factor", factor}}, 0, 0, 100, 1.4));
+      records.back().workload = workload;
+    }
+  };
+  for (const char* variant : {"examples", "windows", "batches"}) add("w", variant);
+  for (const char* variant : {"batches", "sentences"}) add("v", variant);
+  for (const char* workload : {"w", "v"})
+    study.figures.push_back({{"kind", "to_target"}, {"x", "factor"}, {"workload", workload}});
+  const auto figures = figures_of(study, records);
+  ASSERT_EQ(figures.size(), 2u);
+  std::map<std::string, std::set<int>> styles;
+  std::set<int> all;
+  for (const auto& made : figures)
+    for (const plot::Panel& panel : made.figure.panels)
+      for (const plot::Series& series : panel.series)
+        if (!series.points.empty())
+          styles[series.name].insert(series.style), all.insert(series.style);
+  EXPECT_EQ(styles.size(), 4u);
+  EXPECT_EQ(styles["batches"].size(), 1u);
+  EXPECT_EQ(all.size(), 4u) << "four names, four styles";
+}
+
 TEST(StudyFigures, LinearCostsBeginAtZero) {
   std::vector<Record> records;
   for (const int factor : {1, 2, 4})
