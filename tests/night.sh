@@ -19,7 +19,8 @@
 #   crash            500 states of the disk after each change that a save makes
 #   remote_faults    500 reads over the network from a server with faults
 #   changing_files   1,000 files that change while they are read
-#   failing_vulkan   every call of the Vulkan driver fails, with every error that it may give
+#   failing_vulkan   every call of the Vulkan driver fails, with every error that it may give (hours; with ECHOTRAIN_TEST_FAILURES=N in
+#                    the environment, N cases of each test, evenly spread, also in the next two)
 #   failing_system   the same for starts of threads and for sockets
 #   failing_input    the same for calls that open, list and read files
 #   walk             a random walk of 1,000,000 calls over the C API
@@ -89,9 +90,9 @@ part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain bu
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
 part remote_faults env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/remote/fault_matrix.py --trials 500
 part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests --gtest_filter='*ChangingFiles*'
-part failing_vulkan env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_vulkan_tests
-part failing_system env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_system_tests
-part failing_input env ECHOTRAIN_TEST_FAILURES=0 build-test/tests/failing_input_tests
+part failing_vulkan env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_vulkan_tests
+part failing_system env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_system_tests
+part failing_input env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_input_tests
 part walk build-test/tests/walk --calls 1000000 --seed "$(date +%Y%m%d)"
 part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 50000 --seed "$(date +%Y%m%d)"
 part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --seconds 5400

@@ -69,6 +69,20 @@ void check_holds_study(const fs::path& path) {
            "': give the study a folder of its own (--out FOLDER)");
 }
 
+std::string text_of(const Study& study) { return study.json().dump(2) + "\n"; }
+
+// Rejects a folder with a study file that no study wrote: it would be replaced.
+void check_replaces_nothing(const fs::path& path) {
+  const std::string file = (path / kStudyFile).string();
+  std::error_code error;
+  if (!fs::exists(file, error) || fs::exists(path / kRecordsFile, error)) return;
+  const std::string text = platform::read_document(file);
+  if (text == text_of(Study::parse(parse_json(text, file), file, path.string()))) return;
+  fail(Code::state, "'", file,
+       "' is a study file that no study has written here, and it would be replaced: give the "
+       "study a folder of its own (--out FOLDER)");
+}
+
 bool has_condition(const Outline& study, const std::string& workload, const std::string& labels) {
   return std::any_of(study.objectives.begin(), study.objectives.end(), [&](const Objective& of) {
     return of.workload == workload && of.spaces.contains(labels);
@@ -157,6 +171,7 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
     replace_earlier();
   } else {
     check_folder(path, outline_of(study));
+    check_replaces_nothing(path);
   }
   const auto places = places_of(study);
   for (Record& record : read_records(file(kRecordsFile))) {
@@ -165,7 +180,7 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
     if (found != places.end()) earlier_.emplace(found->second, std::move(record));
   }
   for (const auto& [place, record] : earlier_) check_unchanged(study, path, place, record);
-  const std::string text = study.json().dump(2) + "\n";
+  const std::string text = text_of(study);
   platform::write_file_atomic(file(kStudyFile), std::as_bytes(std::span(text)));
   lines_.emplace(file(kRecordsFile));
 }

@@ -251,16 +251,14 @@ Json write_former() {
 // Former names are gone in the next minor version.
 void check_former(const Json& cases, const std::string& version) {
   for (const Json& each : cases) {
-    if (is_of_today(version)) {
-      expect_near(train(each.at("job")), each.at("weights"), "weights of a job with former names");
-      continue;
-    }
     try {
       et::Job::parse(each.at("job").dump());
     } catch (const et::Error& error) {
-      expect(error.status() == ETR_INVALID_ARGUMENT,
+      expect(!is_of_today(version) && error.status() == ETR_INVALID_ARGUMENT,
              std::string("a job with names that are gone: ") + error.what());
+      continue;
     }
+    expect_near(train(each.at("job")), each.at("weights"), "weights of a job with former names");
   }
 }
 

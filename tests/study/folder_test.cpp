@@ -86,6 +86,16 @@ TEST_F(Folders, StudiesAreNotMixed) {
   EXPECT_EQ(problem(), "") << "the folder now belongs to this study";
 }
 
+TEST_F(Folders, AStudyFileOfOnesOwnIsNotReplaced) {
+  const std::string text = json_.dump(), file = folder() + "/" + study::kStudyFile;
+  fs::create_directories(folder());
+  std::ofstream(file) << text;
+  const std::string refusal = error_text([&] { StudyFolder(folder(), Study::load(file), false); });
+  EXPECT_NE(refusal.find(file), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("it would be replaced"), std::string::npos) << refusal;
+  EXPECT_EQ(platform::read_document(file), text);
+}
+
 TEST_F(Folders, OverwritingPutsAsideWhatWasThere) {
   const Study study = parsed(json_);
   { StudyFolder(folder(), study, false).write(record(study, 0)); }

@@ -194,14 +194,16 @@ void evaluate(Walk& walk) {
                   (has_batches ? 0 : kInvalid) | (told->answer ? 0 : kCancelled) |
                   (record->odd ? kInvalid | kNotFound | kState | kUnsupported | kRankLost : 0) |
                   (record->may_diverge ? kNotFinite : 0);
-  walk.call("etr_trainer_evaluate", told->destroys ? "destroys the trainer" : "", allowed,
-            [&] { return etr_trainer_evaluate(told->trainer, input->handle.get(), &result); });
+  const int32_t status =
+      walk.call("etr_trainer_evaluate", told->destroys ? "destroys the trainer" : "", allowed,
+                [&] { return etr_trainer_evaluate(told->trainer, input->handle.get(), &result); });
   if (told->has_destroyed) {
     record->handle.forget();
     walk.world->trainers.take(record);
     if (told->destroyed != 1) walk.trace.fail("the function of a destroyed trainer is alive");
     return;
   }
+  (status == ETR_OK ? record->shaped : record->may_be_shaped) = true;
   walk.call("etr_trainer_on_evaluation", "NULL", alive,
             [&] { return etr_trainer_on_evaluation(told->trainer, nullptr, nullptr, nullptr); });
   if (told->destroyed != 1) walk.trace.fail("a function that was removed is alive");

@@ -89,7 +89,8 @@ void work(Walk& walk) {
 }
 
 void load_study(Walk& walk) {
-  const std::string path = walk.folder + "/study.json";
+  // Not study.json, which would make the walk's folder one of a study.
+  const std::string path = walk.folder + "/a_study.json";
   std::ofstream(path) << R"({"job": )" +
                              job_text(walk, R"("evaluation": {"pipeline": )" +
                                                 row_stages(walk, "") + "}") +

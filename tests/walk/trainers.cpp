@@ -15,6 +15,12 @@ Codes with_odds(const Trainer* trainer, Codes allowed) {
   return allowed;
 }
 
+// What a call that needs the shapes of a batch may return.
+Codes when_shaped(const Trainer* trainer) {
+  if (!trainer || trainer->shaped) return kOk;
+  return trainer->may_be_shaped ? kOk | kState : kState;
+}
+
 // A batch to give to a trainer: rows that fit, or anything else.
 struct Given {
   Batch* record = nullptr;
@@ -264,7 +270,7 @@ void gradients(Walk& walk) {
 void weights(Walk& walk) {
   Trainer* const record = walk.world->trainers.any(walk.random);
   etr_trainer* const trainer = walk.handle(record);
-  const Codes shaped = !record || record->shaped ? kOk : kState;
+  const Codes shaped = when_shaped(record);
   if (walk.random.one_in(2)) {
     const auto* const name = walk.random.of<const char*>({nullptr, "dense_1.weight", "nowhere"});
     etr_batch* const made = walk.made<etr_batch>(
@@ -322,7 +328,7 @@ void predict(Walk& walk) {
 void describe_trainer(Walk& walk) {
   Trainer* const record = walk.world->trainers.any(walk.random);
   etr_trainer* const trainer = walk.handle(record);
-  const Codes shaped = !record || record->shaped ? kOk : kState;
+  const Codes shaped = when_shaped(record);
   if (walk.random.one_in(3)) {
     const std::string path = walk.folder + "/model.onnx";
     const char* const file = walk.random.of<const char*>({path.c_str(), "", "/nowhere/x", nullptr});

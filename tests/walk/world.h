@@ -82,10 +82,11 @@ struct Runtime {
 
 struct Trainer {
   Handle<etr_trainer> handle;
-  bool of_run = false;       // of a run that etr_run_start made
-  bool odd = false;          // its model may not fit the batches, or a file was loaded
-  bool shaped = false;       // had a batch
-  bool may_diverge = false;  // had a batch with NaN
+  bool of_run = false;         // of a run that etr_run_start made
+  bool odd = false;            // its model may not fit the batches, or a file was loaded
+  bool shaped = false;         // had a batch
+  bool may_be_shaped = false;  // a call failed that may have had one
+  bool may_diverge = false;    // had a batch with NaN
   bool has_output = false, gives_inputs = false, has_gradients = false;
   uint64_t untaken = 0;  // results
 };
