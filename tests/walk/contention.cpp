@@ -113,7 +113,8 @@ void destroy_under_a_reader(Walk& walk) {
   etr_pipeline* const pipeline = stalled.pipeline->handle.get();
   stalled.pipeline->handle.forget();
   etr_batch* batch = nullptr;
-  const Waiting reader(walk, "etr_pipeline_next", kCancelled,
+  // A batch may come before the other thread has begun to destroy the pipeline.
+  const Waiting reader(walk, "etr_pipeline_next", kCancelled | kOk,
                        [&] { return etr_pipeline_next(pipeline, &batch); });
   walk.soon("a call of the source", [&] { return stalled.source->waits(); });
   std::thread destroyer(
@@ -122,6 +123,7 @@ void destroy_under_a_reader(Walk& walk) {
   stalled.source->open_gate();
   reader.ends_soon();
   destroyer.join();
+  if (batch) walk.call_void("etr_batch_destroy", [&] { etr_batch_destroy(batch); });
 }
 
 // By a function of the pipeline itself, while the program reads.
