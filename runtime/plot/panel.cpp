@@ -234,7 +234,9 @@ class Drawing {
 
   // No curve leads to infinity, so markers there may always be moved.
   double marker_offset(size_t series, const Point& point) const {
-    return place_.stays && !is_never(point) ? 0 : offsets_[series];
+    return (place_.stays && !is_never(point)) || is_alone(panel_, series, point.x)
+               ? 0
+               : offsets_[series];
   }
 
   double bar_slot() const;

@@ -270,12 +270,15 @@ void add_ends(const Scene& scene, const LaidOut::Row& row, bool alone, plot::Pan
       continue;
     const auto note = [&](const std::optional<double>& batch, const char* text) {
       if (!batch) return;
-      // Beyond the largest batch nothing is known.
-      const char* from = *batch == scaling.batches.back() ? "≥ " : "";
+      const auto steps_at = [&](size_t at) { return scene.at(scaling.at[at]).to_target[2].median; };
       const auto at =
           static_cast<size_t>(std::find(scaling.batches.begin(), scaling.batches.end(), *batch) -
                               scaling.batches.begin());
-      const double steps = scene.at(scaling.at[at]).to_target[2].median;
+      const double steps = steps_at(at);
+      // Beyond the largest batch that reached the target nothing is known.
+      size_t larger = at + 1;
+      while (larger < scaling.at.size() && !std::isfinite(steps_at(larger))) ++larger;
+      const char* from = larger == scaling.at.size() ? "≥ " : "";
       if (std::isfinite(steps))
         panel.notes.push_back(
             {*batch, steps, cat(text, " ", from, number_text(*batch)), row.style});

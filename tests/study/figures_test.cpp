@@ -93,6 +93,21 @@ TEST(StudyFigures, ScalingFiguresMarkWhereItEnds) {
   EXPECT_EQ(figures[0].figure.panels[0].y.scale, plot::Scale::log2);
 }
 
+TEST(StudyFigures, NothingIsKnownBeyondTheLargestBatchThatReachedTheTarget) {
+  std::vector<Record> records = test::batch_study_records();
+  for (Record& record : records)
+    if (record.condition["batch"] > 1024) {
+      record.status = Status::missed;
+      record.to_target.reset();
+    }
+  const auto figures = figures_of(test::batch_study(), records);
+  ASSERT_EQ(figures[0].name, "scaling");
+  std::set<std::string> useful;
+  for (const plot::Note& note : figures[0].figure.panels[0].notes)
+    if (note.text.find("useful") != std::string::npos) useful.insert(note.text);
+  EXPECT_TRUE(useful.contains("useful to ≥ 1,024")) << useful.size();
+}
+
 TEST(StudyFigures, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
   std::vector<Record> records;
   for (uint64_t i = 0; i < 4; ++i)
