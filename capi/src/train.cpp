@@ -318,7 +318,12 @@ int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_
       etr_trainer& t = required(trainer, "trainer");
       if (t.is_run) return t.running->team->profile(steps);
       train::Learner& learner = own_learner(trainer);
-      return learner.profile(required(batch, "batch").item, steps);
+      if (learner.has_untaken())
+        fail(Code::state,
+             "there are steps whose results have not been taken: take them before a profile");
+      Json made = learner.profile(required(batch, "batch").item, steps);
+      learner.take_metrics(/*wait_all=*/true);  // of its own step: nobody else expects a result
+      return made;
     };
     required(text, "text");
     hand_out(text, profile_as(format, steps, measure), "text");

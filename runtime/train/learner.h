@@ -215,6 +215,7 @@ class Learner {
   uint64_t plan_bytes() const;
   uint64_t device_bytes() const;
   int in_flight() const;
+  bool has_untaken() const { return steps_.has_untaken(); }  // metrics of steps, or a failed step
   ReservoirStats reservoir() const;
   const gpu::DevicePtr& device() const { return kernels_->device(); }
 

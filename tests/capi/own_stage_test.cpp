@@ -487,10 +487,15 @@ TEST(Trainer, ProfilesAndExports) {
   batch.set("image", images.data(), {8, 3});
   batch.set("label", labels.data(), {8});
   EXPECT_NE(trainer.profile(batch, 2, "text").find("op: kernel\n"), std::string::npos);
+  EXPECT_FALSE(trainer.result(true)) << "its steps give none";
   // The text shows the slowest kernels, whichever they are; the trace shows all.
   const std::string trace = trainer.profile(batch, 2, "trace");
   EXPECT_EQ(trace.find(R"({"traceEvents":[)"), 0u);
   EXPECT_NE(trace.find("first: gemm"), std::string::npos) << trace;
+  trainer.step(batch);
+  EXPECT_NE(message_of([&] { trainer.profile(batch, 2, "text"); }).find("not been taken"),
+            std::string::npos);
+  EXPECT_TRUE(trainer.result(true));
   EXPECT_NE(message_of([&] { trainer.profile(batch, 2, "txt"); }).find("did you mean 'text'?"),
             std::string::npos);
   EXPECT_NE(message_of([&] { trainer.profile(batch, 0, "text"); }).find("steps is 0"),

@@ -1,4 +1,6 @@
 // Steps on options, models, optimizers, jobs and what describes the library.
+#include <fstream>
+
 #include "world.h"
 
 namespace walk {
@@ -130,11 +132,17 @@ void create_model(Walk& walk) {
 }
 
 void create_model_from_onnx(Walk& walk) {
-  const std::string rows = walk.folder + "/rows.jsonl";  // no ONNX file
-  const char* const path = text_or_null(walk, walk.random.of({"", "/nowhere.onnx", rows.c_str()}));
-  walk.made<etr_model>("etr_model_create_from_onnx", quoted(path),
-                       kInvalid | kNotFound | kCorrupt | kUnsupported | kIo,
-                       [&](etr_model** out) { return etr_model_create_from_onnx(path, out); });
+  const std::string rows = walk.folder + "/rows.jsonl";      // no ONNX file
+  const std::string exported = walk.folder + "/model.onnx";  // if a trainer has exported one
+  const char* const path = text_or_null(walk, walk.random.of({"", "/nowhere.onnx", rows.c_str(),
+                                                              exported.c_str(), exported.c_str()}));
+  const Codes wrong = kInvalid | kNotFound | kCorrupt | kUnsupported | kIo;
+  add_model(
+      walk,
+      walk.made<etr_model>("etr_model_create_from_onnx", quoted(path),
+                           path == exported.c_str() ? wrong | kOk : wrong,
+                           [&](etr_model** out) { return etr_model_create_from_onnx(path, out); }),
+      false);
 }
 
 void change_model(Walk& walk) {
@@ -166,11 +174,16 @@ void change_model(Walk& walk) {
                      [&] { return etr_model_freeze(model, pattern); }));
       break;
     }
-    case 3:
-      note(walk.call("etr_model_set_lora", options ? "options" : "NULL",
-                     Walk::needs(model, Walk::needs(options, kOk | kInvalid)),
-                     [&] { return etr_model_set_lora(model, options); }));
+    case 3: {
+      etr_options* fitting = nullptr;
+      if (walk.random.one_in(2)) etr_options_create_from_json("{\"rank\": 2}", &fitting);
+      etr_options* const given = fitting ? fitting : options;
+      note(walk.call("etr_model_set_lora", given ? "options" : "NULL",
+                     Walk::needs(model, Walk::needs(given, kOk | kInvalid)),
+                     [&] { return etr_model_set_lora(model, given); }));
+      etr_options_destroy(fitting);
       break;
+    }
     default: {
       const auto bits = walk.random.of({0, 4, 8, 5, -1});
       const bool wrong = bits == 5 || bits == -1;
@@ -260,10 +273,18 @@ void describe_devices(Walk& walk) {
 }
 
 void explain_stats(Walk& walk) {
-  const char* const stats = text_or_null(walk, walk.random.of(kNoJson));
+  Pipeline* const pipeline = walk.world->pipelines.any(walk.random);
+  char* own = nullptr;
+  if (pipeline && walk.random.one_in(2)) {
+    etr_pipeline_stats(pipeline->handle.get(), &own);
+    if (pipeline->has_stages) pipeline->used = true;
+  }
+  const char* const stats = own ? own : text_or_null(walk, walk.random.of(kNoJson));
   const char* const format = text_or_null(walk, walk.random.of({"text", "svg", "json", "x"}));
-  walk.text("etr_explain_stats", quoted(stats) + ", " + quoted(format), kInvalid,
+  walk.text("etr_explain_stats", (own ? "stats" : quoted(stats)) + ", " + quoted(format),
+            own ? kOk | kInvalid | kState : kInvalid,
             [&](char** out) { return etr_explain_stats(stats, format, out); });
+  etr_string_free(own);
 }
 
 void write_report(Walk& walk) {
@@ -298,9 +319,14 @@ void parse_wrong_job(Walk& walk) {
   const auto count = static_cast<int32_t>(walk.random.between(-1, 3));
   walk.made<etr_job>("etr_job_parse", quoted(json), kInvalid,
                      [&](etr_job** out) { return etr_job_parse(json, overrides, count, out); });
-  const char* const path = text_or_null(walk, walk.random.of({"", "/nowhere.json", "/tmp"}));
-  walk.made<etr_job>("etr_job_load", quoted(path), kInvalid | kNotFound | kIo,
-                     [&](etr_job** out) { return etr_job_load(path, nullptr, 0, out); });
+  const std::string right = walk.folder + "/a_job.json";
+  std::ofstream(right) << job_text(walk, R"("train": {"steps": 4})");
+  const char* const path =
+      text_or_null(walk, walk.random.of({"", "/nowhere.json", "/tmp", right.c_str()}));
+  etr_job* const job = walk.made<etr_job>(
+      "etr_job_load", quoted(path), path == right.c_str() ? kOk : kInvalid | kNotFound | kIo,
+      [&](etr_job** out) { return etr_job_load(path, nullptr, 0, out); });
+  if (job) walk.call_void("etr_job_destroy", [&] { etr_job_destroy(job); });
 }
 
 void destroy_null(Walk& walk) {

@@ -9,13 +9,6 @@
 namespace walk {
 namespace {
 
-std::string job_text(const Walk& walk, const std::string& more) {
-  return R"({"pipeline": )" + row_stages(walk, "") +
-         R"(, "model": {"layers": [{"layer": "dense", "units": 2}]},
-      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, )" +
-         more + "}";
-}
-
 std::unique_ptr<Job> server_job(Walk& walk, const std::string& meeting) {
   const std::string json = job_text(
       walk, R"("train": {"steps": 4}, "output": {"dir": ""}, "parallel": {"algorithm": "downpour",
@@ -311,6 +304,13 @@ void advise(Walk& walk) {
 }
 
 }  // namespace
+
+std::string job_text(const Walk& walk, const std::string& more) {
+  return R"({"pipeline": )" + row_stages(walk, "") +
+         R"(, "model": {"layers": [{"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, )" +
+         more + "}";
+}
 
 const std::vector<Step> kServiceSteps = {
     {2, start_server},   {10, use_server},       {1, work},

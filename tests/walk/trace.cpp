@@ -89,6 +89,8 @@ void Trace::print_counts() const {
                 static_cast<unsigned long long>(count.succeeded), function.c_str());
   for (const auto& [status, count] : by_status_)
     std::printf("%10llu  %s\n", static_cast<unsigned long long>(count), name_of(status).c_str());
+  for (const auto& [function, count] : by_function_)
+    if (count.succeeded == 0) std::printf("never without error: %s\n", function.c_str());
 }
 
 void Trace::print() const {

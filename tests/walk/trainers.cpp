@@ -26,7 +26,7 @@ struct Given {
   Batch* record = nullptr;
   etr_batch* batch = nullptr;
   bool fits = false;
-  bool has_nan = false;
+  bool may_have_nan = false;
 };
 
 Given batch_to_give(Walk& walk) {
@@ -34,13 +34,14 @@ Given batch_to_give(Walk& walk) {
   if (walk.random.one_in(4)) {  // from anywhere
     out.record = walk.world->batches.any(walk.random);
     out.batch = walk.handle(out.record);
+    out.may_have_nan = true;
     return out;
   }
   out.record = rows_of(walk, walk.random.between(1, 6));
   if (walk.random.one_in(12)) {
     set_rows(walk, out.record->handle.get(), 3, true);
     out.record->fields = {{"image", {ETR_F32, {3, 6}, false}}, {"label", {ETR_I32, {3}, false}}};
-    out.has_nan = true;
+    out.may_have_nan = true;
   }
   out.batch = out.record->handle.get();
   out.fits = true;
@@ -154,13 +155,14 @@ void step(Walk& walk) {
   etr_trainer* const trainer = walk.handle(record);
   for (uint64_t i = walk.random.below(4); i < 4; ++i) {
     const Given given = batch_to_give(walk);
-    if (record && given.has_nan) record->may_diverge = true;
+    if (record && given.may_have_nan) record->may_diverge = true;
     const int32_t status = walk.call("etr_trainer_step",
-                                     given.has_nan ? "NaN"
-                                     : given.fits  ? "rows"
-                                                   : "any batch",
+                                     !given.fits          ? "any batch"
+                                     : given.may_have_nan ? "NaN"
+                                                          : "rows",
                                      Walk::needs(trainer, own(record, takes(given, record, kOk))),
                                      [&] { return etr_trainer_step(trainer, given.batch); });
+    if (record && status != ETR_OK) record->may_be_shaped = true;
     if (status != ETR_OK) continue;
     record->shaped = true;
     record->has_gradients = false;
@@ -200,11 +202,12 @@ void forward(Walk& walk) {
       });
   if (trainer && !record->of_run && status != ETR_INTERNAL)  // what was computed is gone
     record->has_output = outputs != nullptr;
+  if (record && !outputs) record->may_be_shaped = true;
   if (!outputs) return;
   record->shaped = true;
   record->gives_inputs = gives_inputs;
   if (!given.fits) record->odd = true;
-  if (given.has_nan) record->may_diverge = true;
+  if (given.may_have_nan) record->may_diverge = true;
   walk.world->batches.add(walk.random, batch_of(walk, outputs));
 }
 
@@ -293,10 +296,12 @@ void set_hyperparameter(Walk& walk) {
   const char* const name = walk.random.of<const char*>(
       {"momentum", "beta1", "weight_decay", "label_smoothing", "nonsense", "", nullptr});
   const double value = walk.random.of({0.0, 0.1, -1.0, 1e300, std::nan("")});
-  walk.call("etr_trainer_set_hyperparameter",
-            (name ? name : "NULL") + (", " + std::to_string(value)),
-            Walk::needs(trainer, Walk::needs(name, with_odds(record, kOk | kInvalid | kNotFound))),
-            [&] { return etr_trainer_set_hyperparameter(trainer, name, value); });
+  // A run of several ranks may have failed or be destroyed.
+  const Codes lost = record && record->of_run ? kState | kRankLost : 0;
+  walk.call(
+      "etr_trainer_set_hyperparameter", (name ? name : "NULL") + (", " + std::to_string(value)),
+      Walk::needs(trainer, Walk::needs(name, lost | with_odds(record, kOk | kInvalid | kNotFound))),
+      [&] { return etr_trainer_set_hyperparameter(trainer, name, value); });
 }
 
 void predict(Walk& walk) {
@@ -313,12 +318,14 @@ void predict(Walk& walk) {
     buffer.buffer = &no_buffer;  // never looked at
     walk.call("etr_trainer_predict_vulkan", "", Walk::needs(trainer, takes(given, record, kState)),
               [&] { return etr_trainer_predict_vulkan(trainer, given.batch, &buffer); });
+    if (record) record->may_be_shaped = true;
     return;
   }
   etr_batch* const made = walk.made<etr_batch>(
       "etr_trainer_predict", given.fits ? "rows" : "any batch",
       Walk::needs(trainer, takes(given, record, kOk)),
       [&](etr_batch** out) { return etr_trainer_predict(trainer, given.batch, out); });
+  if (record && !made) record->may_be_shaped = true;
   if (!made) return;
   record->shaped = true;
   if (!given.fits) record->odd = true;
@@ -391,13 +398,14 @@ void profile(Walk& walk) {
   const char* const format = walk.random.of<const char*>({"text", "json", "trace", "x", nullptr});
   const bool known = format && *format != 'x' && steps > 0;
   // Results of steps in flight are not to be lost.
+  const Codes untaken = record && record->untaken > 0 ? kState : kOk | kState;
   const Codes allowed =
-      known ? takes(given, record, kOk | kUnsupported | kState | kNotFinite) : kInvalid;
+      known ? takes(given, record, untaken | kUnsupported | kNotFinite) : kInvalid;
   walk.text("etr_trainer_profile", (format ? format : "NULL") + (", " + std::to_string(steps)),
             Walk::needs(trainer, known ? own(record, allowed) : allowed), [&](char** out) {
               return etr_trainer_profile(trainer, given.batch, steps, format, out);
             });
-  if (record) record->may_diverge = record->odd = true;  // it has trained
+  if (record) record->may_diverge = record->odd = record->may_be_shaped = true;  // has trained
 }
 
 }  // namespace

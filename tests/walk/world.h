@@ -160,6 +160,8 @@ std::string row_stages(const Walk& walk, const std::string& more);  // of a pipe
 Runtime* runtime_of(Walk& walk);  // makes one if there is none
 
 // runs.cpp
+// A job that trains on the walk's rows, with `more` of its sections.
+std::string job_text(const Walk& walk, const std::string& more);
 std::unique_ptr<Job> parse_job(Walk& walk, bool stalls, bool evaluates, int devices,
                                const std::string& output);
 std::unique_ptr<Run> start_run(Walk& walk, const Job& job, int32_t start, Codes allowed);

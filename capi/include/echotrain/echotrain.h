@@ -881,7 +881,8 @@ ETR_API int32_t etr_trainer_set_gradients(etr_trainer* trainer, const etr_batch*
  * and returns the median times. These steps train, so use a trainer that is discarded afterwards.
  * `format` is "text" (for people), "json" ({"seconds", "roof", "ops": [{"op", "kernel", "calls",
  * "seconds", "flops_per_s", "bytes_per_s", "of_roof"}]}) or "trace", one step as a Chrome trace.
- * ETR_UNSUPPORTED if the device has no timestamps. */
+ * ETR_UNSUPPORTED if the device has no timestamps; ETR_STATE if the results of earlier steps have
+ * not been taken; ETR_NOT_FINITE as etr_trainer_result. */
 ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
                                     const char* format, char** text);
 
