@@ -2,13 +2,14 @@
  *
  * Conventions that hold for every function below:
  *
- *  1. Functions return a status: ETR_OK (0), ETR_END (1, no more data), or a negative error. After
- *     an error, etr_last_error() gives the calling thread a message that names the file, key, shape
- *     or option at fault. Output parameters come last. They are written only on ETR_OK, unless the
- *     function's comment says otherwise. The comments name the errors that are specific to a
- *     function. Any function may also return ETR_INVALID_ARGUMENT (a required argument is NULL, a
- *     value is out of range, JSON or an option is wrong), ETR_STATE (see 4), ETR_OUT_OF_MEMORY or
- *     ETR_INTERNAL.
+ *  1. Functions return a status: ETR_OK (0), ETR_END (1: there is nothing to return, because an
+ *     epoch, a run or a wait has ended), or a negative error. After an error, etr_last_error()
+ *     returns a message to the calling thread that names the file, key, shape or option at fault.
+ *     Output parameters come last. They are written only on ETR_OK, unless the function's comment
+ *     says otherwise. The comments name the errors that are specific to a function. Any function
+ *     may also return ETR_INVALID_ARGUMENT (a required argument is NULL, a value is out of range,
+ *     JSON or an option is wrong), ETR_STATE (see 4), ETR_OUT_OF_MEMORY or ETR_INTERNAL. For files
+ *     and devices see 10.
  *  2. Handles are opaque. The caller destroys what it creates, in any order: an object that another
  *     one still needs stays alive internally. etr_X_destroy(NULL) does nothing.
  *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong
@@ -26,15 +27,36 @@
  *     (pthread_cancel) while it is in a call; the cancellation takes effect when the call returns.
  *  7. Sizes are in bytes and times in seconds, unless a name says otherwise. Images are
  *     [N, H, W, C].
- *  8. Stages, layers and optimizers are created by name with options; etr_schema() lists both. A
- *     name that it does not list, also in JSON, is ETR_NOT_FOUND.
- *  9. A function of yours that the library keeps (a map function, the log hook) comes with
- *     `user_data` and `destroy`. `destroy` is called exactly once, also after an error. Your
- *     functions must return normally, not by longjmp. A C++ exception that leaves a map, source or
- *     progress function counts as a failure of that function (ETR_CALLBACK); other functions must
- *     not throw. A function must not end its thread, which usually belongs to the library:
- *     pthread_exit ends the process, with a line on standard error and in the log that names the
- *     function. Cancelling the thread has no effect.
+ *  8. Stages, layers, models and optimizers are created by name; etr_schema() lists the names and
+ *     their options. An unknown name, also in JSON, is ETR_NOT_FOUND. An unknown option, loss or
+ *     kind of schema is ETR_INVALID_ARGUMENT.
+ *  9. A callback that the library keeps (a map function, the log hook) comes with `user_data` and
+ *     `destroy`. `destroy` is called exactly once, also after an error. Callbacks must return
+ *     normally, not by longjmp. A C++ exception that leaves a map, source or progress function
+ *     counts as a failure of that function (ETR_CALLBACK); other callbacks must not throw. A
+ *     callback must not end its thread, which usually belongs to the library: pthread_exit ends
+ *     the process, with a line on standard error and in the log that names the callback.
+ *     Cancelling the thread has no effect.
+ * 10. A file to be read that is missing is ETR_NOT_FOUND. A file that cannot be read or written,
+ *     for example because it is a folder, is ETR_IO. A function that makes a device work may also
+ *     return ETR_DEVICE (a Vulkan call failed, or the driver computes a kernel wrongly) or
+ *     ETR_DEVICE_LOST (the device was reset or hangs).
+ *
+ * Terms:
+ *
+ *  - An echo node is the stage `echo`. It repeats samples or batches that it has already passed on,
+ *    so that training does not wait for slow reading or decoding. A sample is fresh the first time
+ *    that it is passed on; each further time it is an echo.
+ *  - A pass reads the records of a source once. An epoch is one pass, or several with the stage
+ *    `repeat`. (A forward or backward pass, in contrast, runs the model once in that direction.)
+ *  - A bad record is one that a stage cannot process, such as a damaged image. With the pipeline
+ *    option "on_error" set to "fail", the default, it ends the pipeline with an error; otherwise
+ *    it is tolerated, that is dropped, set aside or replaced.
+ *  - A product is a matrix product, such as that of a dense layer or of a projection in an
+ *    attention layer.
+ *  - A kernel is a compute shader. A plan is what the library prepares for batches of one shape:
+ *    the kernels to run, and device memory for the intermediate values.
+ *  - A rank is one of several processes or devices that train a model together.
  */
 #ifndef ECHOTRAIN_ECHOTRAIN_H_
 #define ECHOTRAIN_ECHOTRAIN_H_
@@ -76,7 +98,7 @@ enum {
   ETR_STATE = -10,
   ETR_UNSUPPORTED = -11,
   ETR_INTERNAL = -12,
-  ETR_CALLBACK = -13,   /* a function of yours failed; see etr_pipeline_add_map */
+  ETR_CALLBACK = -13,   /* a callback failed; see etr_pipeline_add_map */
   ETR_NOT_FINITE = -14, /* a loss or gradient was NaN or infinite; the message says where */
   ETR_RANK_LOST = -15   /* a rank is dead, frozen or unreachable; the message says which */
 };
@@ -122,11 +144,11 @@ typedef void* (*etr_allocate_function)(void* user_data, uint64_t size_bytes, uin
  * at once. */
 typedef void (*etr_release_function)(void* user_data, void* memory, uint64_t size_bytes);
 
-/* Uses your functions, from now on and for the whole process, to allocate the memory of samples and
- * batches, which is nearly all that a pipeline allocates. NULL for both functions restores the
- * library's own pools. A block is always freed by the allocator that it came from. `destroy` (may
- * be NULL) is called once with `user_data` when another allocator has been set and the last block
- * has been freed. Any thread. */
+/* Allocates the memory of samples and batches, which is nearly all that a pipeline allocates, with
+ * these callbacks, from now on and for the whole process. NULL for both restores the library's own
+ * pools; ETR_INVALID_ARGUMENT if only one is NULL. A block is always freed by the allocator that it
+ * came from. `destroy` (may be NULL) is called once with `user_data` when another allocator has
+ * been set and the last block has been freed. Any thread. */
 ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_function release,
                                   void* user_data, void (*destroy)(void* user_data));
 
@@ -140,18 +162,21 @@ ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_fu
  *  - "pack": the list of options of etr_pack.
  *
  * An option is {"name", "type", "required", "default", "min", "max", "unit", "choices", "former",
- * "doc"}; keys that do not apply are missing. "former" is an earlier name, which still works. */
+ * "doc"}; keys that do not apply are missing. "former" is an earlier name, which still works.
+ * ETR_INVALID_ARGUMENT for another kind. */
 ETR_API int32_t etr_schema(const char* kind, char** json);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* A set of named values for stages, layers and optimizers. It is validated where it is used. */
+/* A set of named values for stages, layers and optimizers. Names and values are checked by the
+ * functions that use the set. */
 typedef struct etr_options etr_options;
 
 /* Creates an empty set. */
 ETR_API int32_t etr_options_create(etr_options** options);
 
-/* Creates a set from a JSON object such as {"factor": 2.5, "mode": "fixed"}. */
+/* Creates a set from a JSON object such as {"factor": 2.5, "mode": "fixed"}. ETR_INVALID_ARGUMENT
+ * if it is not valid JSON or not an object. */
 ETR_API int32_t etr_options_create_from_json(const char* json, etr_options** options);
 
 /* Destroys the set. Any thread. */
@@ -205,16 +230,24 @@ ETR_API int32_t etr_device_get(int32_t index, etr_device_info* info);
  * and use them at once. */
 typedef struct etr_runtime etr_runtime;
 
+/* Families of kernels. */
 enum {
+  /* ETR_KERNELS_CPU on CPU devices that can run it; elsewhere ETR_KERNELS_MATRIX if the device has
+   * matrix units, otherwise ETR_KERNELS_TILED. */
   ETR_KERNELS_AUTOMATIC = 0,
+  /* For CPU devices. Needs subgroups of 8 or 16 invocations with broadcast, and buffer device
+   * addresses. */
   ETR_KERNELS_CPU = 1,
+  /* For GPUs: products are computed in tiles. Every device can run it. */
   ETR_KERNELS_TILED = 2,
+  /* As ETR_KERNELS_TILED, but products in fp16 or bf16 run on the device's matrix units
+   * (VK_KHR_cooperative_matrix), which it must have. */
   ETR_KERNELS_MATRIX = 3
 };
 
 typedef struct etr_runtime_options {
   uint32_t struct_size;
-  int32_t kernels; /* ETR_KERNELS_*; automatic: chosen by what the device reports */
+  int32_t kernels; /* ETR_KERNELS_* */
   /* NULL or "": the first device; a number: the device with that index; other text: the first
    * device whose name contains it (case is ignored). */
   const char* device;
@@ -229,9 +262,9 @@ typedef struct etr_runtime_options {
   /* A file that etr_runtime_tune wrote; NULL: tuning.json in the cache directory, if it exists;
    * "": none. */
   const char* tuning;
-  /* A device that does not finish its work within so many seconds of waiting is treated as lost; what
-   * was made on it is not freed, because it may still be in use. 0: 300 on GPUs, whose drivers
-   * usually report this much earlier, and no limit on CPU devices. */
+  /* A device that does not finish its work within this many seconds, while the library waits for
+   * it, is treated as lost; what was made on it is not freed, because it may still be in use. 0:
+   * 300 on GPUs, whose drivers usually report this much earlier, and no limit on CPU devices. */
   double hang_seconds;
 } etr_runtime_options;
 
@@ -241,9 +274,9 @@ typedef struct etr_runtime_options {
  * tuning file is damaged. */
 ETR_API int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime);
 
-/* A Vulkan device of your own, on which to train beside your other work. The handles are Vulkan's
- * (VkInstance and so on), of an instance of version 1.1 or later. They remain yours and must
- * outlive the runtime and everything made with it. */
+/* Your own VkDevice, to train on beside your other work. The handles are Vulkan's (VkInstance and
+ * so on), of an instance of version 1.1 or later. They remain yours and must outlive the runtime
+ * and everything made with it. */
 typedef struct etr_vulkan_device {
   uint32_t struct_size;
   uint32_t queue_family;        /* of `queue`; it has VK_QUEUE_COMPUTE_BIT */
@@ -255,8 +288,8 @@ typedef struct etr_vulkan_device {
   /* Not 0: the device was created with the features bufferDeviceAddress and shaderInt64, which CPU
    * kernels need. */
   int32_t buffer_addresses;
-  /* Not 0: the device was created with cooperativeMatrix and vulkanMemoryModel, and with those of
-   * shaderFloat16 and shaderBFloat16CooperativeMatrix that it supports. */
+  /* Not 0: the device was created with cooperativeMatrix, vulkanMemoryModel and whichever of
+   * shaderFloat16 and shaderBFloat16CooperativeMatrix it supports. */
   int32_t matrix_units;
   /* Called before and after each vkQueueSubmit, on the thread that trains, so that no two threads
    * use the queue at once. May be NULL if you do not use the queue while a trainer works. */
@@ -265,8 +298,9 @@ typedef struct etr_vulkan_device {
   void* user_data;
 } etr_vulkan_device;
 
-/* Creates a runtime on a Vulkan device of yours. `options` may be NULL; its `device`, `validation`
- * and `hang_seconds` are ignored. Errors are those of etr_runtime_create. */
+/* Creates a runtime on your own VkDevice. `options` may be NULL; its `device`, `validation` and
+ * `hang_seconds` are ignored. ETR_INVALID_ARGUMENT if the queue's family has no
+ * VK_QUEUE_COMPUTE_BIT; other errors are those of etr_runtime_create. */
 ETR_API int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
                                           const etr_runtime_options* options,
                                           etr_runtime** runtime);
@@ -278,14 +312,14 @@ ETR_API void etr_runtime_destroy(etr_runtime* runtime);
  * planned so far (with their first batch) and that its tuning does not cover yet. Trying every
  * kernel for one of them takes some tenths of a second. The choices are written to the file `path`
  * (NULL: tuning.json in the user's cache directory), beside those for other devices. Trainers
- * created later use them, in this runtime and in those that read the file: ship it with the
- * program.
+ * created later use them, in this runtime and in those that read the file, which can be shipped
+ * with the program.
  *
  * `progress` (may be NULL) is called on this thread after each product, with the kernel that was
- * chosen. If it returns 0, tuning ends early and what was measured is written. Do not use the
- * device meanwhile; creating a trainer or starting a run on this runtime fails with ETR_STATE.
- * ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory; ETR_CORRUPT_DATA if the
- * existing file is damaged; ETR_IO if it cannot be written. */
+ * chosen. If it returns 0, tuning ends early, what was measured is written, and the call returns
+ * ETR_OK. Do not use the device meanwhile; creating a trainer or starting a run on this runtime
+ * fails with ETR_STATE. ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory;
+ * ETR_CORRUPT_DATA if the existing file is damaged; ETR_IO if it cannot be written. */
 ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
                                  int32_t (*progress)(void* user_data, int64_t done, int64_t total,
                                                      const char* product, const char* kernel),
@@ -295,13 +329,13 @@ ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
 /* Speeds up training on a CPU device (Mesa lavapipe) by about a third: asks its driver for 512-bit
- * vectors if the processor has them and the driver gains by them (Mesa 25 and later). The command
- * line does this itself.
+ * vectors if the processor has them and the driver benefits from them (Mesa 25 and later). The
+ * command line does this itself.
  *
  * The call lists the devices, which takes some tens of milliseconds, and sets the environment
  * variable LP_NATIVE_VECTOR_WIDTH of this process unless it is set already. Call it first in
- * main(), before other threads exist and before any Vulkan call. Errors are those of
- * etr_device_count, except that a system without Vulkan devices gives ETR_OK. */
+ * main(), before other threads exist and before any Vulkan call. Returns ETR_OK also on a system
+ * without Vulkan devices. */
 ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
 
 /* ---- pipelines ------------------------------------------------------------------------------- */
@@ -309,16 +343,16 @@ ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
 /* A sequence of stages that reads, decodes, echoes and batches samples on its own threads. */
 typedef struct etr_pipeline etr_pipeline;
 
-/* Named arrays (fields): a batch, or in a function of yours a single sample. */
+/* Named arrays (fields): a batch, or in a map or source function a single sample. */
 typedef struct etr_batch etr_batch;
 
 /* Element types of fields. */
 enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2, ETR_U16 = 3 };
 enum { ETR_MAX_RANK = 8 };
 
-/* A dense row-major array whose memory belongs to somebody else. Extents may be 0: the array then
- * has no elements, size_bytes is 0, and data may be NULL. The product of the other extents and the
- * element size must be below 2^63. */
+/* A dense row-major array in memory that the struct does not own: that of a batch or of the caller.
+ * Extents may be 0: the array then has no elements, size_bytes is 0, and data may be NULL. The
+ * product of the other extents and the element size must be below 2^63. */
 typedef struct etr_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32 or ETR_U16 */
@@ -340,40 +374,50 @@ typedef struct etr_batch_info {
   uint64_t epoch;   /* set only in a map or source function */
   int32_t unique;   /* distinct samples in the batch */
   int32_t reserved;
-  /* The mean age of the samples: how many fresh samples echo nodes have received since they
-   * received this one. */
+  /* The mean age of the samples. The age of a sample is the number of fresh samples that echo nodes
+   * have received since receiving that sample. */
   double mean_age;
 } etr_batch_info;
 
 /* Creates a pipeline without stages. `options` (may be NULL) are those of the job section
- * "pipeline": threads, seed, epochs, queue_items, on_error and so on. */
+ * "pipeline": threads, seed, epochs, queue_items, on_error and so on. ETR_INVALID_ARGUMENT for an
+ * option that does not exist or is out of range. */
 ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline);
 
 /* Creates a whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...],
  * ...}. With the option "budget_bytes" it reads a few samples, to find out whether that budget is
- * enough. */
+ * enough.
+ *
+ * ETR_NOT_FOUND if there is no stage of that name, if a stage names a function of the program, or
+ * if the file that the option "tuned" names is missing. ETR_INVALID_ARGUMENT if an option is wrong,
+ * if a stage cannot stand in its place, or if the budget is too small. The data is first looked for
+ * by etr_pipeline_next, or here with "budget_bytes"; see etr_pipeline_next for the errors. */
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
 
 /* Cancels the pipeline and returns when all work has ended. Inside a map function, of this pipeline
- * or another, it returns at once and the work ends later. Any thread: a call that another thread is
- * in ends with ETR_CANCELLED, and whichever of the two calls returns last waits for the work. */
+ * or another, it returns at once and the work ends later. Any thread: if another thread is in a
+ * call on the pipeline, that call ends with ETR_CANCELLED, and whichever of the two calls returns
+ * last waits for the work. */
 ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline);
 
 /* Appends a stage; the first one is a source. `options` may be NULL. Nothing is read yet: if
- * "budget_bytes" is not enough, the first etr_pipeline_next or etr_pipeline_wait says so. ETR_STATE
- * once the pipeline is in use, that is after any call below that reads it, waits for it, reports on
- * it, saves or restores it. */
+ * "budget_bytes" is not enough, etr_pipeline_next returns ETR_INVALID_ARGUMENT.
+ *
+ * ETR_NOT_FOUND if there is no such stage, or if the file that the option "tuned" names is missing.
+ * ETR_INVALID_ARGUMENT if an option is wrong or missing, or if the stage cannot stand in this
+ * place. ETR_STATE once the pipeline is in use, that is after any call below that reads it, waits
+ * for it, reports on it, saves or restores it. */
 ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
                                  const etr_options* options);
 
-/* A function of yours as a stage. Worker threads call it, several at once, each with one item: a
- * sample (image [H, W, C]), or a whole batch after the stage `batch`. It reads the item's fields
- * and sets new ones.
+/* A callback as a stage. Worker threads call it, several at once, each with one item: a sample
+ * (image [H, W, C]), or a whole batch after the stage `batch`. It reads the item's fields and sets
+ * new ones.
  *
  * It returns ETR_OK and leaves at least one field, or returns an error status. An error makes the
- * record a bad one, as if a stage of the library had failed: with on_error "fail" the run ends with
- * ETR_CALLBACK. etr_batch_fail sets the reason. ETR_END is for sources only and counts as an error
- * here.
+ * record a bad one, as if a stage of the library had failed: with on_error "fail" the pipeline ends
+ * with ETR_CALLBACK. etr_batch_fail sets the reason. ETR_END is for sources only and counts as an
+ * error here.
  *
  * The item belongs to the pipeline and is valid only during the call. Calling etr_batch_destroy on
  * it leaves it as it is and counts as a failure of the function. The function must not use the
@@ -384,14 +428,15 @@ typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
 /* Appends a stage `map` that calls `function`. `name`, which is unique in the pipeline, stands for
  * it in errors, statistics and saved positions; etr_batch_create says which names are valid.
  * `destroy` (may be NULL) is called exactly once with `user_data`, on any thread, when the function
- * can no longer be called, also after an error. ETR_STATE as for etr_pipeline_add. */
+ * can no longer be called, also after an error. ETR_INVALID_ARGUMENT if the name is invalid or
+ * already used, or if there is no source yet; ETR_STATE as for etr_pipeline_add. */
 ETR_API int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name,
                                      etr_map_function function, void* user_data,
                                      void (*destroy)(void* user_data));
 
-/* Adds `function` as the source, before any other stage. It is called by one thread at a time, not
- * yours, and sets the fields of one sample. etr_batch_get_info gives the epoch, and in `ordinal`
- * the pass (ordinal >> 40) and the number of the sample in it (the lower 40 bits).
+/* Adds `function` as the source, before any other stage. It is called on threads of the library,
+ * one call at a time, and sets the fields of one sample. etr_batch_get_info gives the epoch, and in
+ * `ordinal` the pass (ordinal >> 40) and the number of the sample in it (the lower 40 bits).
  *
  * The function returns ETR_OK with at least one field set, ETR_END if the pass has no more samples
  * (fields are then ignored), or an error status. After an error, or ETR_OK without a field, the
@@ -402,14 +447,20 @@ ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name
                                         etr_map_function function, void* user_data,
                                         void (*destroy)(void* user_data));
 
-/* Waits for the next batch and returns it; the caller owns it. ETR_END at the end of an epoch; the
- * next call continues with the next epoch, if there is one. ETR_CANCELLED after a cancellation.
- * Errors of worker threads arrive here, after everything that came before them; further calls
- * return the same error. */
+/* Waits for the next batch and returns it; the caller owns it. ETR_END at the end of each epoch;
+ * the next call continues with the next epoch. After the last epoch (the option "epochs" is their
+ * number; 0, the default: there is no last one) every further call returns ETR_END at once. A
+ * second ETR_END in a row thus means that no epoch is left, unless an epoch has no batch.
+ *
+ * ETR_CANCELLED after a cancellation. Errors of the stages arrive here, after everything that came
+ * before them, and further calls return the same error: ETR_NOT_FOUND if no file matches, ETR_IO if
+ * one cannot be read, ETR_CORRUPT_DATA or another error for a bad record that is not tolerated,
+ * ETR_CALLBACK if a map or source function failed. */
 ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
 
-/* Waits until etr_pipeline_next would not block, for at most `seconds` (0 to 1e6). ETR_END if it
- * still would. For programs that must attend to something else meanwhile, such as signals. */
+/* Waits until etr_pipeline_next would not block, because it has a batch, an end or an error to
+ * return, for at most `seconds` (0 to 1e6). ETR_END if it would still block. For programs that must
+ * attend to something else meanwhile, such as signals. */
 ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
 
 /* Returns the number of batches in the epoch of the next batch, provided that no record is dropped,
@@ -434,8 +485,9 @@ ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
  * ETR_STATE before the first batch. Any thread. */
 ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text);
 
-/* Does the same from `stats`, the JSON of etr_pipeline_stats or etr_run_pipeline_stats.
- * ETR_INVALID_ARGUMENT if they are not the statistics of a pipeline. */
+/* Explains the speed of a pipeline, as etr_pipeline_explain does, from `stats`, the JSON that
+ * etr_pipeline_stats or etr_run_pipeline_stats returned. ETR_INVALID_ARGUMENT if it is not the
+ * statistics of a pipeline; ETR_STATE if they were taken before the first batch. */
 ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** text);
 
 /* Finds good settings for a pipeline by trying them: threads, requests in flight, and batches to
@@ -443,7 +495,8 @@ ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** 
  * (above 0, at most 1e6) with a consumer that takes `step_ms` milliseconds (0 to 1e6) for a batch.
  * `progress` (may be NULL) is called after each trial with its JSON; returning 0 stops with
  * ETR_CANCELLED. `json` receives {"options", "samples_per_s", "trials"}. Saved as a file, it serves
- * as the pipeline option "tuned". */
+ * as the pipeline option "tuned". Errors are also those of etr_pipeline_create_from_json and
+ * etr_pipeline_next. */
 ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
                                   int32_t (*progress)(void* user_data, const char* trial),
                                   void* user_data, char** json);
@@ -470,8 +523,9 @@ ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
  *
  * If several processes shared the samples, `json` may also be an array of the positions of all
  * ranks, in order. Any number of processes can restore it, also in the middle of an epoch: the rest
- * of the epoch is distributed anew, so that each sample comes once. ETR_UNSUPPORTED for that with
- * the stages take, skip, bucket and pack_sequences and the policy substitute.
+ * of the epoch is distributed anew, so that each sample comes once. ETR_UNSUPPORTED for an array
+ * within an epoch if the pipeline has a stage take, skip, bucket or pack_sequences, or if its
+ * on_error is "substitute".
  *
  * ETR_STATE after the first batch; ETR_INVALID_ARGUMENT if the position is of another pipeline or
  * of other data; ETR_CORRUPT_DATA if it is damaged. */
@@ -481,7 +535,7 @@ ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
 ETR_API int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info);
 
 /* Gives access to a field without a copy. The data stays valid until the batch is destroyed or the
- * field is replaced or removed. Image pipelines give "image" and "label". ETR_NOT_FOUND if there is
+ * field is replaced or removed. Image pipelines have "image" and "label". ETR_NOT_FOUND if there is
  * no such field; ETR_STATE if it lies in a Vulkan buffer. */
 ETR_API int32_t etr_batch_get(const etr_batch* batch, const char* field, etr_tensor* tensor);
 
@@ -499,19 +553,20 @@ ETR_API void etr_batch_destroy(etr_batch* batch);
  * ETR_INVALID_ARGUMENT. */
 ETR_API int32_t etr_batch_create(etr_batch** batch);
 
-/* Sets a field to a copy of `tensor`. */
+/* Sets a field to a copy of `tensor`. ETR_INVALID_ARGUMENT if the field's name is invalid, or if
+ * size_bytes is not what dtype and shape need. */
 ETR_API int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* tensor);
 
 /* Sets a field to `tensor` without a copy. The memory must not change and must live until `release`
  * (may be NULL) is called with `user_data`. That happens exactly once, on any thread, also after an
- * error. */
+ * error. Errors are those of etr_batch_set. */
 ETR_API int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* tensor,
                                void (*release)(void* user_data), void* user_data);
 
 /* Removes a field. ETR_NOT_FOUND if there is no such field. */
 ETR_API int32_t etr_batch_remove(etr_batch* batch, const char* field);
 
-/* A range of a VkBuffer of yours, on the device of etr_runtime_create_shared: a row-major array. */
+/* A row-major array in a range of your own VkBuffer, on the device of etr_runtime_create_shared. */
 typedef struct etr_vulkan_buffer {
   uint32_t struct_size;
   int32_t dtype; /* ETR_I32 or ETR_F32 */
@@ -525,19 +580,21 @@ typedef struct etr_vulkan_buffer {
 /* Sets a field to the contents of a VkBuffer (created with VK_BUFFER_USAGE_TRANSFER_SRC_BIT), for
  * trainers of the runtime that shares its device. A training step copies it on the device, in queue
  * order: submit the work that fills the buffer before etr_trainer_step, and end it with a barrier
- * to VK_ACCESS_TRANSFER_READ_BIT.
+ * to VK_ACCESS_TRANSFER_READ_BIT. ETR_INVALID_ARGUMENT if the array is empty or of another type
+ * than f32 and i32.
  *
- * The contents must stay until `release` (may be NULL) is called with `user_data`: exactly once, on
- * any thread, also after an error, when the batch has been destroyed and its step is over, which
- * etr_trainer_result finds out. They may be overwritten sooner, once the step has been started, by
- * work that is submitted to the same queue after a barrier from VK_PIPELINE_STAGE_TRANSFER_BIT.
- * etr_batch_get gives ETR_STATE for such a field. */
+ * The contents must stay until `release` (may be NULL) is called with `user_data`. That happens
+ * exactly once, on any thread, also after an error: when the batch has been destroyed and every
+ * step on it has ended. That a step has ended is noticed in the program's calls of
+ * etr_trainer_result, or when the trainer is destroyed. The contents may be overwritten sooner,
+ * once the step has been started, by work that is submitted to the same queue after a barrier from
+ * VK_PIPELINE_STAGE_TRANSFER_BIT. etr_batch_get returns ETR_STATE for such a field. */
 ETR_API int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field,
                                       const etr_vulkan_buffer* buffer,
                                       void (*release)(void* user_data), void* user_data);
 
-/* Sets the reason, for the error's message, in a map or source function that is about to return an
- * error. */
+/* Sets the reason that the error's message gives, in a map or source function that is about to
+ * return an error. */
 ETR_API int32_t etr_batch_fail(etr_batch* item, const char* message);
 
 /* Returns the field as a DLPack tensor (DLManagedTensor* of dlpack.h, CPU memory) without a copy.
@@ -555,19 +612,25 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
  * `fast_shard`, whose images decode several times as fast as PNGs. CLASS/NAME becomes the sample's
  * key.
  *
- * The folder of PREFIX must lie outside of `root`; it is created if it is missing. It gets
- * classes.txt, the classes in the order of their numbers. If that file exists already, its numbers
- * are used. `options` (may be NULL) are those of etr_schema("pack"). `progress` (may be NULL) is
- * called on this thread; returning 0 stops with ETR_CANCELLED. After any error no shard of this
- * packing is left. `json` (may be NULL) receives {"samples", "validation_samples", "bytes",
- * "packed_bytes", "shards", "classes", "classes_file", "skipped": [{"file", "reason"}]}.
- * ETR_NOT_FOUND if there are no images; ETR_IO. */
+ * The folder of PREFIX must lie outside of `root`; it is created if it is missing. The file
+ * classes.txt is written there, which lists the classes in the order of their numbers. If that file
+ * exists already, its numbers are used. `options` (may be NULL) are those of etr_schema("pack").
+ * `progress` (may be NULL) is called on this thread; returning 0 stops with ETR_CANCELLED. After
+ * any error no shard of this packing is left. `json` (may be NULL) receives {"samples",
+ * "validation_samples", "bytes", "packed_bytes", "shards", "classes", "classes_file", "skipped":
+ * [{"file", "reason"}]}.
+ *
+ * ETR_NOT_FOUND if `root` is missing or holds no images. ETR_INVALID_ARGUMENT if the prefix lies
+ * inside `root`, if shards of an earlier packing are there (unless the option overwrite is set), or
+ * if an existing classes.txt lacks a class. ETR_IO if an image cannot be read or a shard cannot be
+ * written. */
 ETR_API int32_t etr_pack(const char* root, const char* prefix, const etr_options* options,
                          int32_t (*progress)(void* user_data, int64_t done, int64_t total),
                          void* user_data, char** json);
 
-/* Does the same with tar archives, and replaces the shards of an earlier packing. `zstd_level` is
- * the compression level; 0 writes plain .tar files. */
+/* Packs images into tar archives, as etr_pack does, and replaces the shards of an earlier packing.
+ * `zstd_level` is the compression level; 0 writes plain .tar files. `progress`, `json` and errors
+ * are as for etr_pack. */
 ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
                                 int32_t zstd_level, uint64_t seed,
                                 int32_t (*progress)(void* user_data, int64_t done, int64_t total),
@@ -587,24 +650,29 @@ ETR_API int32_t etr_model_create(etr_model** model);
 /* Creates a model from JSON in the form that jobs use. That is {"layers": [...]}, where a layer may
  * have a "name" and read other layers by "input", or a ready-made model, as listed by
  * etr_schema("models"): {"model": "cifar_resnet", "depth": 8}. Both may have "inputs" (fields of
- * the batch; by default "image") and "loss". */
+ * the batch; by default "image") and "loss". ETR_NOT_FOUND if there is no layer or model of that
+ * name. With "onnx" (see etr_model_create_from_onnx), errors are also those of that function. */
 ETR_API int32_t etr_model_create_from_json(const char* spec, etr_model** model);
 
 /* Creates a model from an ONNX file, for fine-tuning: a trainer made from it begins with the file's
  * weights. The file is read once. Layers are named after the file's weights, so that
  * etr_model_freeze can name them: "layer1.0.conv1.weight". The model's fields have the names of the
  * file's inputs; an image is [N, C, H, W] in the file and a field [N, H, W, C] here. Layers can be
- * added behind the file's output; to cut the file before that, or to rename its inputs, give
+ * added after the file's output; to cut the file before that, or to rename its inputs, give
  * etr_model_create_from_json {"onnx": PATH, "until": VALUE, "inputs": [...], "layers": [...]}.
- * ETR_UNSUPPORTED names the node and the operator that this library lacks, ETR_CORRUPT_DATA what is
- * wrong with the file. etr_model_json returns the layers without the weights: a trainer made from
- * that loads checkpoints without the file. */
+ * etr_model_json returns the layers without the weights: a trainer made from that loads checkpoints
+ * without the file.
+ *
+ * ETR_NOT_FOUND if the file is missing. ETR_UNSUPPORTED if it has an operator that this library
+ * lacks; the message names the node and the operator. ETR_CORRUPT_DATA if the file is damaged; the
+ * message says where. */
 ETR_API int32_t etr_model_create_from_onnx(const char* path, etr_model** model);
 
 /* Destroys the model. Any thread. */
 ETR_API void etr_model_destroy(etr_model* model);
 
-/* Appends a layer. `options` may be NULL. */
+/* Appends a layer. `options` may be NULL. ETR_NOT_FOUND if there is no such layer;
+ * ETR_INVALID_ARGUMENT if an option is wrong or missing. */
 ETR_API int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options);
 
 /* Returns the model as JSON; a ready-made model is written with all its layers.
@@ -616,44 +684,49 @@ ETR_API int32_t etr_model_json(const etr_model* model, char** json);
  * `format` is "text" (for people) or "json": {"inputs": [{"name", "dtype", "shape"}], "layers":
  * [{"name", "op", "shape", "parameters"}], "parameters", "frozen", "states"}, where -1 in a shape
  * is the batch axis, "frozen" counts the parameters that are not trained, and states are running
- * statistics. ETR_INVALID_ARGUMENT names the layer that does not fit. */
+ * statistics. ETR_INVALID_ARGUMENT if a layer does not fit; the message names it. ETR_NOT_FOUND if
+ * a pattern of etr_model_freeze or etr_model_set_lora matches nothing. */
 ETR_API int32_t etr_model_summary(const etr_model* model, const char* fields, const char* format,
                                   char** text);
 
 /* Sets the loss: "softmax_cross_entropy" (the default; integer labels), "binary_cross_entropy",
- * "mse", "l1" or "huber". `options` (may be NULL) are those of "loss" in etr_schema("job"). */
+ * "mse", "l1", "huber" or "multibox" (of detectors; compares with the field "boxes"). `options`
+ * (may be NULL) are those of "loss" in etr_schema("job"). ETR_INVALID_ARGUMENT for another loss. */
 ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);
 
 /* Freezes the parameters whose names match `pattern`, such as "conv2d_1.*", where * stands for any
  * characters: training leaves them as they are, and keeps neither gradients nor optimizer state for
  * them. Running statistics (batch_norm) still change. Call it any number of times before the model
- * is given to a trainer. The first batch gives ETR_NOT_FOUND if a pattern matches no parameter, and
- * ETR_INVALID_ARGUMENT if none is left to train. */
+ * is given to a trainer. The call that brings a trainer its first batch returns ETR_NOT_FOUND if a
+ * pattern matches no parameter, and ETR_INVALID_ARGUMENT if none is left to train. */
 ETR_API int32_t etr_model_freeze(etr_model* model, const char* pattern);
 
-/* Gives products low-rank adapters (LoRA, Hu et al. 2021), and freezes all other parameters. The
- * product of a dense layer, or of a projection in an attention layer, becomes
- * x W + b + (alpha / rank) (x A) B, where A [features, rank] and B [rank, units] are trained. Their
- * names are that of the weight with .lora_a and .lora_b in place of .weight.
+/* Adds low-rank adapters (LoRA, Hu et al. 2021) to dense layers and to the projections of attention
+ * layers, and freezes all other parameters. A product there becomes x W + b + (alpha / rank) (x A)
+ * B, where A [features, rank] and B [rank, units] are trained. Their names are that of the weight
+ * with .lora_a and .lora_b in place of .weight.
  *
  * `options` are those of "lora" in etr_schema("job"): layers (patterns of the products' names, such
  * as "*.query"), rank, alpha, dropout, and train (patterns of other parameters to train). They
  * replace those of an earlier call. Checkpoints hold only what is trained, and load into a model
  * with the same other weights. etr_trainer_export_onnx adds the adapters to the weights.
- * ETR_INVALID_ARGUMENT if parameters have been frozen by etr_model_freeze; the first batch gives
- * ETR_NOT_FOUND if a pattern matches nothing. */
+ * ETR_INVALID_ARGUMENT if parameters have been frozen by etr_model_freeze. The call that brings a
+ * trainer its first batch returns ETR_NOT_FOUND if a pattern matches nothing. */
 ETR_API int32_t etr_model_set_lora(etr_model* model, const etr_options* options);
 
 /* Keeps the frozen weights of products and convolutions in 8 or 4 bits in device memory; 0 restores
  * f32. They are rounded when they are set or loaded: 32 consecutive elements share a scale of 32
  * bits, and the one of the largest magnitude is kept exactly. Before each use a kernel converts the
  * weight to f32. Reading, saving and exporting give the rounded weights. Embeddings, biases and
- * trained parameters are not quantised. ETR_INVALID_ARGUMENT for another number; the first batch
- * gives it, too, if no such weight is frozen. */
+ * trained parameters are not quantised. ETR_INVALID_ARGUMENT for another number (from the first
+ * etr_model_add if the model has no layers yet), and from the call that brings a trainer its first
+ * batch if no such weight is frozen. */
 ETR_API int32_t etr_model_quantize(etr_model* model, int32_t bits);
 
-/* Creates an optimizer by name. `options` may be NULL. `schedule` holds learning_rate and the other
- * options of the job section "schedule". */
+/* Creates an optimizer by name. `options` may be NULL. `schedule`, which may not, holds
+ * learning_rate, which is required, and the other options of the job section "schedule".
+ * ETR_NOT_FOUND if there is no such optimizer; ETR_INVALID_ARGUMENT if an option is wrong or
+ * missing. */
 ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* options,
                                      const etr_options* schedule, etr_optimizer** optimizer);
 
@@ -662,11 +735,11 @@ ETR_API void etr_optimizer_destroy(etr_optimizer* optimizer);
 
 /* ---- trainers -------------------------------------------------------------------------------- */
 
-/* A model with its weights and its optimizer on a device. etr_trainer_create makes one for a
- * training loop of your own; etr_run_trainer gives the one that a run trains, whose weights can be
- * read and changed between two events of the run.
+/* A model with its weights and its optimizer on a device. etr_trainer_create makes one for a custom
+ * training loop; etr_run_trainer returns the one that a run trains, whose weights can be read and
+ * changed between two events of the run.
  *
- * Some functions give ETR_STATE before the first batch, because they need the shapes of the
+ * Some functions return ETR_STATE before the first batch, because they need the shapes of the
  * samples. The trainer of a run has them from the beginning: it reads a batch itself. */
 typedef struct etr_trainer etr_trainer;
 
@@ -677,8 +750,10 @@ typedef struct etr_eval_result {
   double loss, accuracy;
 } etr_eval_result;
 
-/* Creates a trainer for a training loop of your own. `total_steps` is the step at which decaying
- * schedules end; 0: unknown. */
+/* Creates a trainer for a custom training loop. The model and the optimizer are copied: they may be
+ * changed or destroyed afterwards, which does not affect the trainer. `total_steps` is the step at
+ * which decaying schedules end; 0: unknown. ETR_INVALID_ARGUMENT if the model has no layer;
+ * ETR_STATE while etr_runtime_tune uses the runtime. */
 ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    const etr_optimizer* optimizer, uint64_t seed,
                                    int64_t total_steps, etr_trainer** trainer);
@@ -689,14 +764,16 @@ ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
 /* Returns a copy of the model's parameters and running statistics: a new batch with one f32 field
  * for each, by name and in the model's order. `name` selects one of them; NULL selects all. Waits
- * for the steps in flight. ETR_NOT_FOUND names the nearest; ETR_STATE before the first batch. */
+ * for the steps in flight. ETR_NOT_FOUND if there is no such name; the message suggests a similar
+ * one or lists all. ETR_STATE before the first batch. */
 ETR_API int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name,
                                         etr_batch** weights);
 
 /* Replaces the parameters and running statistics that are fields of `weights`; others keep their
  * values. The optimizer's state is kept, except for the mean of the weights, which is set too. If
- * any field does not fit, nothing changes (ETR_NOT_FOUND, ETR_INVALID_ARGUMENT). ETR_STATE before
- * the first batch; ETR_UNSUPPORTED for fields in Vulkan buffers. */
+ * any field does not fit, nothing changes: ETR_NOT_FOUND if the model has nothing of that name,
+ * ETR_INVALID_ARGUMENT if the type or shape differs. ETR_STATE before the first batch;
+ * ETR_UNSUPPORTED for fields in Vulkan buffers. */
 ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights);
 
 /* Changes a hyperparameter from the next step on, at no cost: "momentum", "beta1", "beta2", "decay"
@@ -704,36 +781,40 @@ ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* w
  * softmax_cross_entropy. The value overrides what the schedule says (momentum_end and the like).
  * Checkpoints keep it, and a checkpoint that is loaded brings its own values.
  *
- * In a run of several processes all make the same call between the same steps (after an event of
- * kind evaluation or checkpoint); ETR_INVALID_ARGUMENT on all of them if their calls differ.
- * ETR_NOT_FOUND names the hyperparameters that exist. ETR_INVALID_ARGUMENT also if the
- * value is out of the option's range, if the optimizer began with momentum 0 and keeps no velocity,
- * and for weight_decay on a worker of the algorithm downpour, whose servers apply their own. */
+ * In a run of several processes all must make the same call between the same steps (after an event
+ * of kind evaluation or checkpoint); ETR_INVALID_ARGUMENT on all of them if their calls differ.
+ * ETR_NOT_FOUND if there is no such hyperparameter; the message lists those that exist.
+ * ETR_INVALID_ARGUMENT also if the value is out of the option's range, if the optimizer began with
+ * momentum 0 and keeps no velocity, and for weight_decay on a worker of the algorithm downpour,
+ * whose servers apply their own. */
 ETR_API int32_t etr_trainer_set_hyperparameter(etr_trainer* trainer, const char* name,
                                                double value);
 
 /* Runs the model in evaluation mode on `batch`, which has any number of rows and the fields that
  * the model reads. Returns a new batch with the field "output": f32 [N, outputs], the result of the
- * last layer. For a classifier these are logits, before the softmax. Waits for the steps in
- * flight. ETR_UNSUPPORTED if this trainer has only a stage of the model (parallel.mesh). */
+ * last layer. For a classifier these are logits, before the softmax. Waits for the steps in flight.
+ * ETR_NOT_FOUND if a field is missing; ETR_INVALID_ARGUMENT if one does not fit the model;
+ * ETR_UNSUPPORTED if this trainer has only a stage of the model (parallel.mesh). */
 ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch,
                                     etr_batch** outputs);
 
-/* Does the same into a VkBuffer of yours: f32 [N, outputs], described as for etr_batch_wrap_vulkan
- * but created with VK_BUFFER_USAGE_TRANSFER_DST_BIT. Returns when the buffer is written. Work that
- * reads its earlier contents must have been submitted before. ETR_STATE if the trainer's runtime
- * was not created by etr_runtime_create_shared. */
+/* Runs the model as etr_trainer_predict does, and writes the result into your own VkBuffer: f32 [N,
+ * outputs], described as for etr_batch_wrap_vulkan but created with
+ * VK_BUFFER_USAGE_TRANSFER_DST_BIT. Returns when the buffer is written. Work that reads its earlier
+ * contents must have been submitted before. ETR_STATE if the trainer's runtime was not created by
+ * etr_runtime_create_shared; other errors are those of etr_trainer_predict. */
 ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch* batch,
                                            const etr_vulkan_buffer* output);
 
 /* Decodes the outputs of a detector (model ssd, layers box_head), as returned by
  * etr_trainer_predict, into a new batch with the field "boxes": f32 [N, max_detections, 6]. A row
- * is label, left, top, right, bottom (as shares of the image) and score. The best boxes come
- * first; unused rows have the label -1.
+ * is label, left, top, right, bottom (as shares of the image) and score. The best boxes come first;
+ * unused rows have the label -1.
  *
  * A box counts if its score, the probability of its class, is at least `score_threshold` (usually
  * 0.5). Of two boxes of a class whose intersection over union is above `iou_threshold` (usually
- * 0.45), the better one stays. Both are 0 to 1. Any thread. */
+ * 0.45), the better one stays. Both are 0 to 1. ETR_NOT_FOUND if there is no field "output";
+ * ETR_INVALID_ARGUMENT if it is not that of a detector. Any thread. */
 ETR_API int32_t etr_detections(const etr_batch* outputs, double score_threshold,
                                double iou_threshold, int32_t max_detections, etr_batch** boxes);
 
@@ -771,11 +852,12 @@ ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 /* Saves a checkpoint in a new folder below `directory`: the weights (safetensors), the optimizer's
  * state and the step count. The two checkpoints that were written last are kept, whatever their
  * steps. Folders that no trainer wrote and damaged checkpoints do not count and are not removed.
- * Waits for the steps in flight. ETR_IO; ETR_STATE while something else saves there. */
+ * Waits for the steps in flight. ETR_IO if the folder or a file cannot be written; ETR_STATE before
+ * the first batch, and while another run or trainer saves there. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 
 /* Loads the newest intact checkpoint below `directory`, before or after the first step.
- * ETR_NOT_FOUND if there is none; ETR_CORRUPT_DATA if all are damaged.
+ * ETR_NOT_FOUND if there is none; ETR_CORRUPT_DATA if all are damaged; ETR_IO if it cannot be read.
  *
  * ETR_INVALID_ARGUMENT if the checkpoint is of another model or another optimizer; the message
  * names the difference. (Checkpoints of versions that did not write the optimizer's name are
@@ -784,21 +866,31 @@ ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
  * etr_trainer_set_weights. */
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
-/* Loads initial weights that PyTorch trained from `path`, a safetensors file of a state_dict. Call
- * it before the first batch; ETR_STATE later. A tensor is looked up under the model's name, with
- * PyTorch's word for the last part (weight, bias, running_mean, weight_ih_l0, ...). Layouts are
- * converted (PyTorch flattens images channel by channel); F16 and BF16 become f32.
+/* Loads initial weights from `path`, a safetensors file with the state_dict of a PyTorch model.
+ * Call it before the first batch; ETR_STATE later. A tensor is looked up under the model's name for
+ * it, the last part of which is as in PyTorch (weight, bias, running_mean, weight_ih_l0, ...).
+ * Layouts are converted (PyTorch flattens images channel by channel); F16 and BF16 become f32.
  *
  * `names` (JSON, or NULL) maps prefixes of the model's names to those in the file: {"backbone.":
- * "model.encoder.", "head": ""}, where "" leaves such tensors as they are. Tensors that are missing
- * or do not fit are reported by the call that brings the first batch. */
+ * "model.encoder.", "head": ""}, where "" leaves such tensors as they are.
+ *
+ * ETR_NOT_FOUND if the file is missing; ETR_CORRUPT_DATA if it is not a safetensors file or is
+ * damaged; ETR_UNSUPPORTED if it has tensors of other types. The call that brings the first batch
+ * returns ETR_NOT_FOUND if a tensor is missing, and ETR_INVALID_ARGUMENT if one does not fit. */
 ETR_API int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const char* names);
 
-/* ---- training loops of your own -------------------------------------------------------------- */
+/* ---- custom training loops ------------------------------------------------------------------- */
 
-/* Steps, for a trainer that etr_trainer_create made. For the trainer of a run, which makes its own
- * steps, the functions of this section give ETR_STATE. */
+/* The functions of this section make training steps, with a trainer from etr_trainer_create. For
+ * the trainer of a run, which makes its own steps, they return ETR_STATE.
+ *
+ * A step is a call of etr_trainer_step, whose result etr_trainer_result returns. It can also be
+ * made pass by pass: for a loss that the program computes, or for several models whose gradients
+ * flow into each other. It then consists of any number of etr_trainer_forward and
+ * etr_trainer_backward, and of one etr_trainer_update. */
 
+/* The result of a step. loss is the mean over the batch's samples, and accuracy the share of those
+ * that are classified correctly (0 for models that do not classify). */
 typedef struct etr_step_result {
   uint32_t struct_size;
   int32_t samples;
@@ -807,15 +899,22 @@ typedef struct etr_step_result {
 } etr_step_result;
 
 /* Starts a training step on `batch` and returns while the device works. Up to three steps are in
- * flight. The batch may be destroyed at once. Its fields are those that the model and the loss
- * read: by default image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse. The step
- * discards gradients that no etr_trainer_update has used.
+ * flight: if there are three already, the call first waits until the oldest has ended. The batch
+ * may be destroyed at once. Its fields are those that the model and the loss read: by default
+ * image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse. The step discards
+ * gradients that no etr_trainer_update has used.
+ *
+ * Take the results with etr_trainer_result, though not necessarily after each step. Until then the
+ * trainer keeps the fields' memory. A loss or gradient that is not finite is reported only there:
+ * until then, later calls of etr_trainer_step return ETR_OK, but their steps do not change the
+ * weights.
  *
  * Batches may differ in N. One with fewer samples than the largest so far is computed with some
- * samples repeated, so that batch statistics stay sane; the repetitions do not count otherwise. The
- * shape of the samples may differ if no parameter depends on it. ETR_INVALID_ARGUMENT names the
- * field that does not fit. Each new shape is planned once, which takes a while; the plans of the
- * eight most recently used shapes are kept. */
+ * samples repeated, so that batch statistics remain meaningful; the repetitions do not count
+ * otherwise. The shape of the samples may differ if no parameter depends on it. Each new shape is
+ * planned once, which takes a while; the plans of the eight most recently used shapes are kept.
+ * ETR_NOT_FOUND if a field is missing, ETR_INVALID_ARGUMENT if one does not fit; the message names
+ * it. */
 ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* Returns the oldest finished step that has not been returned yet. If there is none: with `wait` 0,
@@ -826,20 +925,16 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
  * in flight after it have changed the weights; they give no results, and the trainer may go on. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
-/* A step can also be made pass by pass: for a loss that the program computes, or for several models
- * whose gradients flow into each other. It consists of any number of etr_trainer_forward and
- * etr_trainer_backward, and of one etr_trainer_update. etr_trainer_forward gives ETR_UNSUPPORTED in
- * precision fp16 (bf16 works), for batches of an echo node with `device`, and if the optimizer has
- * the option accumulate or proximal.
- *
- * Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
+/* Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
  * the field "output": f32 [N, ...], the result of the last layer. Dropout and running statistics
  * work as in a step; the fields of the loss are not read. `input_gradients` other than 0:
  * etr_trainer_backward is to return the gradients of the inputs, too, which takes more time.
  *
  * Waits for the device. Each new shape of a batch is planned once, which takes a while; the plans
- * of the four most recently used shapes are kept. ETR_NOT_FOUND or ETR_INVALID_ARGUMENT names the
- * field that is missing or does not fit. */
+ * of the four most recently used shapes are kept. ETR_NOT_FOUND if a field is missing,
+ * ETR_INVALID_ARGUMENT if one does not fit; the message names it. ETR_UNSUPPORTED in precision fp16
+ * (bf16 works), for batches of an echo node with the option `device`, and if the optimizer has the
+ * option accumulate or proximal. */
 ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch,
                                     int32_t input_gradients, etr_batch** outputs);
 
@@ -866,15 +961,16 @@ ETR_API int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result
 
 /* Returns a copy of the gradients computed since the last update: a new batch with one f32 field
  * for each parameter that is trained, by name and in the model's order. `name` selects one of them;
- * NULL selects all. ETR_NOT_FOUND names the nearest; ETR_INVALID_ARGUMENT if it is frozen or a
- * running statistic; ETR_STATE if there are no gradients. */
+ * NULL selects all. ETR_NOT_FOUND if there is no such name; the message suggests a similar one or
+ * lists all. ETR_INVALID_ARGUMENT if it is frozen or a running statistic; ETR_STATE if there are no
+ * gradients. */
 ETR_API int32_t etr_trainer_get_gradients(etr_trainer* trainer, const char* name,
                                           etr_batch** gradients);
 
-/* Replaces the gradients that are fields of `gradients`, for example to clip them in a way of your
- * own; others keep their values. If any field does not fit, nothing changes (ETR_NOT_FOUND,
- * ETR_INVALID_ARGUMENT). ETR_STATE if there are no gradients; ETR_UNSUPPORTED for fields in Vulkan
- * buffers. */
+/* Replaces the gradients that are fields of `gradients`, for example to clip them in another way;
+ * others keep their values. If any field does not fit, nothing changes: ETR_NOT_FOUND if there is
+ * no trained parameter of that name, ETR_INVALID_ARGUMENT if the type or shape differs. ETR_STATE
+ * if there are no gradients; ETR_UNSUPPORTED for fields in Vulkan buffers. */
 ETR_API int32_t etr_trainer_set_gradients(etr_trainer* trainer, const etr_batch* gradients);
 
 /* Measures where the time of a training step goes: runs `steps` steps on `batch`, kernel by kernel,
@@ -893,11 +989,15 @@ typedef struct etr_job etr_job;
 
 /* Reads and validates a job file. `overrides` are `count` strings "key=value", as for --set on the
  * command line. If the file names no output.dir, the job gets one: "runs/" and the stem of the
- * file's name. */
+ * file's name. ETR_NOT_FOUND if the file is missing, or if the job names a stage, layer, model or
+ * optimizer that does not exist. ETR_IO if the file cannot be read, for example because it is a
+ * folder. ETR_INVALID_ARGUMENT if it is not valid JSON, or if a key, a value or an override is
+ * wrong. The data is first looked for by a run of the job, or here if the pipeline has the option
+ * "budget_bytes" (with the errors of etr_pipeline_next). */
 ETR_API int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count,
                              etr_job** job);
 
-/* Parses and validates a job from JSON text. `overrides` are as for etr_job_load. */
+/* Parses and validates a job from JSON text. `overrides` and errors are as for etr_job_load. */
 ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count,
                               etr_job** job);
 
@@ -922,7 +1022,8 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why", "r", "echo", "edges",
  * "others", "batch", "measured", "assumptions", "as_it_is", "changed", "job" (the changed job),
  * "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs of several ranks
- * and for pipelines without batches. */
+ * and for pipelines without batches; ETR_STATE if no batch came in time. Errors of the data are
+ * those of etr_pipeline_next. */
 ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
                                int32_t check,
                                int32_t (*progress)(void* user_data, const char* what),
@@ -930,9 +1031,9 @@ ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double 
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* A job that runs. It and the trainers that etr_run_trainer gives count as one handle for
+/* A job that runs. It and the trainers that etr_run_trainer returns count as one handle for
  * convention 4: while a thread is in a call on one of them, calls of other threads on any of them
- * give ETR_STATE. */
+ * return ETR_STATE. */
 typedef struct etr_run etr_run;
 
 enum {
@@ -973,47 +1074,56 @@ enum {
    * again. */
   ETR_START_RESUME = 1,
   /* From the beginning, in place of an earlier run. When the first step is done, what that run
-   * wrote is removed, and nothing else. ETR_STATE if something else has the name of its files. */
+   * wrote is removed, and nothing else. ETR_STATE if output.dir holds a file or folder that no run
+   * wrote and whose name a run would use. */
   ETR_START_OVERWRITE = 2,
   /* With the weights of the newest checkpoint (ETR_NOT_FOUND if there is none), to evaluate,
    * predict and export. The training data may have changed. Nothing is written, and the run has no
-   * events: etr_run_next_event gives ETR_STATE. */
+   * events: etr_run_next_event returns ETR_STATE. */
   ETR_START_EVALUATE = 3,
   /* From the beginning, and nothing is written; for etr_run_profile. */
   ETR_START_TRIAL = 4
 };
 
 /* Starts a run of the job. `start` is one of ETR_START_NEW to ETR_START_TRIAL, whose comments name
- * the errors. */
+ * the errors. ETR_IO also if output.dir cannot be created; ETR_STATE while etr_runtime_tune uses
+ * the runtime; ETR_RANK_LOST if other ranks do not come within parallel.timeout. The data is first
+ * read by etr_run_next_event. */
 ETR_API int32_t etr_run_start(etr_runtime* runtime, const etr_job* job, int32_t start,
                               etr_run** run);
 
-/* Starts a run as one of several ranks that train together over a transport of yours. `engine` is
- * this rank's end of it; echotrain/engine.h has the contract. All ranks make this call at the same
- * time. The job need not have a section "parallel". If it has one, options about how ranks find
- * each other are ignored; the others (timeout, bucket_mb) apply.
+/* Starts a run as one of several ranks that train together over the program's own transport.
+ * `engine` is this rank's end of it; echotrain/engine.h has the contract. All ranks make this call
+ * at the same time. The job need not have a section "parallel". If it has one, options about how
+ * ranks find each other are ignored; the others (timeout, bucket_mb) apply.
  *
  * The run owns the engine: its destroy is called exactly once, also if this call fails. The table
  * itself is copied. The engine's functions are called on the thread that calls the run or its
  * trainers and on threads of the library. While in them, the program may stop the run
  * (etr_run_stop) or destroy it, which takes effect when they have returned. Other calls on runs and
- * trainers give ETR_STATE, because the run is waiting for the function. */
+ * trainers return ETR_STATE, because the run is waiting for the function. Errors are those of
+ * etr_run_start. */
 ETR_API int32_t etr_run_start_with_engine(etr_runtime* runtime, const etr_job* job, int32_t start,
                                           const etr_engine* engine, etr_run** run);
 
 /* Trains until there is an event to report. After ETR_EVENT_END it returns ETR_END. If the run
- * fails, it returns the error; what was written stays valid. */
+ * fails, it returns the error; what was written stays valid. Such errors are those of
+ * etr_pipeline_next for the job's data, ETR_NOT_FINITE, ETR_IO if something cannot be written,
+ * ETR_RANK_LOST, and those of the device (see convention 10). */
 ETR_API int32_t etr_run_next_event(etr_run* run, etr_event* event);
 
-/* Does the same for programs with something else to do, such as drawing frames: returns an
- * ETR_EVENT_PROGRESS after `seconds` at the latest (0 to 1e6; 0: as etr_run_next_event). The first
- * step, for which the driver compiles kernels, evaluations and checkpoints are not divided and may
- * take longer. The device continues between calls: up to three steps are in flight. */
+/* Trains until there is an event to report, as etr_run_next_event does, but returns an
+ * ETR_EVENT_PROGRESS after `seconds` at the latest (0 to 1e6; 0: as etr_run_next_event), for
+ * programs with something else to do, such as drawing frames. The first step, for which the driver
+ * compiles kernels, evaluations and checkpoints are not divided and may take longer. The device
+ * continues between calls: up to three steps are in flight. Errors are those of
+ * etr_run_next_event. */
 ETR_API int32_t etr_run_next_event_within(etr_run* run, double seconds, etr_event* event);
 
-/* Asks the run to end soon and in order: with a checkpoint, if the job writes any, but without
- * waiting for an evaluation or for data that does not come. Sets no message for etr_last_error. Any
- * thread; safe in a signal handler, but not while the run is being destroyed. */
+/* Asks the run to end gracefully and soon: with a checkpoint, if the job writes any, but without
+ * waiting for an evaluation or for data that does not come. ETR_INVALID_ARGUMENT, without a
+ * message, if `run` is NULL. Sets no message for etr_last_error. Any thread; safe in a signal
+ * handler, but not while the run is being destroyed. */
 ETR_API int32_t etr_run_stop(etr_run* run);
 
 /* Evaluates the job's evaluation pipeline from its beginning. ETR_STATE if the job has none;
@@ -1031,7 +1141,8 @@ ETR_API int32_t etr_run_on_evaluation(etr_run* run,
                                       void* user_data, void (*destroy)(void* user_data));
 
 /* Measures where the time of a training step goes, as etr_trainer_profile does, on a batch of the
- * job's pipeline. These steps train: start the run with ETR_START_TRIAL. */
+ * job's pipeline. These steps train: start the run with ETR_START_TRIAL. ETR_UNSUPPORTED if the
+ * device has no timestamps; ETR_STATE if the pipeline gives no batch. */
 ETR_API int32_t etr_run_profile(etr_run* run, int32_t steps, const char* format, char** text);
 
 /* Returns the statistics of the run's input pipeline, as etr_pipeline_stats does. If several
@@ -1042,7 +1153,7 @@ ETR_API int32_t etr_run_pipeline_stats(etr_run* run, char** json);
 
 /* Returns the run's trainer, to read and set weights and hyperparameters, to predict, evaluate,
  * save and export. What is set takes effect in the run's next step. A run makes its own steps, so
- * the section "training loops of your own" is not for this trainer.
+ * the functions of the section "custom training loops" return ETR_STATE for this trainer.
  *
  * The caller destroys the trainer, before or after the run; see etr_run_destroy. */
 ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
@@ -1052,8 +1163,8 @@ ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
  *
  * Its trainers remain usable, with the weights that the run has left. Only if several ranks or the
  * workers of a parameter server trained together and had not reached the end, later calls on them
- * give ETR_STATE. If another thread is in a call on the run or on such a trainer, this call returns
- * at once, and the run ends when that call returns. Any thread. */
+ * return ETR_STATE. If another thread is in a call on the run or on such a trainer, this call
+ * returns at once, and the run ends when that call returns. Any thread. */
 ETR_API void etr_run_destroy(etr_run* run);
 
 /* ---- parameter servers ----------------------------------------------------------------------- */
@@ -1074,7 +1185,7 @@ typedef struct etr_server_status {
 
 /* Starts the shard `shard` (0 to parallel.servers - 1), and returns before any worker has come. The
  * first shard also serves a tcp:// rendezvous. ETR_STATE if another server at this rendezvous has
- * the shard. */
+ * the shard; ETR_INVALID_ARGUMENT if the job has no parameter server. */
 ETR_API int32_t etr_server_start(const etr_job* job, int32_t shard, etr_server** server);
 
 /* Waits for the end of the run, for at most `seconds` (0 to 1e6). ETR_OK if the run goes on.
@@ -1084,7 +1195,8 @@ ETR_API int32_t etr_server_start(const etr_job* job, int32_t shard, etr_server**
  * filled in all of these cases. */
 ETR_API int32_t etr_server_wait(etr_server* server, double seconds, etr_server_status* status);
 
-/* Stops the shard: to workers it is lost, and etr_server_wait returns ETR_END. Any thread. */
+/* Stops the shard. The workers that are still training treat it as lost (ETR_RANK_LOST), and
+ * etr_server_wait returns ETR_END. Any thread. */
 ETR_API int32_t etr_server_stop(etr_server* server);
 
 /* Stops and destroys the shard. Any thread; an etr_server_wait that waits on another thread returns
@@ -1094,14 +1206,18 @@ ETR_API void etr_server_destroy(etr_server* server);
 /* ---- reports --------------------------------------------------------------------------------- */
 
 /* Compares runs in one self-contained HTML file: accuracy and loss over time, over fresh examples
- * and over steps, and the device's idle share. What no run has is left out. `names` and
- * `metrics_paths` have `count` entries; a path is that of a metrics.jsonl or of its folder.
- * `target_accuracy` is 0 to 1; 0: none.
+ * and over steps, and the device's idle share. A chart for which no run has data is left out.
+ * `names` and `metrics_paths` have `count` entries; a path is that of a metrics.jsonl or of its
+ * folder. `target_accuracy` is 0 to 1; 0: none.
  *
  * `json` (may be NULL) receives the table, with a row for each name: time, examples and steps to
  * the target, final and best accuracy and loss (null if there is none). Runs of the same name are
  * repetitions with other seeds: their row holds medians, and "speedup_range" the least and the
- * greatest speed-up. */
+ * greatest speed-up.
+ *
+ * ETR_NOT_FOUND if a metrics file is missing; ETR_CORRUPT_DATA if one is damaged;
+ * ETR_INVALID_ARGUMENT if there are no runs, or if one has neither steps nor evaluations; ETR_IO if
+ * the HTML file cannot be written. */
 ETR_API int32_t etr_report_write(const char* title, const char* const* names,
                                  const char* const* metrics_paths, int32_t count,
                                  double target_accuracy, const char* html_path, char** json);
@@ -1115,7 +1231,8 @@ typedef struct etr_study etr_study;
 /* Reads a study file and the jobs that it names, and validates all conditions. `overrides` are
  * `count` strings "key=value" that change the jobs of all trials, as in etr_job_load.
  * ETR_INVALID_ARGUMENT also for a key that a search draws or that the study sets in each trial
- * ("seed", "train.steps", "output" and others, see docs/studies.md). */
+ * ("seed", "train.steps", "output" and others, see docs/studies.md). ETR_NOT_FOUND if the file or a
+ * job that it names is missing; other errors are those of etr_job_load. */
 ETR_API int32_t etr_study_load(const char* path, const char* const* overrides, int32_t count,
                                etr_study** study);
 
@@ -1130,8 +1247,8 @@ ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
 /* Prepares the study to run on the runtime's device; etr_study_next_event runs it. `directory`
  * (NULL: that of etr_study_output_dir) is created if it is missing. Trials of the study that it
  * already holds are not run again, so a study that was stopped or killed continues, and trials,
- * searches and conditions can be added to one that has ended. `overwrite` 1 runs all trials
- * again, and moves what the folder holds to `replaced` in it; 0 does not.
+ * searches and conditions can be added to one that has ended. `overwrite` 1 runs all trials again,
+ * and moves what the folder holds to `replaced` in it; 0 does not.
  *
  * `parallel` is the number of trials that run at once; 0: as many as the device has room for, -1:
  * as the study says. The number does not change results, except with early stopping, which depends
@@ -1139,7 +1256,7 @@ ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
  *
  * ETR_STATE if another process writes into the folder, if it holds something else or another study,
  * if one of its trials was run with another job than the study has now (the message names the key),
- * or if this handle was started before. */
+ * or if this handle was started before. ETR_IO if the folder cannot be written. */
 ETR_API int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* directory,
                                 int32_t parallel, int32_t overwrite);
 
@@ -1179,7 +1296,9 @@ ETR_API int32_t etr_study_stop(etr_study* study);
  * "to_target" (by clock) and "best_metric" are {"median", "min", "max", "reached", "count"} over
  * the searches; null: the target was not reached. "gain" over the baseline (by clock) is {"median",
  * "min", "max", "pairs", "reached"} over pairs of searches; null: infinite, because the baseline
- * did not reach the target. Conditions without a finished trial are left out. */
+ * did not reach the target. Conditions without a finished trial are left out; the array is empty if
+ * the folder holds no trials of the study, or does not exist. ETR_STATE if one of its trials was
+ * run with another job than the study has now. */
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 
 /* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in
@@ -1187,8 +1306,9 @@ ETR_API int32_t etr_study_results(const etr_study* study, const char* directory,
  * far. Files in figures/ that the previous results.json lists and the new report does not have are
  * removed. It can be called when etr_study_results can. Any thread.
  *
- * ETR_STATE, with nothing written, if the folder holds something else or another study;
- * ETR_NOT_FOUND, with nothing created, if there is no study in it. */
+ * ETR_STATE, with nothing written, if the folder holds something else, another study, or a trial
+ * that was run with another job than the study has now; ETR_NOT_FOUND, with nothing created, if
+ * there is no study in it. */
 ETR_API int32_t etr_study_write_report(const etr_study* study, const char* directory);
 
 /* Stops and destroys the study. Any thread; an etr_study_next_event that waits on another thread

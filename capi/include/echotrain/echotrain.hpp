@@ -109,7 +109,7 @@ class Failure {
     const std::lock_guard<std::mutex> lock(mutex_);
     exception_ = nullptr;
   }
-  // Does the same as check(), but rethrows the program's own exception if `status` says that one of
+  // Checks as check() does, but rethrows the program's own exception if `status` says that one of
   // its functions failed.
   int32_t check(int32_t status) const {
     if (status == ETR_CALLBACK) {
@@ -522,8 +522,9 @@ class Pipeline {
     return *this;
   }
 
-  // Appends a function of yours as a stage; see etr_pipeline_add_map. An exception that it throws
-  // ends the run or drops the record, as `on_error` says; if it ends the run, next() rethrows it.
+  // Appends a function of the program as a stage; see etr_pipeline_add_map. An exception that it
+  // throws ends the run or drops the record, as `on_error` says; if it ends the run, next()
+  // rethrows it.
   Pipeline& map(const std::string& name, std::function<void(Batch&)> function) {
     auto goes_on = [f = std::move(function)](Batch& item) {
       f(item);
@@ -536,8 +537,8 @@ class Pipeline {
     return *this;
   }
 
-  // Adds a function of yours as the source; see etr_pipeline_add_source. It sets the fields of a
-  // sample and returns true, or returns false at the end of a pass.
+  // Adds a function of the program as the source; see etr_pipeline_add_source. It sets the fields
+  // of a sample and returns true, or returns false at the end of a pass.
   Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
     auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
     const char* const c_name = detail::c_string(name, "name");
@@ -546,8 +547,8 @@ class Pipeline {
     return *this;
   }
 
-  // Waits for the next batch and returns it; nullopt at the end of an epoch. The next call
-  // continues with the next epoch.
+  // Waits for the next batch and returns it; nullopt at the end of each epoch. The next call
+  // continues with the next epoch; after the last one it returns nullopt at once.
   std::optional<Batch> next() {
     etr_batch* batch = nullptr;
     if (failure_->check(etr_pipeline_next(get(), &batch)) == ETR_END) return std::nullopt;
@@ -661,7 +662,7 @@ class Model {
     check(etr_model_freeze(get(), detail::c_string(pattern, "pattern")));
     return *this;
   }
-  // Gives products low-rank adapters and freezes the rest; see etr_model_set_lora.
+  // Adds low-rank adapters and freezes all other parameters; see etr_model_set_lora.
   Model& lora(const Options& options) {
     check(etr_model_set_lora(get(), options.get()));
     return *this;
@@ -1060,8 +1061,8 @@ class EvaluationProgress {
 #define ETR_DETAIL_DEPRECATED_END
 #endif
 
-// A model with its weights and its optimizer on a device, for a training loop of your own or, from
-// Run::trainer(), that of a run. A run makes its own steps: its trainer has Error(ETR_STATE) for
+// A model with its weights and its optimizer on a device, for a custom training loop or, from
+// Run::trainer(), that of a run. A run makes its own steps: its trainer throws Error(ETR_STATE) in
 // step(), result(), forward(), backward(), update(), gradients() and profile().
 class Trainer {
  public:
@@ -1083,8 +1084,8 @@ class Trainer {
     if (check(etr_trainer_result(get(), wait, &out)) == ETR_END) return std::nullopt;
     return out;
   }
-  // A step pass by pass: any number of forward() and backward(), and one update(). Runs the model in
-  // training mode and returns the field "output"; see etr_trainer_forward.
+  // A step pass by pass: any number of forward() and backward(), and one update(). Runs the model
+  // in training mode and returns the field "output"; see etr_trainer_forward.
   Batch forward(const Batch& batch, bool input_gradients = false) {
     return made_batch([&](etr_batch** out) {
       return etr_trainer_forward(get(), batch.get(), input_gradients ? 1 : 0, out);
@@ -1094,7 +1095,8 @@ class Trainer {
   void backward(const Batch& output_gradient, bool accumulate = false) {
     check(etr_trainer_backward(get(), output_gradient.get(), accumulate ? 1 : 0, nullptr));
   }
-  // Does the same after forward() with `input_gradients`, and returns the gradients of the inputs.
+  // Computes gradients as backward() does, after forward() with `input_gradients`, and returns
+  // those of the inputs.
   Batch backward_to_inputs(const Batch& output_gradient, bool accumulate = false) {
     return made_batch([&](etr_batch** out) {
       return etr_trainer_backward(get(), output_gradient.get(), accumulate ? 1 : 0, out);
@@ -1286,7 +1288,7 @@ class Run {
       return std::nullopt;
     return out;
   }
-  // Asks the run to end soon and in order. Any thread.
+  // Asks the run to end gracefully and soon. Any thread.
   void stop() { detail::check_stop(etr_run_stop(get()), "there is no run"); }
   // Evaluates the job's evaluation pipeline; see etr_run_evaluate.
   etr_eval_result evaluate() {
