@@ -12,6 +12,7 @@ Codes with_odds(const Trainer* trainer, Codes allowed) {
   if (!trainer) return allowed;
   if (trainer->odd) allowed |= kInvalid | kNotFound | kUnsupported;
   if (trainer->may_diverge) allowed |= kNotFinite;
+  if (trainer->of_run) allowed |= kState | kRankLost;  // several ranks may have failed
   return allowed;
 }
 
@@ -296,12 +297,10 @@ void set_hyperparameter(Walk& walk) {
   const char* const name = walk.random.of<const char*>(
       {"momentum", "beta1", "weight_decay", "label_smoothing", "nonsense", "", nullptr});
   const double value = walk.random.of({0.0, 0.1, -1.0, 1e300, std::nan("")});
-  // A run of several ranks may have failed or be destroyed.
-  const Codes lost = record && record->of_run ? kState | kRankLost : 0;
-  walk.call(
-      "etr_trainer_set_hyperparameter", (name ? name : "NULL") + (", " + std::to_string(value)),
-      Walk::needs(trainer, Walk::needs(name, lost | with_odds(record, kOk | kInvalid | kNotFound))),
-      [&] { return etr_trainer_set_hyperparameter(trainer, name, value); });
+  walk.call("etr_trainer_set_hyperparameter",
+            (name ? name : "NULL") + (", " + std::to_string(value)),
+            Walk::needs(trainer, Walk::needs(name, with_odds(record, kOk | kInvalid | kNotFound))),
+            [&] { return etr_trainer_set_hyperparameter(trainer, name, value); });
 }
 
 void predict(Walk& walk) {
