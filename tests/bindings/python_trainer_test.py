@@ -261,6 +261,7 @@ class TrainerTest(Case):
         changed = [name for name, value in t.weights().items() if not np.array_equal(value, before[name])]
         self.assertEqual(changed, ["dense_2.weight", "dense_2.bias"])
         self.assertIn("16 of them frozen", str(t.summary()))
+        self.assertEqual((t.summary().parameters, t.summary().frozen), (26, 16))
         with self.assertRaisesRegex(et.errors.NotFoundError, "'dens_1.*'"):
             et.Trainer(et.Model([et.layers.dense(2)], frozen=["dens_1.*"]), et.optimizers.sgd(), 0.1,
                        device=os.environ.get("ECHOTRAIN_TEST_DEVICE")).predict(x)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Compares docs/reference/functions.md with the C header, and with the sources of the four other languages: every function has a
-row, and every name that the page gives for a language is there.
+row, and every name that the page gives for a language is there. So do the structs that functions fill in: each of their fields is
+in each language.
 """
 
 import ast
+import functools
 import pathlib
 import re
 import sys
@@ -13,11 +15,48 @@ HEADER = ROOT / "capi/include/echotrain/echotrain.h"
 PAGE = ROOT / "docs/reference/functions.md"
 LANGUAGES = ("C++", "Python", "Java", "C#")
 
+# Structs without a row.
+NO_RESULTS = {
+    "etr_runtime_options": "the program fills it in: arguments in the other languages",
+    "etr_vulkan_device": "the program fills it in; only in C and C++",
+    "etr_vulkan_buffer": "the program fills it in; only in C and C++",
+    "etr_tensor": "a view of memory, for which each language has types of its own",
+}
+# Fields that a language does not have on purpose. The page says so, too.
+NO_VULKAN = "programs of this language do not use Vulkan themselves"
+MISSING = {
+    ("etr_device_info", "api_major", "Python"): NO_VULKAN,
+    ("etr_device_info", "api_major", "Java"): NO_VULKAN,
+    ("etr_device_info", "api_major", "C#"): NO_VULKAN,
+    ("etr_device_info", "api_minor", "Python"): NO_VULKAN,
+    ("etr_device_info", "api_minor", "Java"): NO_VULKAN,
+    ("etr_device_info", "api_minor", "C#"): NO_VULKAN,
+    ("etr_device_info", "subgroup_size", "Python"): NO_VULKAN,
+    ("etr_device_info", "subgroup_size", "Java"): NO_VULKAN,
+    ("etr_device_info", "subgroup_size", "C#"): NO_VULKAN,
+    ("etr_batch_info", "fields", "Python"): "it is len(batch): a batch is a mapping",
+    ("etr_eval_result", "samples", "Python"): "evaluate() returns a dict of metrics",
+}
+# Fields with another name.
+RENAMED = {
+    ("etr_step_result", "step", "C#"): "Number",  # C# allows no member with the name of its class
+}
+
 
 def functions_of_header():
     declarations = re.findall(r"(ETR_DEPRECATED\([^)]*\)\s*)?ETR_API\s[^;]*?\b(etr_\w+)\(", HEADER.read_text())
     return {name for deprecated, name in declarations
             if not deprecated and not re.search(r"_destroy$|^etr_string_free$|^etr_options_set_", name)}
+
+
+def structs_of_header():
+    """The structs of the header, unless they are opaque, with the names of their fields; none for NO_RESULTS."""
+    structs = {}
+    for name, body in re.findall(r"typedef struct (etr_\w+) \{(.*?)\n\}", without_comments(HEADER.read_text()), re.DOTALL):
+        declarators = [] if name in NO_RESULTS else re.split("[;,]", body)
+        fields = [re.search(r"(\w+)(\[\w+\])?$", declarator.strip()).group(1) for declarator in declarators if declarator.strip()]
+        structs[name] = [field for field in fields if field not in ("struct_size", "reserved")]
+    return structs
 
 
 def body_of(text, name):
@@ -44,6 +83,61 @@ def has_braced(text, name):
     return bool(re.search(rf"(?:[\w>\]&*?]\s+|[*&]){last}\s*(?:<\w+>)?\s*(?:\(|=>|;|\{{|\n\s*\{{|$)", text, re.MULTILINE))
 
 
+def has_braced_field(text, scopes, name):
+    """Whether a class of Java or C# has a public field or property `name`, or a method without arguments."""
+    member = re.compile(rf"public\s+(?:(?:final|synchronized|readonly)\s+)*[\w<>\[\].]+\s+{name}\s*(?:;|=>|\(\)\s*\{{|\{{\s*get\b)")
+    for scope in scopes:
+        body = text
+        for part in scope.split("."):
+            body = body_of(body or "", part)
+        if body is not None and member.search(body):
+            return True
+    return False
+
+
+def has_python_field(folder, scopes, name):
+    """Whether a class has an attribute `name`, or a function returns a dict with this key."""
+    for scope in scopes:
+        nodes = trees(folder)
+        for part in scope.split("."):
+            nodes = [child for node in nodes for child in node.body
+                     if isinstance(child, (ast.ClassDef, ast.FunctionDef)) and child.name == part]
+        for node in nodes:
+            if isinstance(node, ast.ClassDef):
+                names = {child.target.id for child in node.body if isinstance(child, ast.AnnAssign)}
+                names |= {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
+            else:
+                names = {key.value for child in ast.walk(node) if isinstance(child, ast.Return) and isinstance(child.value, ast.Dict)
+                         for key in child.value.keys if isinstance(key, ast.Constant)}
+            if name in names:
+                return True
+    return False
+
+
+def written(language, name):
+    """The name of a C field as a language writes it."""
+    first, *others = name.split("_")
+    words = "".join(word.capitalize() for word in others)
+    return {"Java": first + words, "C#": first.capitalize() + words}.get(language, name)
+
+
+def wrong_fields(struct, fields, scopes, sources, python):
+    """What the languages lack of a struct; `scopes` has the names of their classes."""
+    for language in LANGUAGES:
+        if language == "C++":  # has the C struct itself
+            if not re.search(rf"\b{struct}\b", sources["C++"]):
+                yield f"{struct}: C++ has no function that gives it"
+            continue
+        for field in fields:
+            name = RENAMED.get((struct, field, language)) or written(language, field)
+            there = (has_python_field(python, scopes[language], name) if language == "Python"
+                     else has_braced_field(sources[language], scopes[language], name))
+            if not there and (struct, field, language) not in MISSING:
+                yield f"{struct}.{field}: {language} has no {name} in {', '.join(scopes[language])}"
+            if there and (struct, field, language) in MISSING:
+                yield f"{struct}.{field}: {language} has it; MISSING says that it has not"
+
+
 def python_names(node):
     for child in node.body:
         if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
@@ -59,6 +153,7 @@ def has_python(folder, name):
     return has_python_in(trees(folder), name.split("."))
 
 
+@functools.lru_cache(maxsize=None)
 def trees(folder):
     return [ast.parse(path.read_text()) for path in folder.glob("*.py")]
 
@@ -85,12 +180,19 @@ def main():
     sources = {"C++": joined("capi/include/echotrain", ".hpp"), "Java": joined("bindings/java/src/main/java/io/echotrain", ".java"),
                "C#": joined("bindings/csharp/EchoTrain", ".cs")}
     python = ROOT / "bindings/python/echotrain"
-    wrong, seen = [], []
+    structs = structs_of_header()
+    wrong, seen, compared = [], [], []
     for line in PAGE.read_text().splitlines():
         if not line.startswith("| `etr_"):
             continue
         c, *cells = [cell.strip() for cell in line.strip("|").split("|")]
-        seen += re.findall(r"`(\w+)`", c)
+        names = re.findall(r"`(\w+)`", c)
+        if names[0] in structs:
+            scopes = {language: re.findall(r"`([\w.]+)`", cell) for language, cell in zip(LANGUAGES, cells)}
+            wrong += wrong_fields(names[0], structs[names[0]], scopes, sources, python)
+            compared += names
+            continue
+        seen += names
         if len(cells) == 2:  # of the last table, whose last column is the reason
             cells = cells[:1]
         for language, cell in zip(LANGUAGES, cells):
@@ -105,10 +207,15 @@ def main():
     wrong += [f"{name}: no row in {PAGE.name}" for name in sorted(functions - set(seen))]
     wrong += [f"{name}: a row, and no such function in {HEADER.name}" for name in sorted(set(seen) - functions)]
     wrong += [f"{name}: {seen.count(name)} rows" for name in sorted(set(seen)) if seen.count(name) > 1]
+    wrong += [f"{name}: no row in {PAGE.name}" for name in sorted(set(structs) - set(compared) - set(NO_RESULTS))]
+    wrong += [f"{name}: a row, and NO_RESULTS has it, too" for name in sorted(set(compared) & set(NO_RESULTS))]
+    known = {(struct, field) for struct, fields in structs.items() for field in fields}
+    wrong += [f"{struct}.{field}: an exception for {language}, and no such field in {HEADER.name}"
+              for struct, field, language in [*MISSING, *RENAMED] if (struct, field) not in known]
     for message in wrong:
         print(message)
-    print(f"{len(functions)} functions, {len(wrong)} of them wrong")
-    return 1 if wrong or len(functions) < 100 else 0
+    print(f"{len(functions)} functions, {sum(len(structs[name]) for name in compared)} fields of {len(compared)} structs; {len(wrong)} wrong")
+    return 1 if wrong or len(functions) < 100 or len(compared) < 6 else 0
 
 
 if __name__ == "__main__":

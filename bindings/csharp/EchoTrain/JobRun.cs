@@ -93,7 +93,7 @@ namespace EchoTrain
             using (EvalResult r = Evaluation.Run(this, evaluation, handle.evaluate, out var failure))
             {
                 Evaluation.ThrowAgain(failure);
-                return new Scores(r.loss, r.accuracy);
+                return new Scores(r.samples, r.loss, r.accuracy);
             }
         }
 

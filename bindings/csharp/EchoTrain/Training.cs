@@ -113,6 +113,9 @@ namespace EchoTrain
         }
     }
 
+    /// <summary>The kinds of devices.</summary>
+    public enum DeviceKind { Discrete, Integrated, Virtual, Cpu, Other }
+
     /// <summary>An open Vulkan device with its kernels; trainers share it.</summary>
     public sealed class Device
     {
@@ -135,6 +138,15 @@ namespace EchoTrain
         /// trainers have had their first batch. Writes them to the file <paramref name="path"/>
         /// (empty: the user's file, for all later runs). Trainers created later use them.</summary>
         public void Tune(string path = "") => Handle.tune(path);
+
+        /// <summary>The device's place in <see cref="List"/>: discrete GPUs come first, CPU devices
+        /// last.</summary>
+        public int Index => Handle.device().index;
+
+        public DeviceKind Kind => (DeviceKind)Handle.device().kind;
+
+        /// <summary>The size in bytes of the largest heap of device-local memory.</summary>
+        public long MemoryBytes => Handle.device().memory_bytes;
 
         public string Name => Handle.device().name;
         public string Driver => Handle.device().driver;
@@ -178,11 +190,15 @@ namespace EchoTrain
     /// <summary>Mean loss and accuracy over an epoch.</summary>
     public sealed class Scores
     {
-        internal Scores(double loss, double accuracy)
+        internal Scores(long samples, double loss, double accuracy)
         {
+            Samples = samples;
             Loss = loss;
             Accuracy = accuracy;
         }
+
+        /// <summary>Number of samples over which the means are taken.</summary>
+        public long Samples { get; }
 
         public double Loss { get; }
         public double Accuracy { get; }
@@ -319,7 +335,7 @@ namespace EchoTrain
                                                  progress => handle.evaluate(pipeline.Handle, progress), out var failure))
             {
                 Evaluation.ThrowAgain(failure);
-                return new Scores(r.loss, r.accuracy);
+                return new Scores(r.samples, r.loss, r.accuracy);
             }
         }
 
@@ -398,7 +414,7 @@ namespace EchoTrain
             if (samples == 0)
                 throw new EchoTrainException(ErrorCode.State, "epoch " + (epoch + 1) + " gave no batch: there are fewer " +
                     "samples than a batch holds, or the pipeline's epochs are over", null);
-            return new Scores(loss / samples, accuracy / samples);
+            return new Scores((long)samples, loss / samples, accuracy / samples);
         }
 
         /// <summary>Returns a copy of all parameters and running statistics as fields of a batch,
@@ -459,25 +475,64 @@ namespace EchoTrain
             Kind = (JobEventKind)e.kind;
             Step = e.step;
             Epoch = e.epoch;
+            TotalSteps = e.total_steps;
             Seconds = e.seconds;
             Loss = e.loss;
             Accuracy = e.accuracy;
+            LearningRate = e.learning_rate;
             ExamplesPerSecond = e.examples_per_second;
             DeviceWaitShare = e.device_wait_share;
+            Examples = e.examples;
+            Fresh = e.fresh;
+            Echoed = e.echoed;
+            BadRecords = e.bad_records;
             EvalLoss = e.eval_loss;
             EvalAccuracy = e.eval_accuracy;
+            TargetReached = e.target_reached;
         }
 
         public JobEventKind Kind { get; }
         public long Step { get; }
         public long Epoch { get; }
+
+        /// <summary>The step at which steps, epochs or fresh of the job's section train end the run
+        /// (an estimate if samples are echoed), or the planned number of steps; 0:
+        /// unknown.</summary>
+        public long TotalSteps { get; }
+
+        /// <summary>Seconds of training, without evaluation, checkpoints and compiling in the first
+        /// step.</summary>
         public double Seconds { get; }
+
         public double Loss { get; }
         public double Accuracy { get; }
+        public double LearningRate { get; }
         public double ExamplesPerSecond { get; }
+
+        /// <summary>Share of the training time so far in which the device was idle.</summary>
         public double DeviceWaitShare { get; }
+
+        /// <summary>Number of examples since the start of the run.</summary>
+        public long Examples { get; }
+
+        /// <summary>Number of fresh examples since the start of the run.</summary>
+        public long Fresh { get; }
+
+        /// <summary>Number of echoed examples since the start of the run.</summary>
+        public long Echoed { get; }
+
+        /// <summary>Number of distinct bad records, however often each was met.</summary>
+        public long BadRecords { get; }
+
+        /// <summary>The loss of the latest evaluation.</summary>
         public double EvalLoss { get; }
+
+        /// <summary>The accuracy of the latest evaluation.</summary>
         public double EvalAccuracy { get; }
+
+        /// <summary>Whether an evaluation has reached target_accuracy or target_loss of the job's
+        /// section evaluation.</summary>
+        public bool TargetReached { get; }
     }
 
     /// <summary>How a job's run begins.</summary>

@@ -33,17 +33,17 @@ class Event(NamedTuple):
     kind: _EventKind  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
     step: int
     epoch: int
-    total_steps: int = 0  # 0: not known
-    seconds: float = 0.0  # since the run began
+    total_steps: int = 0  # at which a job's run ends, by its plan (an estimate if samples are echoed); 0: unknown
+    seconds: float = 0.0  # of training, without evaluation and checkpoints; of Trainer.run: since it began
     loss: float = float("nan")
     accuracy: float = float("nan")
     learning_rate: float = 0.0
     examples_per_second: float = 0.0
-    device_wait_share: float = 0.0  # of a job's run
-    examples: int = 0
+    device_wait_share: float = 0.0  # of a job's run: share of the time so far in which the device was idle
+    examples: int = 0  # this and the next two: since the start of the run
     fresh: int = 0
     echoed: int = 0
-    bad_records: int = 0
+    bad_records: int = 0  # distinct ones
     eval_loss: float = float("nan")
     eval_accuracy: float = float("nan")
     target_reached: bool = False

@@ -35,8 +35,9 @@ class LayerSummary(NamedTuple):
 
 
 class Summary:
-    """A summary of a model: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and
-    ``states`` (the number of running statistics)."""
+    """A summary of a model: ``print(trainer.summary())``, or its ``layers``, ``parameters``,
+    ``frozen`` (how many of the parameters are frozen) and ``states`` (the number of running
+    statistics)."""
 
     def __init__(self, text: str, parts: Mapping[str, Any]) -> None:
         self._text = text
@@ -44,6 +45,7 @@ class Summary:
             LayerSummary(row["name"], row["op"], tuple(None if extent < 0 else extent for extent in row["shape"]),
                          row["parameters"]) for row in parts["layers"]]
         self.parameters: int = parts["parameters"]
+        self.frozen: int = parts["frozen"]
         self.states: int = parts["states"]
 
     def __str__(self) -> str:

@@ -391,6 +391,7 @@ public static partial class Behaviour
                 Expect(steps == 32, steps);
                 Expect(history.Count == 8, history.Count);
                 Expect(history[7].Loss < history[0].Loss, history[7].Loss);
+                Expect(history[7].Samples == 64 && trainer.Evaluate(validation).Samples == 64, history[7].Samples);
                 Batch wrong = new Batch().Set("image", new float[6], 2, 3).Set("label", new int[2], 2);
                 FailsWith(ErrorCode.InvalidArgument, "[N, 3]", () => trainer.Step(wrong));
                 Fails<ArgumentException>(() => new Batch().Set("image", new float[5], 2, 3));
@@ -493,6 +494,50 @@ public static partial class Behaviour
             }
             FailsWith(ErrorCode.State, "overwrite", () => kept.Run(new Device(), JobStart.New));
             System.IO.Directory.Delete(folder, true);
+        });
+        Test("events of a run", () =>
+        {
+            string data = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+            foreach (string drawn in Directory.GetFiles(root, "*", SearchOption.AllDirectories))
+            {
+                string copy = data + drawn.Substring(root.Length);
+                Directory.CreateDirectory(Path.GetDirectoryName(copy));
+                File.Copy(drawn, copy);
+            }
+            File.WriteAllBytes(Path.Combine(data, "0", "damaged.png"), new byte[] { 1, 2, 3 });
+            string json = JobJson().Replace(root, data)
+                .Replace("{\"stage\": \"batch\"", "{\"stage\": \"echo\", \"factor\": 2}, {\"stage\": \"batch\"");
+            // Eight batches of 16: each of the 64 good images twice.
+            JobEvent last = Job.Parse(json, "train.steps=8", "pipeline.on_error=skip").Run(MakeDevice(), JobStart.New).Last();
+            Directory.Delete(data, true);
+            Expect(last.Step == 8 && last.TotalSteps == 8, last.TotalSteps);
+            Expect(last.Examples == 128 && last.Fresh == 64 && last.Echoed == 64,
+                   last.Examples + " " + last.Fresh + " " + last.Echoed);
+            Expect(last.BadRecords == 1, last.BadRecords);
+            Expect((float)last.LearningRate == 0.01f, last.LearningRate);
+            Expect(last.Seconds > 0 && last.ExamplesPerSecond > 0, last.Seconds);
+            Expect(last.DeviceWaitShare >= 0 && last.DeviceWaitShare <= 1, last.DeviceWaitShare);
+            Expect(!last.TargetReached, "no target");
+            int begin = "{'pipeline': ".Length;
+            string stages = JobJson().Substring(begin, JobJson().IndexOf(", \"model\"") - begin);
+            JobEvent[] events = Job.Parse(
+                JobJson().Replace(", \"train\"", ", \"evaluation\": {\"pipeline\": " + stages + "}, \"train\""), "train.steps=6",
+                "train.progress_every=3600", "evaluation.every_steps=2", "evaluation.target_loss=1000000")
+                .Run(MakeDevice(), JobStart.New).ToArray();
+            Expect(events.Select(e => e.Kind).SequenceEqual(new[] { JobEventKind.Evaluation, JobEventKind.End }),
+                   string.Join(" ", events.Select(e => e.Kind)));
+            last = events[1];
+            Expect(last.TargetReached && last.Step == 2 && last.TotalSteps == 6, last.Step + " of " + last.TotalSteps);
+            Expect(last.EvalLoss > 0 && last.EvalAccuracy >= 0 && last.EvalAccuracy <= 1, last.EvalLoss);
+            Expect(last.BadRecords == 0 && last.Fresh == 32 && last.Echoed == 0, last.Fresh);
+        });
+        Test("what a device says of itself", () =>
+        {
+            Device device = MakeDevice();
+            Expect(Device.List()[device.Index] == device.Name, device.Index);
+            Expect(device.MemoryBytes > 1 << 20, device.MemoryBytes);
+            bool software = device.Name.Contains("llvmpipe") || device.Name.Contains("SwiftShader");
+            Expect(!software || device.Kind == DeviceKind.Cpu, device.Kind);
         });
         Test("the wrong device is an error", () =>
         {

@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Stream;
 
 /** Everyday use and misuse of the Java binding. Argument: a folder of class folders with PNGs. */
 public final class Behaviour {
@@ -420,6 +421,7 @@ public final class Behaviour {
         expect(history.size() == 8, history.size());
         expect(steps[0] == 32, steps[0]);
         expect(history.get(7).loss < history.get(0).loss, history.get(7).loss);
+        expect(history.get(7).samples == 64 && trainer.evaluate(validation).samples == 64, history.get(7).samples);
         Batch wrong = new Batch().set("image", new float[6], 2, 3).set("label", new int[2], 2);
         failsWith(Code.INVALID_ARGUMENT, "[N, 3]", () -> trainer.step(wrong));
         fails(IllegalArgumentException.class, () -> new Batch().set("image", new float[5], 2, 3));
@@ -506,6 +508,44 @@ public final class Behaviour {
         expect(java.nio.file.Files.readAllLines(out.resolve("metrics.jsonl")).size() == 12, start);
       }
       failsWith(Code.STATE, "overwrite", () -> kept.run(new Device(), Job.Start.NEW));
+    });
+    test("events of a run", () -> {
+      Path data = Files.createTempDirectory("echotrain-data");
+      try (Stream<Path> drawn = Files.walk(Paths.get(root))) {
+        for (Path from : (Iterable<Path>) drawn.skip(1)::iterator) Files.copy(from, data.resolve(Paths.get(root).relativize(from)));
+      }
+      Files.write(data.resolve("0").resolve("damaged.png"), new byte[] {1, 2, 3});
+      String json = jobJson().replace(root, data.toString())
+          .replace("{\"stage\": \"batch\"", "{\"stage\": \"echo\", \"factor\": 2}, {\"stage\": \"batch\"");
+      Job.Event last = null;
+      // Eight batches of 16: each of the 64 good images twice.
+      for (Job.Event event : Job.parse(json, "train.steps=8", "pipeline.on_error=skip").run(device(), Job.Start.NEW)) last = event;
+      try (Stream<Path> copied = Files.walk(data)) {
+        copied.sorted(Collections.reverseOrder()).forEach(path -> path.toFile().delete());
+      }
+      expect(last.step == 8 && last.totalSteps == 8, last.totalSteps);
+      expect(last.examples == 128 && last.fresh == 64 && last.echoed == 64, last.examples + " " + last.fresh + " " + last.echoed);
+      expect(last.badRecords == 1, last.badRecords);
+      expect((float) last.learningRate == 0.01f, last.learningRate);
+      expect(last.seconds > 0 && last.examplesPerSecond > 0, last.seconds);
+      expect(last.deviceWaitShare >= 0 && last.deviceWaitShare <= 1, last.deviceWaitShare);
+      expect(!last.targetReached, "no target");
+      String pipeline = jobJson().substring("{\"pipeline\": ".length(), jobJson().indexOf(", \"model\""));
+      Job aimed = Job.parse(jobJson().replace(", \"train\"", ", \"evaluation\": {\"pipeline\": " + pipeline + "}, \"train\""),
+          "train.steps=6", "train.progress_every=3600", "evaluation.every_steps=2", "evaluation.target_loss=1000000");
+      List<Job.Event.Kind> kinds = new ArrayList<>();
+      for (Job.Event event : aimed.run(device(), Job.Start.NEW)) kinds.add((last = event).kind);
+      expect(kinds.equals(List.of(Job.Event.Kind.EVALUATION, Job.Event.Kind.END)), kinds);
+      expect(last.targetReached && last.step == 2 && last.totalSteps == 6, last.step + " of " + last.totalSteps);
+      expect(last.evalLoss > 0 && last.evalAccuracy >= 0 && last.evalAccuracy <= 1, last.evalLoss);
+      expect(last.badRecords == 0 && last.fresh == 32 && last.echoed == 0, last.fresh);
+    });
+    test("what a device says of itself", () -> {
+      Device device = device();
+      expect(Device.list().get(device.index()).equals(device.name()), device.index());
+      expect(device.memoryBytes() > 1 << 20, device.memoryBytes());
+      boolean software = device.name().contains("llvmpipe") || device.name().contains("SwiftShader");
+      expect(!software || device.kind() == Device.Kind.CPU, device.kind());
     });
     test("the wrong device is an error", () -> {
       expect(!Device.list().isEmpty(), "no device");

@@ -8,6 +8,9 @@ import java.util.List;
 
 /** An open Vulkan device with its kernels; trainers share it. */
 public final class Device {
+  /** The kinds of devices. */
+  public enum Kind { DISCRETE, INTEGRATED, VIRTUAL, CPU, OTHER }
+
   final RuntimeHandle handle;
 
   /** Opens a device. {@code selector} is an index or part of a name; empty: the first device. */
@@ -42,6 +45,14 @@ public final class Device {
   public void tune(String path) { handle.tune(path); }
 
   public Device() { this(""); }
+
+  /** Returns the device's place in {@link #list}: discrete GPUs come first, CPU devices last. */
+  public int index() { return handle.device().getIndex(); }
+
+  public Kind kind() { return Kind.values()[handle.device().getKind()]; }
+
+  /** Returns the size in bytes of the largest heap of device-local memory. */
+  public long memoryBytes() { return handle.device().getMemory_bytes(); }
 
   public String name() { return handle.device().getName(); }
 

@@ -44,22 +44,43 @@ public final class Job {
     public final Kind kind;
     public final long step;
     public final long epoch;
+    /**
+     * The step at which {@code steps}, {@code epochs} or {@code fresh} of the job's section {@code
+     * train} end the run (an estimate if samples are echoed), or the planned number of steps; 0:
+     * unknown.
+     */
+    public final long totalSteps;
+    /** Seconds of training, without evaluation, checkpoints and compiling in the first step. */
     public final double seconds;
     public final double loss;
     public final double accuracy;
     public final double learningRate;
     public final double examplesPerSecond;
+    /** Share of the training time so far in which the device was idle. */
     public final double deviceWaitShare;
+    /** Number of examples since the start of the run. */
     public final long examples;
+    /** Number of fresh examples since the start of the run. */
     public final long fresh;
+    /** Number of echoed examples since the start of the run. */
     public final long echoed;
+    /** Number of distinct bad records, however often each was met. */
+    public final long badRecords;
+    /** The loss of the latest evaluation. */
     public final double evalLoss;
+    /** The accuracy of the latest evaluation. */
     public final double evalAccuracy;
+    /**
+     * Whether an evaluation has reached {@code target_accuracy} or {@code target_loss} of the job's
+     * section {@code evaluation}.
+     */
+    public final boolean targetReached;
 
     Event(io.echotrain.internal.Event e) {
       kind = Kind.values()[e.getKind()];
       step = e.getStep();
       epoch = e.getEpoch();
+      totalSteps = e.getTotal_steps();
       seconds = e.getSeconds();
       loss = e.getLoss();
       accuracy = e.getAccuracy();
@@ -69,8 +90,10 @@ public final class Job {
       examples = e.getExamples();
       fresh = e.getFresh();
       echoed = e.getEchoed();
+      badRecords = e.getBad_records();
       evalLoss = e.getEval_loss();
       evalAccuracy = e.getEval_accuracy();
+      targetReached = e.getTarget_reached();
     }
   }
 
@@ -160,7 +183,7 @@ public final class Job {
         EvalResult r = told.run(handle::evaluate);
         try {
           Evaluation.throwAgain(told.failure());
-          return new Trainer.Scores(r.getLoss(), r.getAccuracy());
+          return new Trainer.Scores(r.getSamples(), r.getLoss(), r.getAccuracy());
         } finally {
           r.delete();
         }

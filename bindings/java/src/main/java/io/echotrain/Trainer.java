@@ -33,10 +33,13 @@ public final class Trainer implements AutoCloseable {
 
   /** Mean loss and accuracy over an epoch. */
   public static final class Scores {
+    /** Number of samples over which the means are taken. */
+    public final long samples;
     public final double loss;
     public final double accuracy;
 
-    Scores(double loss, double accuracy) {
+    Scores(long samples, double loss, double accuracy) {
+      this.samples = samples;
       this.loss = loss;
       this.accuracy = accuracy;
     }
@@ -213,7 +216,7 @@ public final class Trainer implements AutoCloseable {
       EvalResult r = told.run(progress -> handle.evaluate(pipeline.handle, progress));
       try {
         Evaluation.throwAgain(told.failure());
-        return new Scores(r.getLoss(), r.getAccuracy());
+        return new Scores(r.getSamples(), r.getLoss(), r.getAccuracy());
       } finally {
         r.delete();
       }
@@ -290,7 +293,7 @@ public final class Trainer implements AutoCloseable {
           + " gave no batch: there are fewer samples than a batch holds, or the pipeline's epochs are over",
           null);
     }
-    return new Scores(sums[1] / sums[0], sums[2] / sums[0]);
+    return new Scores((long) sums[0], sums[1] / sums[0], sums[2] / sums[0]);
   }
 
   private void collect(double[] sums, int epoch, boolean wait) {
