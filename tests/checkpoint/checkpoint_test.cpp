@@ -26,16 +26,24 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Safetensors, RoundTrip) {
-  Tensor a(DType::f32, {2, 3}), b(DType::i32, {}), c(DType::u8, {0, 4});
+  Tensor a(DType::f32, {2, 3}), b(DType::i32, {}), c(DType::u8, {0, 4}), d(DType::u8, {1});
   for (size_t i = 0; i < 6; ++i) a.mutable_view<float>()[i] = static_cast<float>(i) / 3;
   b.mutable_view<int32_t>()[0] = -7;
-  const auto bytes = checkpoint::write_safetensors({{"layer.weight", a}, {"b", b}, {"c", c}});
+  d.mutable_view<uint8_t>()[0] = 200;
+  const auto bytes =
+      checkpoint::write_safetensors({{"layer.weight", a}, {"b", b}, {"c", c}, {"d", d}});
   const auto back = checkpoint::read_safetensors(bytes, "test");
-  ASSERT_EQ(back.size(), 3u);
+  ASSERT_EQ(back.size(), 4u);
+  EXPECT_EQ(back.at("d").view<uint8_t>()[0], 200);
   EXPECT_EQ(back.at("layer.weight").shape(), (Shape{2, 3}));
   EXPECT_EQ(std::memcmp(back.at("layer.weight").data(), a.data(), 24), 0);
   EXPECT_EQ(back.at("b").view<int32_t>()[0], -7);
+  EXPECT_EQ(back.at("b").dtype(), DType::i32);
+  EXPECT_EQ(back.at("c").dtype(), DType::u8);
   EXPECT_EQ(back.at("c").shape(), (Shape{0, 4}));
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  EXPECT_EQ(length % 8, 0u) << "the data are aligned";
 }
 
 // Written by hand after the format's description, so that writer and reader cannot err alike.
@@ -101,11 +109,15 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row(f32, "[2,\"1\"]", "[0,8]"), "has the shape"},
       {row(f32, "2", "[0,8]"), "'shape' must be a list, not 2"},
       {row(f32, "[1,1,1,1,1,1,1,1,2]", "[0,8]"), "has 9 axes"},
+      {row(R"("U8")", "[4294967297,4294967297]", "[0,8]"), "more than 64 bits"},
       {row(f32, "[2]", "[0]"), "data_offsets [0]"},
+      {row(f32, "[2]", "8"), "data_offsets 8"},
+      {row(f32, "[2]", "[0,8.0]"), "data_offsets [0,8.0]"},
       {row(f32, "[2]", "[0,8,8]"), "data_offsets"},
       {row(f32, "[2]", "[0.0,8]"), "data_offsets"},
       {row(f32, "[2]", "[-8,0]"), "data_offsets"},
       {row(f32, "[2]", "[8,0]"), "lies in bytes 8 to 0"},
+      {row(R"("U8")", "[4611686018427387902,4]", "[8,0]"), "lies in bytes 8 to 0"},
       {row(f32, "[2]", "[0,18446744073709551615]"), "lies in bytes"},
       {row(f32, "[2]", "[18446744073709551608,18446744073709551615]"), "lies in bytes"},
       {row(f32, "[3]", "[0,12]"), "the file is cut off"},
@@ -115,6 +127,12 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row("7", "[2]", "[0,8]"), "must be a string, not 7"},
       {row(R"(["F32"])", "[2]", "[0,8]"), "'dtype' must be a string"},
       {row(R"("BOOL")", "[8]", "[0,8]"), "has element type BOOL"},
+      {row("\"" + std::string(41, 't') + "\"", "[8]", "[0,8]"),
+       "type " + std::string(40, 't') + ";"},
+      {row(f32, "\"" + std::string(78, 's') + "\"", "[0,8]"),
+       "not \"" + std::string(78, 's') + "\""},
+      {row(f32, "\"" + std::string(79, 's') + "\"", "[0,8]"),
+       "not \"" + std::string(79, 's') + "..."},
       {"[]", "must be an object"},
       {R"({"shape":[2],"data_offsets":[0,8]})", "has no 'dtype'"},
       {R"({"dtype":"F32","data_offsets":[0,8]})", "has no 'shape'"},
@@ -144,11 +162,35 @@ TEST(Safetensors, RefusesNumbersThatDoNotFitByTheTensorsName) {
     EXPECT_EQ(error_of_value("F64", fits), "") << fits;
   EXPECT_EQ(error_of_value("F64", std::nan("")), "");
   for (const double beyond : {3.5e38, -1e39, 1.7e308})
-    EXPECT_NE(error_of_value("F64", beyond).find("tensor 'a' (F64) holds"), std::string::npos);
+    for (const char* part : {"tensor 'a' (F64) holds", "which F32 cannot hold"})
+      EXPECT_NE(error_of_value("F64", beyond).find(part), std::string::npos);
   for (const int64_t fits : {int64_t{INT32_MIN}, int64_t{INT32_MAX}, int64_t{0}})
     EXPECT_EQ(error_of_value("I64", fits), "") << fits;
   for (const int64_t beyond : {int64_t{INT32_MIN} - 1, int64_t{INT32_MAX} + 1, INT64_MIN})
-    EXPECT_NE(error_of_value("I64", beyond).find("tensor 'a' (I64) holds"), std::string::npos);
+    for (const char* part : {"tensor 'a' (I64) holds", "which I32 cannot hold"})
+      EXPECT_NE(error_of_value("I64", beyond).find(part), std::string::npos);
+}
+
+// Each value, not only the first.
+TEST(Safetensors, WiderNumbersBecomeNarrower) {
+  const auto read = [](const char* type, const void* values, size_t bytes) {
+    std::vector<std::byte> file = file_of(
+        "{\"a\":" + row(std::string("\"") + type + "\"", "[3]", cat("[0,", bytes, "]")) + "}",
+        bytes);
+    std::memcpy(file.data() + file.size() - bytes, values, bytes);
+    return checkpoint::read_safetensors(file, "test").at("a");
+  };
+  const double doubles[] = {1.5, -2, 0.25};
+  const int64_t wholes[] = {7, -8, 1'000'000};
+  const uint16_t halves[] = {0x3E00, 0xC000, 0x3400}, brains[] = {0x3FC0, 0xC000, 0x3E80};
+  for (const Tensor& got :
+       {read("F64", doubles, 24), read("F16", halves, 6), read("BF16", brains, 6)}) {
+    ASSERT_EQ(got.dtype(), DType::f32);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(got.view<float>()[i], doubles[i]);
+  }
+  const Tensor got = read("I64", wholes, 24);
+  ASSERT_EQ(got.dtype(), DType::i32);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(got.view<int32_t>()[i], wholes[i]);
 }
 
 TEST(Safetensors, RefusesOverlapsHolesAndOtherHeaders) {
@@ -179,6 +221,23 @@ TEST(Safetensors, RefusesOverlapsHolesAndOtherHeaders) {
   EXPECT_NE(error_of(file_of("{" + good + ",\"__metadata__\":{\"a\":1}}", 8))
                 .find("'__metadata__' must map names to strings"),
             std::string::npos);
+  EXPECT_NE(error_of(file_of("{" + good + ",\"__metadata__\":[\"a\"]}", 8))
+                .find("'__metadata__' must map names to strings"),
+            std::string::npos);
+  EXPECT_EQ(error_of(file_of("{}", 0)), "") << "no tensors, and nothing behind the header";
+  EXPECT_EQ(error_of(file_of("{\"a\":" + row(f32, "[1,1,1,1,1,1,1,2]", "[0,8]") + "}", 8)), "");
+  const std::string nothing = row(R"("U8")", "[1152921504606846975,0]", "[0,0]");
+  EXPECT_EQ(error_of(file_of("{\"a\":" + nothing + "}", 0)), "");
+  EXPECT_NE(error_of(file_of("{/* a comment */" + good + "}", 8)), "");
+  EXPECT_NE(error_of({7, std::byte{1}}).find("too short for a safetensors file"),
+            std::string::npos);
+  EXPECT_NE(error_of(file_of("{}", 0, 100'000'001)).find("a safetensors header of 100000001 bytes"),
+            std::string::npos);
+  const std::string header = "{" + good + "}";
+  for (const size_t beyond : {1, 8, 16})
+    EXPECT_NE(error_of(file_of(header, 0, header.size() + beyond)).find("header is cut off"),
+              std::string::npos)
+        << beyond;
   for (const uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0}, uint64_t{1} << 63})
     EXPECT_NE(error_of(file_of("{" + good + "}", 8, length)), "") << length;
 }
@@ -330,6 +389,133 @@ INSTANTIATE_TEST_SUITE_P(
         R"({"step": 9, "generation": 99, "files": {"a.bin": {"bytes": "1", "crc32c": 0}}})",
         R"({"step": 9, "generation": 99, "files": [1]})"));
 
+TEST(Store, AManifestNamesOnlyFilesBesideIt) {
+  TempDir dir;
+  for (const char* name : {"../c", "..", ".", "a/b", "/a"}) {
+    std::ofstream(dir.path("manifest.json"))
+        << R"({"step": 9, "files": {")" << name << R"(": {"bytes": 1, "crc32c": 0}}})";
+    try {
+      checkpoint::load_checkpoint(dir.path());
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(
+          std::string(error.what()).find(cat("'", name, "' is not the name of a file beside it")),
+          std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// Copies that somebody has put beside them, for instance.
+TEST(Store, FoldersOfOtherNamesAreNoCheckpoints) {
+  TempDir dir;
+  const checkpoint::Store store(dir.path("c"));
+  const fs::path saved = store.save(7, files_with("x"));
+  fs::rename(saved, dir.path("saved"));
+  for (const char* name : {"best-000000000007", "step-", "step--2", "step-7-", "step-7-x",
+                           "step-7x2", "step-7-2x", "step-000000000007.old"}) {
+    fs::rename(dir.path("saved"), dir.path("c") + "/" + name);
+    EXPECT_FALSE(store.newest_step().has_value()) << name;
+    fs::rename(dir.path("c") + "/" + name, dir.path("saved"));
+  }
+  fs::rename(dir.path("saved"), dir.path("c/step-7-2"));
+  EXPECT_EQ(store.newest_step(), 7u);
+}
+
+TEST(Store, SaysWhatItCannotUseOrClear) {
+  TempDir dir;
+  const auto error_of = [](const auto& check) -> std::string {
+    try {
+      check();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::state);
+      return error.what();
+    }
+    return "";
+  };
+  std::ofstream(dir.path("file")) << "mine";
+  const checkpoint::Store file(dir.path("file")), none(dir.path("none")), store(dir.path("c"));
+  EXPECT_FALSE(file.newest_step().has_value());
+  for (const auto& check :
+       {&checkpoint::Store::check_usable, &checkpoint::Store::check_clearable}) {
+    const std::string error = error_of([&] { (file.*check)(); });
+    EXPECT_NE(error.find("file' is not a folder"), std::string::npos) << error;
+    EXPECT_EQ(error_of([&] { (none.*check)(); }), "");
+  }
+  const std::string saved = store.save(1, files_with("x"));
+  EXPECT_EQ(error_of([&] { store.check_clearable(); }), "");
+  fs::create_directory_symlink(dir.path("c"), dir.path("link"));
+  const checkpoint::Store link(dir.path("link"));
+  EXPECT_EQ(error_of([&] { link.check_usable(); }), "");
+  EXPECT_NE(error_of([&] { link.check_clearable(); }).find("link' is a symbolic link"),
+            std::string::npos);
+  fs::create_directory_symlink(saved, dir.path("c/step-000000000002"));
+  EXPECT_NE(error_of([&] { store.check_clearable(); }).find("2' is a symbolic link"),
+            std::string::npos);
+}
+
+TEST(Store, FilesOfACheckpointAreReadAsJson) {
+  checkpoint::Files files;
+  checkpoint::put_text(files, "a", R"({"b": 3})");
+  checkpoint::put_text(files, "c", "{");
+  EXPECT_EQ(checkpoint::json_of(files, "a", "here")["b"], 3);
+  for (const auto& [name, part] : {std::pair{"d", "here has no file 'd'"}, {"c", "here: 'c'"}})
+    try {
+      checkpoint::json_of(files, name, "here");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::corrupt_data);
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+}
+
+TEST(Store, SaysWhichFileIsMissingOrShort) {
+  TempDir dir;
+  const std::string saved = checkpoint::Store(dir.path("c")).save(1, files_with("whole"));
+  const auto said = [&]() -> std::string {
+    try {
+      checkpoint::load_checkpoint(saved);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::corrupt_data);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said(), "");
+  fs::resize_file(saved + "/a.bin", 2);
+  EXPECT_EQ(said(), "'" + saved + "/a.bin' has 2 bytes, not 5");
+  fs::remove(saved + "/a.bin");
+  EXPECT_EQ(said(), "'" + saved + "/a.bin': No such file or directory");
+}
+
+TEST(Store, AFileIsNoCheckpoint) {
+  TempDir dir;
+  fs::create_directories(dir.path("c"));
+  std::ofstream(dir.path("c/step-000000000009")) << "mine";
+  EXPECT_FALSE(checkpoint::Store(dir.path("c")).load_latest().has_value());
+}
+
+// The messages of the log while `act` runs.
+template <typename Act>
+std::string logged_by(const Act& act) {
+  std::string out;
+  set_log_hook([&](LogLevel, const char* message) { out += cat(message, "\n"); });
+  act();
+  set_log_hook(nullptr);
+  return out;
+}
+
+TEST(Store, ClearingFollowsNoLinksAndRemovesAnEmptyFolder) {
+  TempDir dir;
+  const checkpoint::Store store(dir.path("c")), other(dir.path("other"));
+  const std::string kept = other.save(2, files_with("2"));
+  store.save(1, files_with("1"));
+  fs::create_directory_symlink(kept, dir.path("c/step-000000000002"));
+  EXPECT_EQ(logged_by([&] { store.clear(); }), "");
+  EXPECT_FALSE(fs::exists(dir.path("c")));
+  EXPECT_EQ(other.newest_step(), 2u);
+}
+
 TEST(Store, AShorterFileIsNoCheckpointEither) {
   TempDir dir;
   const checkpoint::Store store(dir.path("c"));
@@ -349,11 +535,21 @@ TEST(Store, ClearingLeavesWhatOthersPutThere) {
   const std::string first = store.save(1, files_with("1"));
   store.save(2, files_with("2"));
   fs::create_directories(dir.path("c/step-000000000003.tmp"));
+  fs::create_directories(dir.path("c/step-3.tmp"));
   std::ofstream(first + "/notes.txt") << "mine";
   std::ofstream(dir.path("c/best.txt")) << "mine";
   fs::create_directories(dir.path("c/step-by-step"));
-  store.clear();
-  EXPECT_EQ(names_in(dir.path("c")), (Names{"best.txt", "step-000000000001", "step-by-step"}));
+  fs::create_directories(dir.path("c/notes.tmp"));
+  fs::create_directories(dir.path("c/step-000000000004"));
+  const std::string logged = logged_by([&] { store.clear(); });
+  EXPECT_NE(logged.find("the old checkpoint '" + first + "' cannot be removed: "),
+            std::string::npos);
+  EXPECT_EQ(logged.find("step-000000000002"), std::string::npos) << logged;
+  EXPECT_NE(logged.find("what is no checkpoint stays in '" + dir.path("c") + "': "),
+            std::string::npos);
+  fs::remove(dir.path("c/step-000000000004"));
+  EXPECT_EQ(names_in(dir.path("c")),
+            (Names{"best.txt", "notes.tmp", "step-000000000001", "step-by-step"}));
   EXPECT_EQ(names_in(first), Names{"notes.txt"});
 }
 
@@ -365,6 +561,9 @@ TEST(Store, PassesOverADamagedCheckpoint) {
   std::ofstream(newest + "/a.bin", std::ios::binary) << "nxw";
   EXPECT_EQ(text_of(*store.load_latest()), "old");
   fs::remove(dir.path("c") + "/step-000000000001/manifest.json");
+  const std::string logged = logged_by([&] { EXPECT_THROW(store.load_latest(), Error); });
+  EXPECT_NE(logged.find("checkpoint passed over: "), std::string::npos);
+  EXPECT_NE(logged.find("step-000000000001/manifest.json"), std::string::npos) << logged;
   try {
     store.load_latest();
     FAIL();
@@ -391,9 +590,11 @@ TEST(Store, AnInterruptedWriteLeavesTheOldOne) {
   const checkpoint::Store store(dir.path("c"));
   store.save(1, files_with("old"));
   fs::create_directories(dir.path("c") + "/step-000000000002.tmp");
-  std::ofstream(dir.path("c") + "/step-000000000002.tmp/a.bin") << "half";
+  for (const char* name : {"a.bin", "b.bin"})
+    std::ofstream(dir.path("c/step-000000000002.tmp/") + name) << "half";
   EXPECT_EQ(text_of(*store.load_latest()), "old");
-  store.save(2, files_with("whole"));  // the rest of the interrupted write is no obstacle
+  // The rest of the interrupted write is no obstacle, and no part of it.
+  EXPECT_EQ(names_in(store.save(2, files_with("whole"))), (Names{"a.bin", "manifest.json"}));
   EXPECT_EQ(text_of(*store.load_latest()), "whole");
 }
 

@@ -152,6 +152,23 @@ TEST(Limits, MemoryIsReservedBeforeItIsTaken) {
                  {.memory = &between});
 }
 
+// What is read of the file, the picture, and a band of 16 rows if it is turned.
+TEST(Limits, TheMemoryThatIsReservedIsWhatIsTaken) {
+  ByteGate none(1, 1);
+  const auto expect = [&](const std::string& image, int64_t bytes) {
+    expect_refused(image, Code::unsupported, cat("takes ", bytes, " bytes"), {.memory = &none});
+  };
+  const std::string png = make_png(60, 40, 3, 1), gray = make_png(60, 40, 1, 1);
+  expect(png, (3 * 60 + 1) * 40 + 3 * 60 * 40);
+  expect(gray, (60 + 1) * 40 + 60 * 40);
+  expect(with_exif(png, exif(6, true)), (3 * 60 + 1) * 40 + 3 * 60 * 40 + 3 * 60 * 16);
+  expect(write_png({16, PNG_COLOR_TYPE_RGB, true}, 60, 40, 1), 3 * 60 * 40);
+  expect(smooth_jpeg({}, 33, 17), 3 * 33 * 17);
+  expect(with_exif(smooth_jpeg({1}, 33, 17), exif(6, true)), 33 * 17 + 33 * 16);
+  JpegKind progressive{3, {{2, 2}, {1, 1}, {1, 1}}, true};  // 3 x 2 MCUs of 6 blocks of 64 numbers
+  expect(smooth_jpeg(progressive, 33, 17), 3 * 33 * 17 + 3 * 2 * 6 * 64 * 2);
+}
+
 TEST(Limits, WhoNeedsMoreMemoryThanIsLeftWaits) {
   ByteGate gate(100, 1000);
   std::atomic<bool> left{false};

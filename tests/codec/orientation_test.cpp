@@ -47,7 +47,8 @@ void expect_turned(const std::string& image, const codec::ImageOptions& options,
     }
 }
 
-constexpr std::pair<int, int> kSizes[] = {{1, 1}, {1, 40}, {40, 1}, {37, 21}, {16, 48}, {33, 16}};
+constexpr std::pair<int, int> kSizes[] = {{1, 1},   {1, 40},  {40, 1}, {37, 21},
+                                          {16, 48}, {33, 16}, {20, 17}};
 
 TEST(Orientation, AllOfThemInPngs) {
   for (const auto& [width, height] : kSizes)
@@ -94,6 +95,7 @@ TEST(Orientation, ExifThatMakesNoSenseIsIgnored) {
   EXPECT_EQ(of(good), codec::Orientation::rotate_right);
   for (size_t size = 0; size + 4 < good.size(); ++size)  // the last field is a link
     EXPECT_EQ(of(good.substr(0, size)), codec::Orientation::upright) << size;
+  EXPECT_EQ(of(good.substr(0, good.size() - 4)), codec::Orientation::rotate_right);
   for (const int value : {0, 9, 255, 65535})
     EXPECT_EQ(of(exif(value, false)), codec::Orientation::upright);
   for (size_t at = 0; at < good.size(); ++at)
@@ -106,6 +108,70 @@ TEST(Orientation, ExifThatMakesNoSenseIsIgnored) {
   const std::string jpeg = smooth_jpeg({}, 3, 2);
   for (size_t size = 0; size < good.size(); ++size)
     EXPECT_NO_THROW(decode_image(bytes_of(with_exif(jpeg, good.substr(0, size)))));
+}
+
+// exif(6), whose entry is the first one, with a change in one field.
+TEST(Orientation, EveryFieldOfTheEntryCounts) {
+  const auto with = [](bool little, size_t at, const std::string& text) {
+    std::string tiff = exif(6, little);
+    return codec::exif_orientation(bytes_of(tiff.replace(at, text.size(), text)));
+  };
+  EXPECT_EQ(with(true, 0, "II"), codec::Orientation::rotate_right);
+  const std::pair<size_t, std::string> changes[] = {{1, "M"},     // no order of bytes
+                                                    {2, "\x2b"},  // another magic number
+                                                    {8, std::string(1, '\0')},  // no entries
+                                                    {12, "\4"},                 // a LONG
+                                                    {14, "\2"}};                // two values
+  for (const auto& [at, text] : changes)
+    EXPECT_EQ(with(true, at, text), codec::Orientation::upright) << at;
+  EXPECT_EQ(with(false, 0, "XX"), codec::Orientation::upright);
+}
+
+// Segments by hand, because most of these files are none that can be decoded.
+TEST(Orientation, TheSegmentsOfAJpegAreFollowedToTheExif) {
+  const auto segment = [](int marker, const std::string& body) {
+    const size_t length = body.size() + 2;
+    return std::string{'\xFF', static_cast<char>(marker), static_cast<char>(length >> 8),
+                       static_cast<char>(length)} +
+           body;
+  };
+  const std::string start = "\xFF\xD8", name("Exif\0\0", 6), other = name + exif(3, true);
+  const std::string found = segment(0xE1, name + exif(6, true));
+  const auto is_found = [&](const std::string& bytes) {
+    const codec::Orientation orientation = codec::jpeg_orientation(bytes_of(start + bytes));
+    EXPECT_TRUE(orientation == codec::Orientation::rotate_right ||
+                orientation == codec::Orientation::upright);
+    return orientation == codec::Orientation::rotate_right;
+  };
+  EXPECT_TRUE(is_found(found));
+  EXPECT_TRUE(is_found("between" + found));
+  EXPECT_TRUE(is_found("\xFF\xFF\xFF" + found)) << "fill bytes";
+  for (const char marker : {'\x01', '\xD0', '\xD7', '\xD8'})  // without a body
+    EXPECT_TRUE(is_found(std::string{'\xFF', marker} + found)) << int{marker};
+  for (const int marker : {0x02, 0xCF, 0xE0, 0xFE}) {
+    EXPECT_TRUE(is_found(segment(marker, "") + found)) << marker;
+    EXPECT_TRUE(is_found(segment(marker, segment(0xE1, other) + std::string(300, '\0')) + found));
+    EXPECT_TRUE(is_found(segment(marker, other) + found)) << marker;
+  }
+  EXPECT_TRUE(is_found(segment(0xE1, "Exif") + std::string(2, '\0') + exif(3, true) + found));
+  EXPECT_FALSE(is_found(segment(0xE1, name) + found)) << "the first block counts";
+  for (const int end : {0xDA, 0xD9}) EXPECT_FALSE(is_found(segment(end, "") + found)) << end;
+  for (const char length : {'\0', '\1'})
+    EXPECT_FALSE(is_found(std::string{'\xFF', '\xE0', '\0', length} + found)) << int{length};
+  EXPECT_FALSE(is_found(found.substr(0, found.size() - 1))) << "a segment beyond the end";
+}
+
+TEST(OrientedRows, CollectBandsOfRowsOnlyWhereRowsDoNotRemainRows) {
+  using codec::OrientedRows, codec::Orientation;
+  for (const Orientation rows : {Orientation::upright, Orientation::flip})
+    EXPECT_EQ(OrientedRows::band_bytes(rows, 100, 1000, 3), 0);
+  EXPECT_EQ(OrientedRows::band_bytes(Orientation::mirror, 100, 1000, 3), 16 * 100 * 3);
+  EXPECT_EQ(OrientedRows::band_bytes(Orientation::transpose, 100, 5, 1), 5 * 100);
+  std::vector<uint8_t> out(4 * 40);
+  const OrientedRows rows(Orientation::mirror, 4, 40, 1, out.data());
+  EXPECT_EQ(rows.together(0), 16);
+  EXPECT_EQ(rows.together(31), 1);
+  EXPECT_EQ(rows.together(35), 5);
 }
 
 }  // namespace

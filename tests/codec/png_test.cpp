@@ -8,6 +8,7 @@
 
 #include "codec/image_codec.h"
 #include "core/error.h"
+#include "core/rng.h"
 #include "support/data.h"
 #include "support/images.h"
 
@@ -150,6 +151,22 @@ TEST(DecodePng, EveryKindIsWhatItsRowsSay) {
   EXPECT_GT(seed, 300u);
 }
 
+// Each row by itself, as an encoder may choose.
+TEST(DecodePng, FiltersMayChangeFromRowToRow) {
+  Rng rng(1);
+  for (int turn = 0; turn < 200; ++turn)
+    for (const int colour : {PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_GRAY}) {
+      const uint32_t width = 1 + rng.below(6), height = 1 + rng.below(6);
+      std::string rows;
+      for (uint32_t y = 0; y < height; ++y) {
+        rows += static_cast<char>(rng.below(2) ? 4 : rng.below(5));
+        for (uint32_t i = 0; i < width * (colour == PNG_COLOR_TYPE_RGB ? 3 : 1); ++i)
+          rows += static_cast<char>(rng.below(2) ? 4 : rng.below(256));  // 4 is a filter, too
+      }
+      expect_as_libpng(assemble_png(width, height, 8, colour, rows), cat("turn ", turn));
+    }
+}
+
 TEST(DecodePng, SmallImagesLackSomeOfAdam7sPasses) {
   for (uint32_t height = 1; height <= 9; ++height)
     for (uint32_t width = 1; width <= 9; ++width)
@@ -242,7 +259,77 @@ TEST(DecodePng, DamageIsAnError) {
   EXPECT_THROW(decode_image(bytes_of(flipped)), Error);
 }
 
+std::string error_of(const std::string& png, const codec::ImageOptions& options = {}) {
+  try {
+    decode_image(bytes_of(png), options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DecodePng, SaysWhatIsWrong) {
+  const auto expect = [](const std::string& png, const std::string& part) {
+    const std::string error = error_of(png);
+    EXPECT_NE(error.find("bad PNG: "), std::string::npos) << error;
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  const std::string good = make_png(5, 4, 3, 1);
+  for (size_t size = 8; size < good.size(); ++size)
+    expect(good.substr(0, size), (good.size() - size) % 12 == 0 ? "ends" : "the file ends");
+  std::string changed = good;
+  changed[changed.size() - 20] ^= 1;
+  expect(changed, "a chunk's checksum does not match");
+  expect(good.substr(0, 8) + good.substr(8 + 25), "its first chunk is not IHDR");
+  const std::string header = good.substr(8 + 8, 13);
+  expect(with_chunk(good, "IHDR", header), "its IHDR is damaged");
+  const std::string longer = with_chunk(good, "IHDR", header + "x");
+  expect(longer.substr(0, 8) + longer.substr(8 + 25), "its IHDR is damaged");
+  expect(with_chunk(good, "ABCD", ""), "a critical chunk that is not known");
+  EXPECT_EQ(error_of(with_chunk(good, "aBCD", "")), "");
+  expect(assemble_png(1, 1, 8, PNG_COLOR_TYPE_RGB, "\7abc"), "a row has an unknown filter");
+  expect(assemble_png(2, 2, 8, PNG_COLOR_TYPE_RGB, "few"), "damaged or too few");
+  const auto indexed = [](const char* row) {
+    return with_chunk(assemble_png(1, 1, 8, PNG_COLOR_TYPE_PALETTE, std::string(row, 2)), "PLTE",
+                      "abcdef");
+  };
+  EXPECT_EQ(error_of(indexed("\0\1")), "");
+  expect(indexed("\0\2"), "a pixel is not in its palette");
+}
+
+// By the bits of all its channels.
+TEST(DecodePng, TheRatioIsThatOfTheWholePixel) {
+  Rng rng(1);
+  std::string noise;
+  for (int i = 0; i < 300; ++i) noise += static_cast<char>(rng.below(256));
+  for (const int bits : {8, 16}) {
+    const std::string error = error_of(assemble_png(512, 512, bits, PNG_COLOR_TYPE_RGB, noise));
+    EXPECT_NE(error.find("are too few for 512 x 512 pixels"), std::string::npos) << error;
+  }
+}
+
+TEST(DecodePng, MayBeLarge) {
+  const std::string wide =
+      assemble_png(1'000'001, 1, 1, PNG_COLOR_TYPE_GRAY, std::string(125'002, '\0'));
+  EXPECT_EQ(decode_image(bytes_of(wide)).shape(), (Shape{1, 1'000'001, 1}));
+  // More than a thread keeps.
+  const std::string rows(3 * 1700 * 1700 + 1700, '\0');
+  const Tensor black =
+      decode_image(bytes_of(assemble_png(1700, 1700, 8, PNG_COLOR_TYPE_RGB, rows)));
+  EXPECT_EQ(black.view<uint8_t>().back(), 0);
+}
+
+TEST(DecodePng, OfSeveralOrientationsTheFirstCounts) {
+  const std::string png = with_chunk(make_png(5, 3, 3, 1), "eXIf", exif(1, true));
+  EXPECT_EQ(decode_image(bytes_of(with_chunk(png, "eXIf", exif(6, true)))).shape(),
+            (Shape{5, 3, 3}));
+}
+
 TEST(DecodePng, LimitsChunks) {
+  const std::string noted = with_chunk(make_png(2, 2, 3, 1), "teXt", std::string(1000, 'x'));
+  EXPECT_EQ(error_of(noted, {.max_chunk_bytes = 1000}), "");
+  EXPECT_NE(error_of(noted, {.max_chunk_bytes = 999}).find("a chunk of 1000 bytes"),
+            std::string::npos);
   const std::string png = make_png(20, 20, 3, 1);
   EXPECT_NO_THROW(decode_image(bytes_of(png), {.max_chunk_bytes = 100000}));
   EXPECT_THROW(decode_image(bytes_of(png), {.max_chunk_bytes = 12}), Error);

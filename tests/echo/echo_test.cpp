@@ -274,6 +274,24 @@ TEST(OnDemandEcho, TheCapHolds) {
   }
 }
 
+// Where a fresh sample finds the buffer full, the oldest one leaves it.
+TEST(OnDemandEcho, RepeatsOnlyTheNewestSamplesThatTheBufferHolds) {
+  TempDir dir;
+  for (const std::string mode : {"on_demand", "auto"}) {
+    const std::string stage =
+        R"({"stage": "echo", "mode": ")" + mode + R"(", "factor": 9, "buffer": 4})";
+    Pipeline p(spec_of(make_shards(dir, 1, 60), stage, "", 2));
+    uint64_t newest = 0;
+    int echoes = 0;
+    for (const auto& [ordinal, replica, age] : trace_of_epoch(p, 0.0002)) {
+      newest = std::max(newest, ordinal);
+      EXPECT_LT(newest - ordinal, 4u) << mode;
+      echoes += replica > 0;
+    }
+    EXPECT_GT(echoes, 60) << mode;
+  }
+}
+
 // An upstream that yields `after` samples and then nothing until the test sets `free`.
 struct Stuck {
   explicit Stuck(uint64_t after)

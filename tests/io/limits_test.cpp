@@ -188,6 +188,43 @@ TEST(RecordFile, WrittenToOrReplacedIsAnError) {
   EXPECT_THROW(last.read(10, 1), Error);
 }
 
+TEST(RecordFile, ReadsNothingBeyondItsEnd) {
+  TempDir dir;
+  write(dir.path("a"), "0123456789");
+  const io::RecordFile file(dir.path("a"), {});
+  EXPECT_EQ(file.read(9, 1).get()[0], std::byte{'9'});
+  EXPECT_NO_THROW(file.read(10, 0));
+  for (const auto& [offset, size] :
+       {std::pair<uint64_t, size_t>{10, 1}, {11, 0}, {0, 11}, {1, SIZE_MAX}})
+    EXPECT_THROW(file.read(offset, size), Error) << offset << " + " << size;
+}
+
+TEST(Lines, EndInEveryWay) {
+  TempDir dir;
+  write(dir.path("a"), "a\n\nb\r\n\r\nccc\nlast");
+  const auto lines_of = [&](const std::string& path, uint64_t most) {
+    io::LineReader lines(io::open_stream(path), "a", {most, "max_line_bytes"});
+    std::string out;
+    for (std::string line; lines.next(line);) {
+      const std::string ending = lines.ending();
+      out += cat(lines.number(), line,
+                 ending == "\r\n" ? "<"
+                 : ending == "\r" ? "-"
+                 : ending == "\n" ? "|"
+                                  : ".");
+    }
+    return out;
+  };
+  EXPECT_EQ(lines_of(dir.path("a"), 100), "1a|2|3b<4<5ccc|6last.");
+  EXPECT_EQ(lines_of(dir.path("a"), 4), "1a|2|3b<4<5ccc|6last.")
+      << "exactly as long as they may be";
+  EXPECT_THROW(lines_of(dir.path("a"), 3), Error);
+  write(dir.path("b"), "x\r");
+  EXPECT_EQ(lines_of(dir.path("b"), 100), "1x-");
+  write(dir.path("c"), "");
+  EXPECT_EQ(lines_of(dir.path("c"), 100), "");
+}
+
 // Its reader neither begins the old lines anew nor goes on in the middle of one.
 TEST(Lines, EndWhereTheirFileFails) {
   TempDir dir;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform_files.h"
+#include "io/tar_format.h"
 #include "io/tar_reader.h"
 #include "support/data.h"
 
@@ -214,6 +215,173 @@ TEST(Tar, MembersOfUnknownTypesAreFiles) {
   EXPECT_EQ(said_of(dir, member + member + end),
             "warning: 'a.tar': member 'name' at byte 0 is of the unknown type 81; it and others "
             "like it are read as files\nmember of 5\nmember of 5\n");
+}
+
+// A header whose size field is `size`, with the checksum that `sum_of` makes of its bytes.
+template <typename Byte>
+io::tar::Header header_with(const std::string& size, Byte) {
+  Archive archive('0');
+  archive.put(0,
+              "\xE9t\xE9"
+              "e");  // bytes that are negative where char is signed
+  archive.put(124, size);
+  archive.put(148, "        ");
+  int sum = 0;
+  for (size_t i = 0; i < 512; ++i) sum += static_cast<Byte>(archive.bytes[i]);
+  archive.put(148, cat(std::oct, sum));
+  archive.bytes[154] = '\0';
+  return io::tar::parse_header(archive.bytes.data());
+}
+
+TEST(TarFormat, SizesAreOctalOrBase256) {
+  const auto big = [](std::initializer_list<uint8_t> last) {
+    std::string out("\x80" + std::string(11, '\0'));
+    std::copy(last.begin(), last.end(), out.end() - static_cast<ptrdiff_t>(last.size()));
+    return out;
+  };
+  const std::pair<std::string, uint64_t> good[] = {
+      {"00000000017", 15},
+      {"  17        ", 15},
+      {std::string("17 \0x", 5), 15},
+      {"            ", 0},
+      {"777777777777", (uint64_t{1} << 36) - 1},
+      {big({1, 2}), 258},
+      {big({64, 0, 0, 0, 0, 0, 0, 0}), uint64_t{1} << 62}};
+  for (const auto& [size, expected] : good) {
+    for (const auto& header : {header_with(size, uint8_t{}), header_with(size, int8_t{})}) {
+      EXPECT_STREQ(header.problem, nullptr) << size;
+      EXPECT_EQ(header.size, expected) << size;
+      EXPECT_EQ(header.name,
+                "\xE9t\xE9"
+                "e");
+    }
+  }
+  for (const std::string& size :
+       {std::string("18"), std::string("1x"), std::string("-1"), std::string("/7"),
+        big({64, 0, 0, 0, 0, 0, 0, 1}), big({1, 0, 0, 0, 0, 0, 0, 0, 0})})
+    EXPECT_STREQ(header_with(size, uint8_t{}).problem, "a header with an unreadable size") << size;
+  const std::string record = Archive('0').bytes;
+  EXPECT_STREQ(io::tar::parse_header(record.data()).problem, "a header with a wrong checksum");
+}
+
+TEST(TarFormat, OnlyARecordOfZerosIsZero) {
+  std::string record(512, '\0');
+  EXPECT_TRUE(io::tar::is_zero(record.data()));
+  for (const size_t at : {0, 511}) {
+    std::string other = record;
+    other[at] = 'x';
+    EXPECT_FALSE(io::tar::is_zero(other.data())) << at;
+  }
+}
+
+TEST(TarFormat, DamagedPaxRecordsAreRefused) {
+  const auto good = [](const std::string& records) {
+    io::tar::Extension out;
+    std::string problem;
+    const bool parsed = io::tar::parse_pax(records, out, problem);
+    EXPECT_EQ(problem, "") << records;
+    return parsed;
+  };
+  const std::string path = pax("path", "p"), offset = pax("GNU.sparse.offset", "0");
+  for (const std::string& records :
+       {std::string(), path, "6 a=b\n" + path, path + std::string(9, '\0'), std::string("5 a=\n"),
+        pax("size", "0"), pax("size", "4611686018427387904"), pax("GNU.sparse.size", "7"),
+        pax("GNU.sparse.map", "0,5,10,5"), offset + pax("GNU.sparse.numbytes", "5")})
+    EXPECT_TRUE(good(records)) << records;
+  for (const std::string& records : {std::string("6 a=bX"),
+                                     std::string("7 a=b\n"),
+                                     std::string("5 a=b\n"),
+                                     std::string("0 a=b\n"),
+                                     std::string("2 \n"),
+                                     std::string("6_a=b\n"),
+                                     std::string("x a=b\n"),
+                                     std::string("5 =b\n"),
+                                     std::string("4 a\n"),
+                                     path + "99 a=b\n",
+                                     pax("size", "x"),
+                                     pax("size", "-1"),
+                                     pax("size", "5 "),
+                                     pax("size", "4611686018427387905"),
+                                     pax("GNU.sparse.realsize", ""),
+                                     pax("GNU.sparse.map", ""),
+                                     pax("GNU.sparse.map", "0,5,10"),
+                                     pax("GNU.sparse.map", "0,5,"),
+                                     pax("GNU.sparse.map", "0,x"),
+                                     pax("GNU.sparse.offset", "x"),
+                                     pax("GNU.sparse.numbytes", "5"),
+                                     offset + pax("GNU.sparse.numbytes", "x")})
+    EXPECT_FALSE(good(records)) << records;
+  // What is wrong once is not mended by what comes after it.
+  const std::string bad[] = {pax("size", "x"), pax("GNU.sparse.size", "x"),
+                             pax("GNU.sparse.map", "x"), pax("GNU.sparse.offset", "x"),
+                             pax("GNU.sparse.numbytes", "x")};
+  for (const std::string& first : bad)
+    for (const char* key : {"size", "GNU.sparse.size", "GNU.sparse.offset"}) {
+      EXPECT_FALSE(good(first + pax(key, "1"))) << first << key;
+      EXPECT_FALSE(good(pax(key, "1") + first)) << key << first;
+    }
+  EXPECT_FALSE(good(pax("size", "x") + pax("GNU.sparse.map", "0,5")));
+  EXPECT_FALSE(good(pax("GNU.sparse.map", "x") + offset + pax("GNU.sparse.numbytes", "5")));
+}
+
+TEST(TarFormat, PaxRecordsSayWhatTheMemberIs) {
+  io::tar::Extension out;
+  std::string problem;
+  ASSERT_TRUE(
+      io::tar::parse_pax(pax("path", "a=b") + pax("size", "258") + pax("GNU.sparse.name", "n") +
+                             pax("GNU.sparse.realsize", "9000") + pax("GNU.sparse.map", "1,2,30,4"),
+                         out, problem));
+  EXPECT_EQ(out.name, "a=b");
+  EXPECT_TRUE(out.has_size && out.sparse && !out.map_in_data);
+  EXPECT_EQ(out.size, 258u);
+  EXPECT_EQ(out.sparse_name, "n");
+  EXPECT_EQ(out.real_size, 9000u);
+  ASSERT_EQ(out.parts.size(), 2u);
+  EXPECT_EQ(out.parts[1].offset, 30u);
+  EXPECT_EQ(out.parts[1].size, 4u);
+  for (const auto& [major, minor] : {std::pair{"1", "0"}, {"1", "1"}, {"2", "0"}}) {
+    problem = "";
+    EXPECT_TRUE(io::tar::parse_pax(pax("GNU.sparse.major", major) + pax("GNU.sparse.minor", minor),
+                                   out, problem));
+    EXPECT_TRUE(out.map_in_data);
+    EXPECT_EQ(problem.empty(), std::string(major) == "1" && std::string(minor) == "0")
+        << major << minor;
+  }
+  EXPECT_EQ(io::tar::refused_global_key(pax("comment", "c")), "");
+  for (const char* key : {"path", "size", "GNU.sparse.x"})
+    EXPECT_EQ(io::tar::refused_global_key(pax("comment", "c") + pax(key, "1") + pax("path", "2")),
+              key);
+}
+
+TEST(TarFormat, AMapInTheDataEndsInsideThem) {
+  io::tar::Parts parts;
+  size_t used = 7;
+  EXPECT_TRUE(io::tar::parse_map_in_data("2\n0\n5\n100\n6\n", parts, used));
+  EXPECT_EQ(used, 512u);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[1].offset, 100u);
+  EXPECT_EQ(parts[1].size, 6u);
+  EXPECT_TRUE(io::tar::parse_map_in_data("0\n", parts, used));
+  EXPECT_EQ(used, 512u);
+  EXPECT_TRUE(parts.empty());
+  for (const char* cut : {"", "2", "2\n0", "2\n0\n5\n", "2\n0\n5\n100\n6"}) {
+    EXPECT_TRUE(io::tar::parse_map_in_data(cut, parts, used)) << cut;
+    EXPECT_EQ(used, 0u) << cut << ": more is needed";
+  }
+  for (const char* damaged : {"x\n", "\n", "1\nx\n5\n", "1\n0\nx\n", "-1\n"})
+    EXPECT_FALSE(io::tar::parse_map_in_data(damaged, parts, used)) << damaged;
+}
+
+TEST(TarFormat, PartsLieInOrderWithinTheFile) {
+  using io::tar::parts_fit;
+  EXPECT_TRUE(parts_fit({}, 10, 0));
+  EXPECT_FALSE(parts_fit({}, 10, 1));
+  EXPECT_TRUE(parts_fit({{0, 4}, {4, 6}}, 10, 10));
+  EXPECT_TRUE(parts_fit({{2, 3}, {10, 0}}, 10, 3));
+  EXPECT_FALSE(parts_fit({{0, 4}, {3, 1}}, 10, 5)) << "they overlap";
+  EXPECT_FALSE(parts_fit({{5, 6}}, 10, 6)) << "beyond the end";
+  EXPECT_FALSE(parts_fit({{11, 0}}, 10, 0)) << "begins beyond the end";
+  EXPECT_FALSE(parts_fit({{5, UINT64_MAX}}, 10, UINT64_MAX));
 }
 
 }  // namespace
