@@ -69,7 +69,7 @@ void check_holds_study(const fs::path& path) {
            "': give the study a folder of its own (--out FOLDER)");
 }
 
-std::string text_of(const Study& study) { return study.json().dump(2) + "\n"; }
+std::string file_text_of(const Study& study) { return study.json().dump(2) + "\n"; }
 
 // Rejects a folder with a study file that no study wrote: it would be replaced.
 void check_replaces_nothing(const fs::path& path) {
@@ -77,7 +77,7 @@ void check_replaces_nothing(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(file, error) || fs::exists(path / kRecordsFile, error)) return;
   const std::string text = platform::read_document(file);
-  if (text == text_of(Study::parse(parse_json(text, file), file, path.string()))) return;
+  if (text == file_text_of(Study::parse(parse_json(text, file), file, path.string()))) return;
   fail(Code::state, "'", file,
        "' is a study file that no study has written here, and it would be replaced: give the "
        "study a folder of its own (--out FOLDER)");
@@ -180,7 +180,7 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
     if (found != places.end()) earlier_.emplace(found->second, std::move(record));
   }
   for (const auto& [place, record] : earlier_) check_unchanged(study, path, place, record);
-  const std::string text = text_of(study);
+  const std::string text = file_text_of(study);
   platform::write_file_atomic(file(kStudyFile), std::as_bytes(std::span(text)));
   lines_.emplace(file(kRecordsFile));
 }

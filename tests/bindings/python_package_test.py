@@ -305,7 +305,7 @@ class LibraryTest(Case):
         trainer = self.trainer()
         profile = trainer.profile(next(iter(self.batches())), steps=2)
         self.assertGreater(len(profile), 0)
-        self.assertGreaterEqual(trainer.result().step, 0)
+        self.assertIsNone(trainer.result(), "its steps give no results")
 
     def test_schemas(self):
         self.assertIn("train", et.schema("job"))

@@ -43,7 +43,10 @@ class Waiting {
 // one waits.
 int32_t retried(const std::function<int32_t()>& body) {
   int32_t status = ETR_STATE;
-  while (status == ETR_STATE) status = body();
+  while (status == ETR_STATE) {
+    status = body();
+    if (status == ETR_STATE) Walk::called_within();
+  }
   return status;
 }
 

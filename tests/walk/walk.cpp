@@ -119,6 +119,8 @@ void Walk::call_void(const char* function, const std::function<void()>& body) {
   check_message(function, ETR_OK, false, before, calls_here != own);
 }
 
+void Walk::called_within() { ++calls_here; }
+
 void Walk::check_message(const char* function, int32_t status, bool says_nothing,
                          const std::string& before, bool called_within) {
   const std::string message = etr_last_error();

@@ -196,6 +196,9 @@ class Walk {
     return out;
   }
 
+  // To be told of a call within another one that the trace does not show: the message is its own.
+  static void called_within();
+
   // Waits for an effect of another thread that the header promises to come soon.
   void soon(const char* what, const std::function<bool()>& holds);
 
