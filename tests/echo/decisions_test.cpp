@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/log.h"
+#include "echo/decisions.h"
 #include "echo/traces.h"
 
 namespace etr::test {
@@ -29,7 +31,7 @@ TEST(EchoDecisions, AReplayIsTheSameRun) {
       const std::string stage = R"({"stage": "echo", "mode": ")" + mode + R"(", )" + options + ", ";
       Pipeline first(spec_of(pattern, stage + "\"log\": \"" + log + "\"}", "", 1, 2));
       const Trace epochs[] = {trace_of_epoch(first, 0.0002), trace_of_epoch(first, 0.0002)};
-      EXPECT_GT(given_over_fresh(epochs[0]), 1.1) << stage;
+      EXPECT_GT(given_over_fresh(epochs[0]), 1) << stage;
       const Json again = spec_of(pattern, stage + "\"replay\": \"" + log + "\"}", "", 0.01, 2);
       Pipeline replayed(again);
       EXPECT_EQ(trace_of_epoch(replayed), epochs[0]) << stage;
@@ -190,6 +192,84 @@ TEST(EchoDecisions, AWrongLogIsNamed) {
   EXPECT_NE(error_of(R"("mode": "auto", "buffer_bytes": 1)").find("raise 'buffer_bytes'"),
             std::string::npos);
   EXPECT_NE(error_of(R"("log": ")" + log + "\"").find("fixed decides nothing"), std::string::npos);
+}
+
+// Of one byte and of more, and far apart.
+TEST(EchoDecisions, EveryPlaceAndNumberIsSaved) {
+  const std::vector<uint64_t> numbers = {1,   2,   127,   128,   129,   255,
+                                         256, 300, 16383, 16384, 16385, uint64_t{1} << 40};
+  echo::Decisions made("", "");
+  made.start_epoch(3);
+  uint64_t after = 0;
+  for (const uint64_t number : numbers) {
+    after += number;
+    made.note(after, 7, nullptr);
+    made.note(after, number, nullptr);  // takes the place of the one before
+  }
+  made.reach(after + 500);
+  echo::Decisions again("", "");
+  again.load(3, made.save(3));
+  EXPECT_EQ(again.due(1), std::nullopt) << "in no epoch yet";
+  again.start_epoch(3);
+  after = 0;
+  for (const uint64_t number : numbers) {
+    after += number;
+    EXPECT_EQ(again.due(after), number);
+  }
+  EXPECT_EQ(again.due(after + 1), std::nullopt);
+  EXPECT_EQ(again.due(after + 500), 0u) << "no echoes up to where it was saved";
+  EXPECT_TRUE(again.replaying(after + 500));
+  EXPECT_FALSE(again.replaying(after + 501));
+  again.start_epoch(4);
+  EXPECT_FALSE(again.replaying(1));
+}
+
+TEST(EchoDecisions, WhereNothingWasDecidedNothingIsDecidedAgain) {
+  echo::Decisions made("", "");
+  made.start_epoch(0);
+  made.reach(1);
+  echo::Decisions again("", "");
+  again.load(0, made.save(0));
+  again.start_epoch(0);
+  EXPECT_TRUE(again.replaying(1));
+  EXPECT_FALSE(again.replaying(2));
+}
+
+// Once, and not by the copy of a node that only finds the way to a position.
+TEST(EchoDecisions, ItIsToldWhereALogEnds) {
+  TempDir dir;
+  const std::string log = dir.path("log.jsonl");
+  std::ofstream(log) << "{\"epoch\": 0, \"after\": 3, \"echoes\": 2}\n";
+  int warnings = 0;
+  set_log_hook([&](LogLevel level, const char* message) {
+    warnings += level == LogLevel::warning && std::string(message).find(log) != std::string::npos;
+  });
+  for (const bool runs : {false, true}) {
+    warnings = 0;
+    echo::Decisions replayed("", log);
+    replayed.start_epoch(0);
+    if (runs) replayed.begin_run();
+    EXPECT_EQ(replayed.due(3), 2u);
+    for (const uint64_t epoch : {1, 2, 3}) replayed.start_epoch(epoch);
+    EXPECT_EQ(warnings, runs);
+  }
+  echo::Decisions late("", log);
+  late.start_epoch(1);
+  warnings = 0;
+  late.begin_run();
+  EXPECT_EQ(warnings, 1);
+  set_log_hook(nullptr);
+}
+
+// Reading it again would bring back what the run was restored beyond.
+TEST(EchoDecisions, ALogIsReadOnce) {
+  TempDir dir;
+  const std::string log = dir.path("log.jsonl");
+  std::ofstream(log) << "{\"epoch\": 0, \"after\": 3, \"echoes\": 2}\n";
+  echo::Decisions replayed("", log);
+  replayed.start_epoch(0);
+  std::ofstream(log) << "nonsense\n";
+  EXPECT_NO_THROW(replayed.start_epoch(1));
 }
 
 }  // namespace

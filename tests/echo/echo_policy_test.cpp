@@ -153,6 +153,95 @@ TEST(EchoBuffer, WhatIsUsedUpMayBeUsedAgainTheLeastUsedFirst) {
   }
 }
 
+// The uses that the evicted had left tell which it was.
+TEST(EchoBuffer, EvictsWhatIsWorthLeast) {
+  using Left = std::vector<uint32_t>;
+  const auto evicted = [](echo::Draw draw, std::initializer_list<echo::EchoBuffer::Uses> samples) {
+    Rng rng(1);
+    echo::EchoBuffer buffer(draw, 1 << 20);
+    uint64_t ordinal = 0;
+    for (const auto& uses : samples) buffer.add(item_with(ordinal++), uses, 0, rng);
+    Left out;
+    while (buffer.size() > 0) out.push_back(buffer.evict(rng));
+    EXPECT_EQ(buffer.evict(rng), 0u) << "there is none";
+    return out;
+  };
+  const auto differing = {echo::EchoBuffer::Uses{9, 9, 1}, {9, 9, 6}, {7, 9, 4}, {9, 9, 4}};
+  EXPECT_EQ(evicted(echo::Draw::spread, differing), (Left{8, 3, 3, 5})) << "the oldest";
+  EXPECT_EQ(evicted(echo::Draw::newest, differing), (Left{8, 3, 3, 5}));
+  EXPECT_EQ(evicted(echo::Draw::least_used, differing), (Left{3, 3, 5, 8}))
+      << "the most used, of these the oldest";
+  const auto spent = {echo::EchoBuffer::Uses{9, 9, 1}, {3, 9, 3}, {9, 9, 6}};
+  EXPECT_EQ(evicted(echo::Draw::least_used, spent), (Left{0, 3, 8})) << "without uses left";
+  EXPECT_EQ(evicted(echo::Draw::newest, spent), (Left{0, 8, 3}));
+  EXPECT_EQ(evicted(echo::Draw::uniform, spent)[0], 0u);
+}
+
+TEST(EchoBuffer, OfTheSpentTheOldestOfTheMostUsedIsEvicted) {
+  for (const echo::Draw draw : {echo::Draw::least_used, echo::Draw::uniform, echo::Draw::newest}) {
+    Rng rng(1);
+    echo::EchoBuffer buffer(draw, 1 << 20);
+    uint64_t ordinal = 0;
+    for (const uint32_t used : {3, 5, 5}) buffer.add(item_with(ordinal++), {2, 9, used}, 0, rng);
+    buffer.evict(rng);
+    Item item;
+    std::set<uint64_t> left;
+    while (buffer.draw_spent(item, rng)) left.insert(item.ordinal);
+    EXPECT_EQ(left, (std::set<uint64_t>{0, 2}));
+  }
+}
+
+TEST(EchoBuffer, OnlyWhatHasNoPlannedUsesIsSpent) {
+  for (const echo::Draw draw :
+       {echo::Draw::spread, echo::Draw::least_used, echo::Draw::uniform, echo::Draw::newest}) {
+    Rng rng(1);
+    echo::EchoBuffer buffer(draw, 1 << 20);
+    Item item;
+    buffer.add(item_with(0), {0, 2, 0}, 0, rng);
+    EXPECT_FALSE(buffer.draw(item, rng));
+    EXPECT_TRUE(buffer.draw_spent(item, rng));
+    EXPECT_EQ(buffer.copies(), 0u) << "extra uses are not among the planned ones";
+    buffer.clear();
+    buffer.add(item_with(1), {2, 2, 0}, 0, rng);
+    EXPECT_FALSE(buffer.draw_spent(item, rng));
+    buffer.add(item_with(2), {2, 2, 2}, 0, rng);
+    EXPECT_EQ(buffer.size(), 1u) << "what is used up is not held";
+  }
+}
+
+TEST(EchoBuffer, TakesAsManyBytesAsItMayAndIsEmptyOnceCleared) {
+  for (const echo::Draw draw :
+       {echo::Draw::spread, echo::Draw::least_used, echo::Draw::uniform, echo::Draw::newest}) {
+    echo::EchoBuffer buffer(draw, 1000);
+    Drawn first;
+    for (int turn = 0; turn < 2; ++turn) {
+      for (uint64_t i = 0; i < 2; ++i) add(buffer, i, 3, 500);
+      EXPECT_EQ(buffer.size(), 2u);
+      EXPECT_EQ(buffer.copies(), 4u);
+      EXPECT_THROW(add(buffer, 2, 3, 1), Error);
+      Rng rng(1);
+      Drawn drawn;
+      Item item;
+      for (int i = 0; i < 3 && buffer.draw(item, rng); ++i)
+        drawn.emplace_back(item.ordinal, item.replica);
+      if (turn == 0) first = drawn;
+      EXPECT_EQ(drawn, first) << "nothing of what was before shows";
+      buffer.clear();
+      EXPECT_EQ(buffer.size(), 0u);
+      EXPECT_EQ(buffer.copies(), 0u);
+      EXPECT_FALSE(buffer.draw(item, rng));
+    }
+  }
+  echo::EchoBuffer small(echo::Draw::spread, 10);
+  try {
+    add(small, 0, 3, 11);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::out_of_memory);
+    EXPECT_NE(std::string(error.what()).find("one sample takes 11 bytes"), std::string::npos);
+  }
+}
+
 TEST(EchoBuffer, SaysWhatUsesTheEvictedHadLeft) {
   Rng rng(1);
   for (const echo::Draw draw :

@@ -539,6 +539,46 @@ TEST(Echo, WithDeviceAnImageThatDoesNotFitIsABadRecord) {
   EXPECT_NE(bad[0]["reason"].get<std::string>().find("'image'"), std::string::npos);
 }
 
+TEST(Echo, EveryDrawHasAnOrderOfItsOwn) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 1, 60);
+  const auto trace = [&](const std::string& draw) {
+    Pipeline p(spec_of(shards,
+                       R"({"stage": "echo", "factor": 3, "buffer": 30, "draw": ")" + draw + "\"}"));
+    return trace_of_epoch(p);
+  };
+  std::set<Trace> all;
+  for (const char* draw : {"spread", "least_used", "uniform", "newest"}) all.insert(trace(draw));
+  EXPECT_EQ(all.size(), 4u);
+  EXPECT_EQ(trace("default"), trace("uniform"));
+}
+
+TEST(Echo, EachEpochBeginsAnew) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 5), R"({"stage": "echo", "factor": 2.5, "buffer": 1})", "",
+                     0, 3));
+  const Trace first = trace_of_epoch(p);
+  EXPECT_EQ(first.size(), 12u);
+  for (int epoch = 1; epoch < 3; ++epoch) EXPECT_EQ(trace_of_epoch(p).size(), first.size());
+}
+
+// Each of a sample's copies counts as its part of the bytes, which they share.
+TEST(Echo, CopiesInTheBufferCountTheirBytesOnce) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 1, 60);
+  Item item;
+  Pipeline one(spec_of(shards, R"({"stage": "take", "count": 1})"));
+  ASSERT_EQ(one.next(item), Pipeline::Next::item);
+  const auto run = [&](size_t bytes) {
+    Pipeline p(spec_of(
+        shards,
+        cat(R"({"stage": "echo", "factor": 4, "buffer": 1000, "buffer_bytes": )", bytes, "}")));
+    return trace_of_epoch(p).size();
+  };
+  EXPECT_EQ(run(2 * 60 * item.size_bytes()), 240u);
+  EXPECT_THROW(run(60 * item.size_bytes() / 2), Error);
+}
+
 TEST(Echo, EveryDrawUsesAllCopies) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 200);
