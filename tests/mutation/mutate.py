@@ -282,7 +282,7 @@ def main():
     parser.add_argument("--again", type=pathlib.Path)
     parser.add_argument("--programs", type=lambda text: text.split(","))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     files = files_and_programs(options.files)
     if options.programs:
         files = {file: [name for name in names if name in options.programs] for file, names in files.items()}
