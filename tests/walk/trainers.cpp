@@ -397,9 +397,8 @@ void profile(Walk& walk) {
   const char* const format = walk.random.of<const char*>({"text", "json", "trace", "x", nullptr});
   const bool known = format && *format != 'x' && steps > 0;
   // Results of steps in flight are not to be lost.
-  const Codes untaken = record && record->untaken > 0 ? kState : kOk | kState;
   const Codes allowed =
-      known ? takes(given, record, untaken | kUnsupported | kNotFinite) : kInvalid;
+      known ? takes(given, record, kOk | kState | kUnsupported | kNotFinite) : kInvalid;
   walk.text("etr_trainer_profile", (format ? format : "NULL") + (", " + std::to_string(steps)),
             Walk::needs(trainer, known ? own(record, allowed) : allowed), [&](char** out) {
               return etr_trainer_profile(trainer, given.batch, steps, format, out);
