@@ -15,8 +15,7 @@ namespace mutation {
 struct State {
   int active = 0;
   long places = 0;
-  unsigned char* reached =
-      nullptr;  // in the file itself, so that it also learns from processes that are killed
+  unsigned char* reached = nullptr;  // the file itself, for processes that are killed
 };
 
 inline State read_environment() {
