@@ -165,7 +165,11 @@ class Finder:
         elif kind in (K.IF_STMT, K.WHILE_STMT):
             if self.tokens_between(cursor.extent.start.offset, cursor.extent.end.offset)[1][2] != "(":
                 return  # if constexpr
-            self.condition(self.condition_of(cursor, children))
+            condition = self.condition_of(cursor, children)
+            if condition is not None and condition.kind == K.CXX_BOOL_LITERAL_EXPR:
+                children.remove(condition)  # while (true) has nothing after it where it may end
+            else:
+                self.condition(condition)
         elif kind == K.CONDITIONAL_OPERATOR and children:
             self.condition(children[0])
         elif kind == K.BINARY_OPERATOR and len(children) == 2:

@@ -224,6 +224,7 @@ class Runner:
         with tempfile.NamedTemporaryFile(dir=self.work) as reached:
             reached.write(bytes(places))
             reached.flush()
+            os.chmod(reached.name, 0o666)
             began = time.monotonic()
             passed, ended = self.run(test.program, [f"--gtest_filter={test.name}"], {"ECHOTRAIN_MUTANTS_REACHED": reached.name}, 300, 300)
             seconds = time.monotonic() - began

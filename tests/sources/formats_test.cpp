@@ -2,8 +2,6 @@
 #include "core/platform_files.h"
 #include "sources/alone.h"
 
-using namespace std::string_literals;
-
 namespace etr::test {
 namespace {
 
@@ -27,6 +25,7 @@ std::string place_of(const Item& item) {
 }
 
 TEST(IdxFormat, HeadersAreChecked) {
+  using namespace std::string_literals;
   TempDir dir;
   const OneFile idx{dir, "idx", {{"images", dir.path("file")}, {"shuffle", false}}};
   const auto array = [](const std::string& magic, std::initializer_list<uint32_t> extents,
@@ -87,6 +86,7 @@ TEST(CifarFormat, LabelsOfEachKind) {
 
 // An .npy file of any version whose header is `dict`.
 std::string npy_with(int version, const std::string& dict, const std::string& data) {
+  using namespace std::string_literals;
   std::string out = "\x93NUMPY"s + static_cast<char>(version) + '\0';
   if (version == 1)
     out += raw(static_cast<uint16_t>(dict.size()));
@@ -101,6 +101,7 @@ std::string dict_of(const std::string& type, const std::string& shape,
 }
 
 TEST(NpyFormat, EveryVersionAndNotationIsRead) {
+  using namespace std::string_literals;
   TempDir dir;
   const OneFile file{dir, "npy", {{"arrays", "x=" + dir.path("file")}, {"shuffle", false}}};
   for (const std::string& dict :
@@ -129,6 +130,7 @@ TEST(NpyFormat, EveryVersionAndNotationIsRead) {
 }
 
 TEST(NpyFormat, SaysWhatIsWrong) {
+  using namespace std::string_literals;
   TempDir dir;
   const OneFile file{dir, "npy", {{"arrays", "x=" + dir.path("file")}}};
   const auto u8 = [](const std::string& shape) {
@@ -267,6 +269,71 @@ TEST(CsvFormat, RowsHavePlaces) {
   EXPECT_HAS(file.error(""), "is empty; expected a row with names");
   EXPECT_HAS(file.error("a,b,a\n1,2,3\n"), "a");
   EXPECT_NE(file.error("a,b,a\n1,2,3\n"), "no error") << "which of the two columns is meant?";
+}
+
+Json column_of(const std::string& path, const std::string& name) {
+  return {{"stage", "csv"}, {"pattern", path}, {"columns", name + ":i32=a"}};
+}
+
+// What belongs together stays together.
+TEST(ZipFormat, ABadRecordOfOneSourceIsOneOfTheWhole) {
+  TempDir dir;
+  put(dir.path("x"), "a\n1\nbad\n3\nbad\n5\n");
+  put(dir.path("y"), "a\n1\n2\n3\nalso bad\nbad\n");
+  const Json sources{column_of(dir.path("x"), "x"), column_of(dir.path("y"), "y")};
+  Pipeline p(spec_of("zip", {{"sources", sources}}, {{"epochs", 1}, {"on_error", "skip"}}));
+  const auto items = read_all(p);
+  ASSERT_EQ(items.size(), 2u);
+  for (const Item& item : items) EXPECT_EQ(number(item, "x"), number(item, "y"));
+  EXPECT_EQ(place_of(items[1]), "x:line 4") << "the place in the first source";
+  const Json bad = p.bad_record_list();
+  ASSERT_EQ(bad.size(), 3u);
+  EXPECT_HAS(bad[0]["reason"].get<std::string>(), "'bad' is not a number");
+  EXPECT_HAS(bad[1]["reason"].get<std::string>(), "'bad' is not a number");
+  EXPECT_HAS(bad[2]["reason"].get<std::string>(), "'bad' is not a number");
+}
+
+TEST(ZipFormat, CountsTheSamplesOfTheShortestSource) {
+  TempDir dir;
+  put(dir.path("long"), idx_images(5, 2, 2));
+  put(dir.path("short"), idx_images(3, 2, 2));
+  put(dir.path("text"), "a\n1\n");
+  const auto images = [&](const char* name) {
+    return Json{{"stage", "idx"}, {"images", dir.path(name)}, {"shuffle", false}};
+  };
+  const auto samples_of = [&](const Json& first, const Json& second) {
+    const Json json{{"sources", {first, second}}, {"prefixes", "a_,b_"}, {"equal_lengths", false}};
+    const Options options(pipeline::find_stage("zip").options, "zip", json);
+    const pipeline::AnyStage stage = pipeline::find_stage("zip").make(options, {});
+    return pipeline::source_of(stage)->samples();
+  };
+  EXPECT_EQ(samples_of(images("long"), images("short")), 3u);
+  EXPECT_EQ(samples_of(images("short"), images("long")), 3u);
+  EXPECT_EQ(samples_of(images("long"), column_of(dir.path("text"), "x")), std::nullopt);
+  EXPECT_HAS(failure(spec_of("zip", {{"sources", {images("long"), images("short")}},
+                                     {"prefixes", "a_,b_,c_"}})),
+             "stage 'zip': 3 prefixes for 2 sources");
+}
+
+// The error names how many samples of this pass were given.
+TEST(ZipFormat, EachPassCountsAnew) {
+  TempDir dir;
+  put(dir.path("x"), "a\n1\n2\n3\n");
+  put(dir.path("y"), "a\n1\n2\n3\n4\n");
+  const Json sources{column_of(dir.path("x"), "x"), column_of(dir.path("y"), "y")};
+  const Options options(pipeline::find_stage("zip").options, "zip", {{"sources", sources}});
+  const pipeline::AnyStage stage = pipeline::find_stage("zip").make(options, {});
+  pipeline::Source& source = *pipeline::source_of(stage);
+  for (uint64_t pass = 0; pass < 2; ++pass) {
+    source.start_pass(0, pass);
+    std::string error;
+    try {
+      for (Item item; source.next(item); item = {}) continue;
+    } catch (const Error& found) {
+      error = found.what();
+    }
+    EXPECT_HAS(error, "source 1 ends after 3 samples");
+  }
 }
 
 }  // namespace
