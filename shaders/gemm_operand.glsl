@@ -2,55 +2,89 @@
 // MODE is a macro or a constant. The shader must declare p, kJoins, a[], side[] and residual[], and
 // include finite.glsl, before it includes this file.
 //
-// The place of an element of A has a part that depends on its row and a part that depends on k.
-// They are computed separately, because for convolutions both need divisions: an invocation keeps
-// the row's part from tile to tile, and shares the part of k among its loads. For a convolution
-// each part is (y, x, image or channel), otherwise (row or k, 0, 0). Its last component is -1 if
-// there is no such row or k.
+// The place of an element of A is the sum of a part that depends on its row and a part that depends
+// on k. For convolutions both need divisions, so that an invocation finds each once: the row's part
+// stays, and the position along k moves on by the depth of a tile.
 
-// Pixel `at` of `count` pixels, which are those of images of `size`.
-ivec3 part_of_pixel(uint at, uvec2 size, uint count) {
-  const uint line = at / size.y, image = line / size.x;
-  return ivec3(line - image * size.x, at - line * size.y, at < count ? int(image) : -1);
+struct Part {
+  int offset;  // in elements
+  ivec2 at;    // y and x, whose sums must lie within the image (1 x 1 if there is none)
+};
+
+#define NOWHERE ivec2(1 << 29)  // the place of rows and of k past the end
+
+#define CHANNELS_APART int(p.groups * (MODE == MODE_CONV_DW ? p.c : p.kc))  // from one pixel to the next
+
+Part part_of(int offset, ivec2 at, int width, bool exists) {
+  return Part(offset + (at.x * width + at.y) * CHANNELS_APART, exists ? at : NOWHERE);
 }
 
-ivec3 part_of_tap(uint at, uint channels, uint count) {
-  const uint t = at / channels, ky = t / p.kw;
-  return ivec3(ivec2(ky, t - ky * p.kw) * int(p.dilation), at < count ? int(at - t * channels) : -1);
+// Divides an index by the sizes of its last two dimensions.
+uvec3 split(uint index, uvec2 sizes) {
+  const uint line = index / sizes.y, first = line / sizes.x;
+  return uvec3(first, line - first * sizes.x, index - line * sizes.y);
 }
 
-ivec3 part_of_row(uint row) {
-  const ivec3 pad = ivec3(p.pad_y, p.pad_x, 0), stride = ivec3(p.stride, p.stride_x, 1);
-  if (MODE == MODE_CONV) return part_of_pixel(row, uvec2(p.oh, p.ow), p.m) * stride - pad;
-  if (MODE == MODE_CONV_DX) return part_of_pixel(row, uvec2(p.h, p.w), p.m) + pad;
-  if (MODE == MODE_CONV_DW) return part_of_tap(row, p.c, p.m) - pad;
-  return ivec3(row, 0, row < p.m ? 0 : -1);
-}
-
-ivec3 part_of_k(uint k, uint end) {
-  if (MODE == MODE_CONV || MODE == MODE_CONV_DX) return part_of_tap(k, p.kc, end);
-  if (MODE == MODE_CONV_DW)
-    return part_of_pixel(k, uvec2(p.oh, p.ow), end) * ivec3(p.stride, p.stride_x, 1);
-  return ivec3(k, 0, k < end ? 0 : -1);
-}
-
-float element_of_a(ivec3 row, ivec3 k) {
-  if (row.z < 0 || k.z < 0) return 0.0;
-  if (MODE == MODE_NN) return a[uint(row.x) * p.k + uint(k.x)];
-  if (MODE == MODE_TN) return a[uint(k.x) * p.m + uint(row.x)];
-  uvec2 size = uvec2(p.h, p.w);
-  ivec2 at = row.xy + k.xy;
-  if (MODE == MODE_CONV_DX) {
-    const ivec2 scaled = row.xy - k.xy;
-    at = p.stride == 1 ? scaled : scaled / int(p.stride);
-    if (any(lessThan(scaled, ivec2(0))) || at * int(p.stride) != scaled) return 0.0;
-    size = uvec2(p.oh, p.ow);
+Part part_of_row(uint row) {
+  const bool exists = row < p.m;
+  const ivec2 pad = ivec2(p.pad_y, p.pad_x);
+  if (MODE == MODE_NN || MODE == MODE_TN)
+    return Part(int(MODE == MODE_NN ? row * p.k : row), exists ? ivec2(0) : NOWHERE);
+  if (MODE == MODE_CONV_DW) {
+    const uvec3 tap = split(row, uvec2(p.kw, p.c));
+    return part_of(int(GROUP * p.c + tap.z), ivec2(tap.xy * p.dilation) - pad, int(p.w), exists);
   }
-  if (any(greaterThanEqual(uvec2(at), size))) return 0.0;  // negative values wrap around to large ones
-  const bool image_by_k = MODE == MODE_CONV_DW;
-  const uint image = image_by_k ? k.z : row.z, channel = image_by_k ? row.z : k.z;
-  const uint channels = image_by_k ? p.c : p.kc;
-  return a[(((image * size.x + at.x) * size.y + at.y) * p.groups + GROUP) * channels + channel];
+  const bool forward = MODE == MODE_CONV;
+  const uvec2 size = forward ? uvec2(p.h, p.w) : uvec2(p.oh, p.ow);
+  const uvec3 pixel = split(row, forward ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w));
+  const int offset = int(pixel.x * size.x * size.y) * CHANNELS_APART + int(GROUP * p.kc);
+  if (forward) return part_of(offset, ivec2(pixel.yz * uvec2(p.stride, p.stride_x)) - pad, int(p.w), exists);
+  const ivec2 at = ivec2(pixel.yz) + pad;
+  // With a stride, only place_of_a() knows which pixel, if any, a row and a tap share.
+  if (p.stride != 1) return Part(offset, exists ? at : NOWHERE);
+  return part_of(offset, at, int(p.ow), exists);
+}
+
+// A position along k: the tap (y, x, channel) or pixel (image, y, x) of a convolution.
+#define SIZES_OF_K (MODE == MODE_CONV_DW ? uvec2(p.oh, p.ow) : uvec2(p.kw, p.kc))
+uvec3 position_of(uint k) {
+  return MODE == MODE_NN || MODE == MODE_TN ? uvec3(0) : split(k, SIZES_OF_K);
+}
+
+// Returns the position `step` further. Both are below the sizes, so that each carries once.
+uvec3 moved(uvec3 position, uvec3 step) {
+  if (MODE == MODE_NN || MODE == MODE_TN) return position;
+  position += step;
+  if (position.z >= SIZES_OF_K.y) position.yz += uvec2(1, -SIZES_OF_K.y);
+  if (position.y >= SIZES_OF_K.x) position.xy += uvec2(1, -SIZES_OF_K.x);
+  return position;
+}
+
+Part part_of_k(uvec3 position, uint k, bool exists) {
+  if (MODE == MODE_NN || MODE == MODE_TN)
+    return Part(int(MODE == MODE_NN ? k : k * p.m), exists ? ivec2(0) : NOWHERE);
+  if (MODE == MODE_CONV_DW)
+    return part_of(int(position.x * p.h * p.w) * CHANNELS_APART, ivec2(position.yz * uvec2(p.stride, p.stride_x)),
+                   int(p.w), exists);
+  const ivec2 tap = ivec2(position.xy * p.dilation);
+  if (MODE == MODE_CONV) return part_of(int(position.z), tap, int(p.w), exists);
+  if (p.stride != 1) return Part(int(position.z), exists ? -tap : NOWHERE);
+  return part_of(int(position.z), -tap, int(p.ow), exists);
+}
+
+// Returns the index of an element of A, or -1 for a zero.
+int place_of_a(Part row, Part k) {
+  int offset = row.offset + k.offset;
+  ivec2 at = row.at + k.at;
+  if (MODE == MODE_NN || MODE == MODE_TN) return at.x == 0 ? offset : -1;
+  const uvec2 size = MODE == MODE_CONV_DX ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);
+  if (MODE == MODE_CONV_DX && p.stride != 1) {
+    const ivec2 scaled = at;
+    at /= int(p.stride);
+    if (any(lessThan(scaled, ivec2(0))) || at * int(p.stride) != scaled) return -1;
+    offset += (at.x * int(p.ow) + at.y) * CHANNELS_APART;
+  }
+  return any(greaterThanEqual(uvec2(at), size)) ? -1 : offset;  // negative values wrap around to large ones
 }
 
 // Returns the value to write at `at` in C, in this column, for a sum: applies the epilogue.

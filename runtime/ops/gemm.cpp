@@ -25,6 +25,15 @@ DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_
   return y;
 }
 
+// Returns whether what the kernel loads and stores as vectors begins at a multiple of one.
+bool begin_right(const GemmKernel& kernel, const DeviceTensor& a, const DeviceTensor& b,
+                 const DeviceTensor& c) {
+  const auto fits = [](const DeviceTensor& x, uint32_t loads) {
+    return x.buffer.offset % (4 * loads) == 0;
+  };
+  return fits(a, kernel.loads_a) && fits(b, kernel.loads_b) && fits(c, kernel.loads_b);
+}
+
 // Returns the kernel that was measured fastest, or else the likely fastest, among those that the
 // driver computes as the host does.
 GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
@@ -59,8 +68,8 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
     return kernel.pad ? padded(emit, x, rows, kernel.pad) : x;
   };
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
-  if (kernel.in_pairs && (a.buffer.offset % 8 != 0 || b.buffer.offset % 8 != 0))
-    fail(Code::internal, "the kernel '", kernel.shader, "' reads in pairs what begins within one");
+  if (!begin_right(kernel, a, b, out))
+    fail(Code::internal, "the kernel '", kernel.shader, "' reads vectors that begin within one");
   if (mode == GemmMode::line) p.m = rows_of_lines(kernel, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;

@@ -11,7 +11,9 @@ namespace {
 uint32_t inner_for(const GemmKernel& kernel) {
   if (kernel.shader.starts_with("conv_line")) return 0;  // see lines_for()
   if (kernel.shader.starts_with("gemm_cpu_row")) return 7;
-  if (kernel.shader.starts_with("gemm_matrix")) return 13;  // more than one tile along k
+  if (kernel.shader.starts_with("gemm_matrix"))  // more than one tile along k
+    return kernel.loads_a == 1 ? 13 : 12;
+  if (kernel.shader.starts_with("gemm_tiled")) return kernel.loads_a == 1 ? 7 : 8;
   return kernel.shader.starts_with("gemm_cpu") && kernel.constants[0] == 0 ? 12 : 7;
 }
 
@@ -20,7 +22,7 @@ bool is_line(GemmMode mode) { return mode == GemmMode::line || mode == GemmMode:
 // Returns the problem for a kernel of shaders/conv_line.comp.
 GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   const bool dw = mode == GemmMode::line_dw;
-  const uint32_t step = kernel.in_pairs ? 2 : 1;  // of what is loaded in pairs
+  const uint32_t step = std::max(kernel.loads_a, kernel.loads_b);
   GemmParams p;
   p.n = kernel.tile_columns + step;
   p.kh = p.kw = 3;
@@ -38,8 +40,8 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
 }
 
 GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
-  const uint32_t step = kernel.in_pairs ? 2 : 1;  // of what is loaded in pairs
-  const uint32_t inner = inner_for(kernel), n = kernel.tile_columns + step;
+  const uint32_t step = kernel.loads_a, inner = inner_for(kernel),
+                 n = kernel.tile_columns + kernel.loads_b;
   GemmParams p;
   if (is_line(mode)) {
     p = lines_for(kernel, mode);
@@ -93,6 +95,23 @@ std::vector<float> small_integers(uint64_t count, uint32_t seed) {
   std::vector<float> out(count);
   for (uint64_t i = 0; i < count; ++i) out[i] = static_cast<float>((i * 7 + i / 5 + seed) % 5) - 2;
   return out;
+}
+
+// Numbers that must be rounded, ties among them, and what rounding to the nearest, ties to even,
+// makes of them. `half` is half the distance of two numbers of the format between 1 and 2. Their
+// products with small integers have exact sums.
+struct Rounded {
+  float before, after;
+};
+
+Rounded to_be_rounded(Precision precision, uint64_t i, uint32_t seed) {
+  const float half = precision == Precision::bf16 ? 1 / 256.0f : 1 / 2048.0f;
+  const Rounded all[] = {{1 + half, 1},
+                         {1 + 3 * half, 1 + 4 * half},
+                         {-1 - half * 1.01f, -1 - 2 * half},
+                         {1 + half * 0.99f, 1},
+                         {2, 2}};
+  return all[(i * 7 + i / 5 + seed) % 5];
 }
 
 // Returns the results of shaders/conv_line.comp. B holds transformed weights in the forward pass,
@@ -204,8 +223,14 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
                       uint32_t joins) {
   const GemmParams p = problem_for(kernel, mode, joins);
   const auto numbers = kernel.exact ? small_integers : fractions;
-  const auto a = numbers(static_cast<uint64_t>(elements_of_a(mode, p)), 1),
-             b = numbers(uint64_t{p.k} * p.n, 2);
+  auto a = numbers(static_cast<uint64_t>(elements_of_a(mode, p)), 1);
+  auto rounded_a = a;
+  if (kernel.rounds != Precision::fp32)
+    for (uint64_t i = 0; i < a.size(); ++i) {
+      const Rounded of = to_be_rounded(kernel.rounds, i, 1);
+      a[i] = of.before, rounded_a[i] = of.after;
+    }
+  const auto b = numbers(uint64_t{p.k} * p.n, 2);
   const auto of_slice = static_cast<uint64_t>(elements_of_c(mode, p));
   const auto side = numbers(of_slice, 3), residual = numbers(of_slice, 4);
 
@@ -241,7 +266,7 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   std::vector<float> got(result, result + of_slice * p.slices);
   for (size_t i = 0; p.slices == 2 && i < of_slice; ++i) got[i] += got[of_slice + i];
   got.resize(of_slice);
-  const std::vector<float> wanted = expected(mode, p, joins, a, b, side, residual);
+  const std::vector<float> wanted = expected(mode, p, joins, rounded_a, b, side, residual);
   const uint32_t tile_rows = (mode == GemmMode::line ? 2 : 1) * kernel.tile_rows;
   if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p.n, tile_rows)) return false;
   return kernel.exact ? got == wanted : close(got, wanted, p.k);

@@ -29,43 +29,106 @@ bool is_split(GemmMode mode) {
 }
 
 // A tile of shaders/gemm_tiled.comp. `cost` is that of an element relative to the tile that reuses
-// most of what it loads; estimated, not measured.
+// most of what it loads, and `at_once` the workgroups that a compute unit runs side by side before
+// another one costs time; both as measured on an H200.
 struct Tile {
-  uint32_t rows, columns, depth;
+  uint32_t rows, columns, depth, buffers;
   double cost;
-  uint32_t shared_bytes() const { return 16 * depth * (rows / 4 + 1) + 4 * depth * columns; }
+  uint32_t at_once;
+  uint32_t shared_bytes() const { return buffers * depth * (4 * rows + 16 + 4 * columns); }
   std::string name() const { return cat(rows, "x", columns); }
 };
-constexpr Tile kTiles[] = {
-    {64, 64, 16, 1.5}, {128, 128, 16, 1}, {128, 32, 16, 1.6}, {256, 16, 8, 1.9}};
+constexpr Tile kTiles[] = {{64, 64, 16, 1, 1.17, 1},
+                           {128, 128, 16, 2, 1, 1},
+                           {128, 64, 16, 1, 1.03, 3},
+                           {128, 32, 16, 1, 1.33, 1},
+                           {256, 16, 8, 1, 1.95, 1}};
 
-GemmKernel tiled(const Tile& tile, GemmMode mode, const GemmParams& p) {
+// The operands that a kernel for GPUs loads four numbers at a time: those whose extent along the
+// axis in memory is a multiple of four.
+constexpr uint32_t kWideA = 1, kWideB = 2;
+
+void load_widely(GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  const uint32_t of_a = mode == GemmMode::nn        ? p.k
+                        : mode == GemmMode::tn      ? p.m
+                        : mode == GemmMode::conv_dw ? p.c
+                                                    : p.kc;
+  kernel.loads_a = of_a % 4 == 0 ? 4 : 1;
+  kernel.loads_b = p.n % 4 == 0 ? 4 : 1;
+  kernel.constants.push_back((kernel.loads_a == 4 ? kWideA : 0) |
+                             (kernel.loads_b == 4 ? kWideB : 0));
+}
+
+GemmKernel tiled(const gpu::Device& device, const Tile& tile, GemmMode mode, const GemmParams& p) {
   GemmKernel out{cat("gemm_tiled_", mode_name(mode), "_", tile.name()),
                  {spread(p)},
                  tile.rows,
                  tile.columns,
-                 256};
+                 0};
+  load_widely(out, mode, p);
+  // Compilers for CPUs take long for the unrolled loop and gain nothing.
+  out.constants.push_back(device.info().kind == gpu::DeviceKind::cpu ? 1 : tile.depth);
+  out.cost = tile.cost, out.at_once = tile.at_once;
   out.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
   return out;
 }
 
-// Returns the kernels with the likely fastest first: the least work on the busiest compute unit, of
-// which large GPUs have about a hundred.
+// Compute units of a large GPU. Vulkan does not tell how many a device has.
+constexpr uint32_t kUnits = 132;
+
+// Estimates the time of a product on a GPU with so many slices of k, in multiply-adds of a compute
+// unit: the work of the busiest unit, and the sum over the slices.
+double estimate(const GemmKernel& kernel, const GemmParams& p, uint32_t slices) {
+  constexpr double kStart = 64;  // steps along k that a workgroup's start and end take
+  constexpr double kSum = 1;     // of an element of a slice
+  const uint32_t groups = gpu::div_up(p.m, kernel.tile_rows) *
+                          gpu::div_up(p.n, kernel.tile_columns) * p.groups * slices;
+  const double each = kernel.cost * kernel.tile_rows * kernel.tile_columns *
+                      (static_cast<double>(p.k) / slices + kStart);
+  const double sum = slices == 1 ? 0 : kSum * slices * p.m * p.n * p.groups / kUnits;
+  return gpu::div_up(groups, kUnits * kernel.at_once) * kernel.at_once * each + sum;
+}
+
+uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  const bool by_lines = mode == GemmMode::line_dw ||
+                        (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
+  return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
+}
+
+uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  if (!is_split(mode)) return 1;
+  const uint32_t most = most_slices(kernel, mode, p);
+  if (kernel.wanted_groups) {
+    const uint32_t tiles =
+        gpu::div_up(p.m, kernel.tile_rows) * gpu::div_up(p.n, kernel.tile_columns) * p.groups;
+    return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most);
+  }
+  uint32_t best = 1;
+  double least = estimate(kernel, p, 1);
+  for (uint32_t slices = 2; slices <= std::min(most, 8 * kUnits); ++slices)
+    if (const double time = estimate(kernel, p, slices); time < least) best = slices, least = time;
+  return best;
+}
+
+void sort_by_estimate(std::vector<GemmKernel>& kernels, GemmMode mode, const GemmParams& p) {
+  std::vector<std::pair<double, GemmKernel>> all;
+  for (GemmKernel& kernel : kernels) {
+    const double time = estimate(kernel, p, default_slices(kernel, mode, p));
+    all.emplace_back(time, std::move(kernel));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  kernels.clear();
+  for (auto& [time, kernel] : all) kernels.push_back(std::move(kernel));
+}
+
+// Returns the kernels with the likely fastest first.
 std::vector<GemmKernel> on_tiles(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
-  constexpr uint32_t kUnits = 128;
-  const auto cost = [&](const Tile& tile) {
-    const uint32_t tiles = gpu::div_up(p.m, tile.rows) * gpu::div_up(p.n, tile.columns) * p.groups;
-    const double each = is_split(mode) ? static_cast<double>(tiles) / kUnits
-                                       : static_cast<double>(gpu::div_up(tiles, kUnits));
-    return tile.cost * tile.rows * tile.columns * each;
-  };
-  std::vector<Tile> tiles;
-  for (const Tile& tile : kTiles)
-    if (tile.shared_bytes() <= device.info().max_shared_bytes) tiles.push_back(tile);
-  std::stable_sort(tiles.begin(), tiles.end(),
-                   [&](const Tile& a, const Tile& b) { return cost(a) < cost(b); });
   std::vector<GemmKernel> out;
-  for (const Tile& tile : tiles) out.push_back(tiled(tile, mode, p));
+  for (const Tile& tile : kTiles)
+    if (tile.shared_bytes() <= device.info().max_shared_bytes)
+      out.push_back(tiled(device, tile, mode, p));
+  sort_by_estimate(out, mode, p);
   return out;
 }
 
@@ -85,15 +148,22 @@ constexpr CpuTile kCpuTiles[] = {{16, 64, 64, 1},   {16, 32, 64, 1.2},  {16, 128
                                  {16, 64, 32, 1.3}, {16, 128, 16, 1.7}, {8, 32, 64, 1},
                                  {8, 64, 32, 1.05}, {8, 64, 16, 1.45}};
 
-// Returns the operands that a kernel with such a tile can load two numbers at a time, as in
-// shaders/pairs.glsl. `tail`: steps of four along k leave a rest.
+// The operands that a kernel for CPUs loads two numbers at a time, as in shaders/pairs.glsl.
+constexpr uint32_t kPairsOfA = 1, kPairsOfB = 2;
+
+void load_in_pairs(GemmKernel& kernel, uint32_t pairs) {
+  kernel.constants.push_back(pairs);
+  kernel.loads_a = (pairs & kPairsOfA) ? 2 : 1;
+  kernel.loads_b = (pairs & kPairsOfB) ? 2 : 1;
+}
+
+// `tail`: steps of four along k leave a rest.
 uint32_t pairs_for(GemmMode mode, const GemmParams& p, bool tail, uint32_t lanes,
                    uint32_t columns) {
-  constexpr uint32_t kOfA = 1, kOfB = 2;
   const bool by_weights = mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
   const bool of_a = mode == GemmMode::tn ? p.m % 2 == 0 : by_weights ? p.c % 2 == 0 : !tail;
   const bool of_b = p.n % 2 == 0 && columns >= 2 * lanes;
-  return (of_a ? kOfA : 0) | (of_b ? kOfB : 0);
+  return (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0);
 }
 
 // Rows whose distance is a multiple of a page map to the same cache lines. For a large product, a
@@ -121,20 +191,19 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   constexpr uint32_t kFewRows = 4;  // the limit of shaders/gemm_cpu_row.comp
   if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1) {
     const uint32_t columns = 4 * lanes, of_b = pairs_for(mode, p, /*tail=*/true, lanes, columns);
-    out.push_back({cat("gemm_cpu_row_", lanes), {p.m, of_b}, p.m, columns, 16});
-    out.back().in_pairs = of_b != 0;
+    out.push_back({cat("gemm_cpu_row_", lanes), {p.m}, p.m, columns, 16});
+    load_in_pairs(out.back(), of_b);
   }
   for (const uint32_t pad : pads_for(mode, p))
     for (const CpuTile& tile : tiles) {
       out.push_back(
           {cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.rows, "x", tile.columns),
-           {inner % 4 != 0, spread(p), pad,
-            pairs_for(mode, p, inner % 4 != 0, lanes, tile.columns)},
+           {inner % 4 != 0, spread(p), pad},
            tile.rows,
            tile.columns,
            16});
+      load_in_pairs(out.back(), pairs_for(mode, p, inner % 4 != 0, lanes, tile.columns));
       out.back().pad = pad;
-      out.back().in_pairs = out.back().constants.back() != 0;
       out.back().can_join = GemmKernel::kResidual | GemmKernel::kKeep;
       if (!spread(p)) out.back().can_join |= GemmKernel::kMoments;
     }
@@ -161,11 +230,11 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
     const uint32_t loose = !dw && p.ow % (2 * tile.blocks) != 0;
     GemmKernel kernel{
         cat("conv_", mode_name(mode), "_", lanes, "_", tile.columns, "x", tile.blocks),
-        {tail, loose, pairs_for(mode, p, tail != 0, lanes, tile.columns)},
+        {tail, loose},
         lanes * tile.blocks,
         tile.columns,
         16};
-    kernel.in_pairs = kernel.constants.back() != 0;
+    load_in_pairs(kernel, pairs_for(mode, p, tail != 0, lanes, tile.columns));
     if (!dw) kernel.run = tile.blocks;
     if (!dw) kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
     if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;
@@ -194,60 +263,65 @@ const gpu::MatrixUnit* matrix_unit(const gpu::Device& device, bool bfloat16) {
   return best;
 }
 
-// `parts` of a float: 1 or 3, see the shader. Returns the kernels with the likely fastest one
-// first.
+// A tile of the shader: matrices of a subgroup along rows and columns, and subgroups; `cost` and
+// `at_once` as in Tile.
+struct MatrixTile {
+  uint32_t rows, columns, down, across;
+  double cost;
+  uint32_t at_once;
+};
+constexpr MatrixTile kMatrixTiles[] = {{4, 4, 2, 2, 1, 2},
+                                       {4, 4, 4, 2, 0.98, 1},
+                                       {2, 2, 4, 2, 1.19, 2},
+                                       {2, 2, 2, 2, 1.36, 1},
+                                       {1, 1, 2, 2, 2.5, 4}};
+
+// `parts` of a float: 1 or 3, see the shader.
+std::optional<GemmKernel> on_matrices(const gpu::Device& device, const MatrixTile& tile,
+                                      GemmMode mode, const GemmParams& p,
+                                      const gpu::MatrixUnit& unit, uint32_t parts) {
+  const uint32_t subgroups = tile.down * tile.across,
+                 lanes = subgroups * device.info().subgroup_size;
+  const uint32_t rows = unit.m * tile.rows * tile.down,
+                 columns = unit.n * tile.columns * tile.across;
+  const uint32_t by_rows = rows * (kMatrixDepth + 8), by_k = kMatrixDepth * (rows + 8);
+  const bool along_k = mode != GemmMode::tn && mode != GemmMode::conv_dw;
+  const uint32_t shared = 2 * parts * ((along_k ? by_rows : by_k) + kMatrixDepth * (columns + 8)) +
+                          4 * subgroups * unit.m * unit.n;
+  // A subgroup's lanes must share out the lines of a tile evenly.
+  const bool even = lanes % (rows / 4) == 0 && lanes % (kMatrixDepth / 4) == 0 &&
+                    rows * kMatrixDepth / 4 % lanes == 0 && columns * kMatrixDepth / 4 % lanes == 0;
+  if (shared > device.info().max_shared_bytes || lanes > device.info().max_workgroup || !even)
+    return std::nullopt;
+  GemmKernel kernel{cat("gemm_matrix_", unit.bfloat16 ? "bf16" : "fp16", parts == 3 ? "x3" : ""),
+                    {static_cast<uint32_t>(mode), spread(p), unit.m, unit.n, unit.k, tile.rows,
+                     tile.columns, tile.down, tile.across, lanes},
+                    rows,
+                    columns,
+                    0};
+  load_widely(kernel, mode, p);
+  kernel.cost = tile.cost, kernel.at_once = tile.at_once;
+  if (parts == 1) kernel.rounds = unit.bfloat16 ? Precision::bf16 : Precision::fp16;
+  kernel.exact = parts == 1;
+  kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
+  return kernel;
+}
+
+// Returns the kernels with the likely fastest one first.
 std::vector<GemmKernel> on_matrices(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     bool bfloat16, uint32_t parts) {
   const gpu::MatrixUnit* unit = matrix_unit(device, bfloat16);
-  const uint32_t lanes = 4 * device.info().subgroup_size;
-  if (!unit || lanes > device.info().max_workgroup) return {};
-  struct Costed {
-    double cost;
-    GemmKernel kernel;
-  };
-  std::vector<Costed> found;
-  // Matrices of a subgroup along rows and along columns; fewer reuse less of what they load.
-  for (const auto& [matrices, of_element] : {std::pair{4u, 1.0}, {2u, 1.3}, {1u, 2.0}}) {
-    const uint32_t rows = 2 * unit->m * matrices, columns = 2 * unit->n * matrices;
-    const uint32_t words_of_a = rows * (kMatrixDepth / 2 + 4),
-                   words_of_b = kMatrixDepth * (columns / 2 + 4);
-    const uint32_t shared = 4 * (parts * (words_of_a + words_of_b) + 4 * unit->m * unit->n);
-    if (shared > device.info().max_shared_bytes) continue;
-    GemmKernel kernel{cat("gemm_matrix_", bfloat16 ? "bf16" : "fp16", parts == 3 ? "x3" : ""),
-                      {static_cast<uint32_t>(mode), spread(p), unit->m, unit->n, unit->k, matrices,
-                       matrices, lanes},
-                      rows,
-                      columns,
-                      256};
-    if (parts == 1) kernel.rounds = bfloat16 ? Precision::bf16 : Precision::fp16;
-    kernel.exact = parts == 1;
-    kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
-    const double elements =
-        static_cast<double>(gpu::div_up(p.m, rows)) * rows * gpu::div_up(p.n, columns) * columns;
-    found.push_back({of_element * elements, std::move(kernel)});
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Costed& a, const Costed& b) { return a.cost < b.cost; });
+  if (!unit) return {};
   std::vector<GemmKernel> out;
-  for (Costed& row : found) out.push_back(std::move(row.kernel));
+  for (const MatrixTile& tile : kMatrixTiles)
+    if (auto kernel = on_matrices(device, tile, mode, p, *unit, parts))
+      out.push_back(std::move(*kernel));
+  sort_by_estimate(out, mode, p);
   return out;
 }
 
 void append(std::vector<GemmKernel>& to, std::vector<GemmKernel> more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
-
-uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
-  const bool by_lines = mode == GemmMode::line_dw ||
-                        (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
-  return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
-}
-
-uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
-  if (!is_split(mode)) return 1;
-  const uint32_t tiles =
-      gpu::div_up(p.m, kernel.tile_rows) * gpu::div_up(p.n, kernel.tile_columns) * p.groups;
-  return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most_slices(kernel, mode, p));
 }
 
 }  // namespace
@@ -274,7 +348,7 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
     append(out, on_matrices(device, mode, p, precision == Precision::bf16, 1));
   if (device.family() == gpu::KernelFamily::cpu) {
     append(out, on_cpu(device, mode, p));
-    out.push_back(tiled(kTiles[0], mode, p));
+    out.push_back(tiled(device, kTiles[0], mode, p));
   } else {
     append(out, on_tiles(device, mode, p));
   }
@@ -347,30 +421,54 @@ gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, ui
   return out;
 }
 
-std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
-                            Precision precision) {
-  gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
-  gpu::CommandList commands;
-  Emitter emit(kernels, memory, commands);
-  emit.set_label("tuning");
-  emit.set_precision(precision);
-  const DeviceTensor a = emit.scratch({elements_of_a(mode, p)});
-  const DeviceTensor b = emit.scratch({p.k, p.groups * p.n});
-  const DeviceTensor c = emit.scratch({elements_of_c(mode, p)});
-  for (const DeviceTensor& operand : {a, b}) emit.add(gpu::Fill{operand.buffer, 0x3F800000});
-  gpu::run_once(kernels.device(), commands);
+namespace {
 
-  std::vector<Way> ways;
-  for (GemmKernel& kernel : kernels_for(*kernels.device(), mode, p, precision)) {
-    if (!trusted(kernels, kernel, mode)) continue;
-    for (const uint32_t slices : slices_for(kernel, mode, p)) {
-      kernel.slices = slices;
-      commands.clear();
-      emit_with(emit, kernel, mode, p, a, b, {}, c, 0);
-      ways.push_back({kernel.name(), commands});
+// A problem's operands on the device, and its product by each kernel.
+class Ways {
+ public:
+  Ways(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p, Precision precision)
+      : memory_(kernels.device(), gpu::MemoryUse::device) {
+    gpu::CommandList commands;
+    Emitter emit(kernels, memory_, commands);
+    emit.set_label("tuning");
+    emit.set_precision(precision);
+    const DeviceTensor a = emit.scratch({elements_of_a(mode, p)});
+    const DeviceTensor b = emit.scratch({p.k, p.groups * p.n});
+    const DeviceTensor c = emit.scratch({elements_of_c(mode, p)});
+    for (const DeviceTensor& operand : {a, b}) emit.add(gpu::Fill{operand.buffer, 0x3F800000});
+    gpu::run_once(kernels.device(), commands);
+    for (GemmKernel& kernel : kernels_for(*kernels.device(), mode, p, precision)) {
+      if (!trusted(kernels, kernel, mode)) continue;
+      for (const uint32_t slices : slices_for(kernel, mode, p)) {
+        kernel.slices = slices;
+        commands.clear();
+        emit_with(emit, kernel, mode, p, a, b, {}, c, 0);
+        ways_.push_back({kernel.name(), commands});
+      }
     }
   }
-  return ways.size() < 2 ? "" : fastest_of(kernels, ways);
+  const std::vector<Way>& operator*() const { return ways_; }
+
+ private:
+  gpu::Arena memory_;
+  std::vector<Way> ways_;
+};
+
+}  // namespace
+
+std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
+                            Precision precision) {
+  const Ways ways(kernels, mode, p, precision);
+  return (*ways).size() < 2 ? "" : fastest_of(kernels, *ways);
+}
+
+std::vector<KernelTime> time_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
+                                     Precision precision) {
+  const Ways ways(kernels, mode, p, precision);
+  std::vector<KernelTime> out;
+  const std::vector<double> seconds = time_of_each(kernels, *ways);
+  for (size_t i = 0; i < seconds.size(); ++i) out.push_back({(*ways)[i].name, seconds[i]});
+  return out;
 }
 
 }  // namespace etr::ops

@@ -12,14 +12,17 @@ struct GemmKernel {
   std::string shader;
   std::vector<uint32_t> constants;
   uint32_t tile_rows, tile_columns;
-  uint32_t wanted_groups;              // number of workgroups that fills the device
+  uint32_t wanted_groups;  // number of workgroups that fills a CPU device; 0: see `cost`
+  // For GPUs: cost of an element, and workgroups of a compute unit at once; see Tile.
+  double cost = 1;
+  uint32_t at_once = 1;
   Precision rounds = Precision::fp32;  // precision to which it rounds its operands itself
   bool exact = true;                   // products of small integers are exact
   uint32_t slices = 0;                 // slices of k; 0: not chosen yet
   uint32_t pad = 0;                    // padding of the rows of A and B, in elements
-  // Operands are loaded two numbers at a time, as the last constant says: they must begin at a
-  // multiple of 8 bytes.
-  bool in_pairs = false;
+  // Numbers of A and of B loaded at a time: each must begin at a multiple of as many, and so must C
+  // at one of loads_b.
+  uint32_t loads_a = 1, loads_b = 1;
   uint32_t run = 1;  // rows in a run; each line is padded to whole runs
   // Flags (kResidual, ...) of what the kernel can do with C besides (shaders/gemm_params.glsl).
   uint32_t can_join = 0;
@@ -52,8 +55,9 @@ int64_t elements_of_a(GemmMode mode, const GemmParams& p);
 int64_t elements_of_c(GemmMode mode, const GemmParams& p);
 
 // Runs the kernel on a small problem with partial tiles and compares the result with the host's.
-// All numbers are small integers, so that every order of summation gives the same bits. A kernel
-// that is not exact gets fractions and must reach float32's accuracy. Waits for the device.
+// All numbers are small integers, so that every order of summation gives the same bits; a kernel
+// that rounds gets some in A that lie between two of its format. A kernel that is not exact gets
+// fractions and must reach float32's accuracy. Waits for the device.
 bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode,
                       uint32_t joins = 0);
 
@@ -83,6 +87,16 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
 // device, for some tenths of a second.
 std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
                             Precision precision);
+
+struct KernelTime {
+  std::string name;
+  double seconds;
+};
+
+// Measures every kernel, with every number of slices that is worth trying, in turns; the first is
+// the default. Waits for the device.
+std::vector<KernelTime> time_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
+                                     Precision precision);
 
 // Returns the name of the product in tuning files.
 std::string problem_name(GemmMode mode, const GemmParams& p, Precision precision);

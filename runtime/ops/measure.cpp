@@ -42,30 +42,40 @@ struct Candidate {
   }
 };
 
-bool faster(const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; }
-
 }  // namespace
 
-std::string fastest_of(gpu::Kernels& kernels, const std::vector<Way>& ways) {
+std::vector<double> time_of_each(gpu::Kernels& kernels, const std::vector<Way>& ways) {
   std::vector<Candidate> candidates;
   for (const Way& way : ways) candidates.push_back({&way});
+  std::vector<Candidate*> running;
+  for (Candidate& candidate : candidates) running.push_back(&candidate);
   const auto round = [&] {
-    for (Candidate& candidate : candidates) candidate.run();
+    for (Candidate* candidate : running) candidate->run();
   };
-  for (Candidate& candidate : candidates) candidate.record(kernels.device(), 1);
+  const auto record = [&](int times) {
+    for (Candidate* candidate : running) candidate->record(kernels.device(), times);
+  };
+  record(1);
   round();  // warm-up: a driver may have to prepare on first use
   round();
-  const double best_so_far =
-      std::min_element(candidates.begin(), candidates.end(), faster)->seconds;
-  std::erase_if(candidates, [&](const Candidate& candidate) {
-    return candidate.seconds > kHopeless * best_so_far && candidate.way != &ways.front();
+  double best = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : candidates) best = std::min(best, candidate.seconds);
+  std::erase_if(running, [&](const Candidate* candidate) {
+    return candidate->seconds > kHopeless * best && candidate != running.front();
   });
-  const int times = static_cast<int>(std::clamp(kLeastSeconds / best_so_far, 1.0, 100.0));
-  for (Candidate& candidate : candidates) candidate.record(kernels.device(), times);
+  record(static_cast<int>(std::clamp(kLeastSeconds / best, 1.0, 100.0)));
   for (int i = 0; i < kRounds; ++i) round();
-  const Candidate& best = *std::min_element(candidates.begin(), candidates.end(), faster);
-  return best.seconds < kLeastGain * candidates.front().seconds ? best.way->name
-                                                                : ways.front().name;
+  std::vector<double> out;
+  for (const Candidate& candidate : candidates) out.push_back(candidate.seconds);
+  return out;
+}
+
+std::string fastest_of(gpu::Kernels& kernels, const std::vector<Way>& ways) {
+  const std::vector<double> seconds = time_of_each(kernels, ways);
+  const auto best = std::min_element(seconds.begin(), seconds.end());
+  return *best < kLeastGain * seconds.front()
+             ? ways[static_cast<size_t>(best - seconds.begin())].name
+             : ways.front().name;
 }
 
 }  // namespace etr::ops

@@ -18,4 +18,8 @@ struct Way {
 // `ways` must not be empty.
 std::string fastest_of(gpu::Kernels& kernels, const std::vector<Way>& ways);
 
+// Returns the least time of each way in seconds, run in turns. Ways that take twice the best one's
+// time are measured twice only.
+std::vector<double> time_of_each(gpu::Kernels& kernels, const std::vector<Way>& ways);
+
 }  // namespace etr::ops

@@ -1,6 +1,8 @@
 // Matrix products, and kernels that only move bytes.
+#include <map>
+
 #include "command_side.h"
-#include "ops/gemm.h"
+#include "ops/gemm_kernels.h"
 
 namespace etr::bench {
 namespace {
@@ -86,6 +88,27 @@ class Memory final : public CommandSide {
 };
 
 }  // namespace
+
+Json kernel_times(const KernelsPtr& kernels, const Json& request) {
+  const std::map<std::string, ops::GemmMode> modes = {{"nn", ops::GemmMode::nn},
+                                                      {"tn", ops::GemmMode::tn},
+                                                      {"conv", ops::GemmMode::conv},
+                                                      {"conv_dx", ops::GemmMode::conv_dx},
+                                                      {"conv_dw", ops::GemmMode::conv_dw}};
+  ops::GemmParams p;
+  const std::map<std::string, uint32_t*> fields = {
+      {"m", &p.m},          {"n", &p.n},         {"k", &p.k},           {"batch", &p.batch},
+      {"h", &p.h},          {"w", &p.w},         {"c", &p.c},           {"oh", &p.oh},
+      {"ow", &p.ow},        {"kc", &p.kc},       {"kh", &p.kh},         {"kw", &p.kw},
+      {"pad_y", &p.pad_y},  {"pad_x", &p.pad_x}, {"stride", &p.stride}, {"stride_x", &p.stride_x},
+      {"groups", &p.groups}};
+  for (const auto& [name, field] : fields) *field = request.value(name, *field);
+  const ops::GemmMode mode = modes.at(request.at("mode").get<std::string>());
+  Json out = Json::array();
+  for (const ops::KernelTime& time : ops::time_kernels(*kernels, mode, p, precision_of(request)))
+    out.push_back({{"kernel", time.name}, {"seconds", time.seconds}});
+  return {{"kernels", out}, {"flops", 2.0 * p.m * p.n * p.k * p.groups}};
+}
 
 std::unique_ptr<Side> make_product(const KernelsPtr& kernels, const Json& request) {
   return std::make_unique<Product>(kernels, request);

@@ -32,6 +32,10 @@ class Side {
 // {"case": "product", "m", "n", "k", "precision"}: [m, k] by [k, n].
 std::unique_ptr<Side> make_product(const KernelsPtr& kernels, const Json& request);
 
+// {"case": "kernels", "mode": nn | tn | conv | conv_dx | conv_dw, "precision", and the fields of
+// ops::GemmParams that are not 1}: seconds of every kernel that computes the product, in turns.
+Json kernel_times(const KernelsPtr& kernels, const Json& request);
+
 // {"case": "convolution", "part": forward | by_input | by_weight, "batch", "size", "channels",
 // "filters", "kernel", "stride", "precision"}.
 std::unique_ptr<Side> make_convolution(const KernelsPtr& kernels, const Json& request);

@@ -89,6 +89,7 @@ class Server {
       const train::Roof roof = train::measure_roof(*kernels());
       return {{"flops_per_s", roof.flops_per_s}, {"bytes_per_s", roof.bytes_per_s}};
     }
+    if (what == "kernels") return kernel_times(kernels(), request);
     side_ = make(what, request);
     return side_->describe();
   }

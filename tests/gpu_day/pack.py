@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Packs what a bare machine with a GPU needs into one archive: programs, the libraries they need, the benchmarks in Python.
 
-    python3 tests/gpu_day/pack.py BUILD_FOLDER KIT.tar.gz
+    python3 tests/gpu_day/pack.py BUILD_FOLDER KIT.tar.xz
 
 Fails above 64 MiB, and where a library is missing. The C library stays that of the machine; everything that bare machines may
 lack besides (the C++ library, the Vulkan loader, what NVIDIA's driver wants of X and GLVND) is packed as a spare, which is used
@@ -10,6 +10,7 @@ where the machine has none of its own.
 
 import hashlib
 import json
+import lzma
 import pathlib
 import re
 import shutil
@@ -21,6 +22,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 MOST_BYTES = 64 << 20
+# The programs hold the same shaders, so that the dictionary must reach from one to the next.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 64 << 20}]
 BENCHMARKS = ("arrays.py", "sides.py", "torch_side.py", "torch_models.py", "kernel_bench.py", "gpu_train_bench.py", "device_echo.py", "record.py")
 RUNNER = ("run.py", "slices.py", "parts.py", "jobs.py", "machine.py", "process.py")
 # Of the machine itself.
@@ -150,11 +153,11 @@ def main():
         kit.mkdir()
         manifest = fill(build, kit)
         glibc = (kit / "glibc").read_text().strip()
-        with tarfile.open(archive, "w:gz", compresslevel=9) as tar:
+        with lzma.open(archive, "wb", filters=FILTERS) as file, tarfile.open(fileobj=file, mode="w") as tar:
             tar.add(kit, kit.name)
     size = check_size(archive)
     print(f"{archive}: {size / 2**20:.1f} MiB, commit {manifest['commit']}, for glibc {glibc} and later\n"
-          f"on the machine: tar xzf {archive.name} && bash gpu_day_kit/run.sh next RESULTS_DIR")
+          f"on the machine: python3 -m tarfile -e {archive.name} . && bash gpu_day_kit/run.sh next RESULTS_DIR")
 
 
 if __name__ == "__main__":
