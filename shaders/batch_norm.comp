@@ -23,11 +23,12 @@
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
 //   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
-// Dispatch: channels by slices of rows; merge, join: a row for each channel; fixed, finish:
-// grid-stride over c.
+// Dispatch: channels by slices of rows (stats and grad_sums on a GPU: ops::SumTile); merge, join: a
+// row for each channel; fixed, finish: grid-stride over c.
 //
 // Each pass over x is bound by memory, so none reads it twice, and y > 0 is recomputed from x. Four
-// rows per iteration hide the loop overhead.
+// rows per iteration hide the loop overhead. On a GPU an iteration reads all its rows before it
+// computes: loads that wait for one another use a fraction of the memory's bandwidth.
 //
 //! variant batch_norm_stats -DSTATS
 //! variant batch_norm_merge -DMERGE
@@ -49,11 +50,22 @@
        r < end_; r += 4)
 #define ROW(i) min(r + i, end_ - 1)
 #define HAS(i) (r + i < end_)
+// Reads the four rows of a buffer at once; LOADED(b, i, at) is the i-th, at b.v[at].
+#ifdef BY_ADDRESS
+#define LOAD_ROWS(b)
+#define LOADED(b, i, at) b.v[at]
+#else
+#define LOAD_ROWS(b) \
+  float b##_[4];     \
+  [[unroll]] for (uint i = 0; i < 4; ++i) b##_[i] = b.v[ROW(i) * c + ch];
+#define LOADED(b, i, at) b##_[i]
+#endif
 
 #if defined(STATS)
-layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, partial)
 #include "interface.glsl"
+#ifdef BY_ADDRESS
+layout(local_size_x_id = 0) in;
 void main() {
   const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
@@ -76,6 +88,33 @@ void main() {
   partial.v[(2 * z) * c + ch] = mean;
   partial.v[(2 * z + 1) * c + ch] = squares;
 }
+#else
+#include "tile_sum.glsl"
+void main() {
+  const uint ch = TILE_CHANNEL(c), z = gl_WorkGroupID.y;
+  float mean = 0.0, squares = 0.0, count = 0.0;
+  FOR_TILE_ROWS(r, rows, slices) {
+    float x_[AT_ONCE], some = 0.0, sum = 0.0, deviations = 0.0;
+    FOR_AT_ONCE(i) x_[i] = x.v[TILE_ROW(r, i) * c + ch];
+    FOR_AT_ONCE(i) {
+      some += IN_SLICE(r, i) ? 1.0 : 0.0;
+      sum += IN_SLICE(r, i) ? x_[i] : 0.0;
+    }
+    const float middle = sum / some;
+    FOR_AT_ONCE(i) deviations += IN_SLICE(r, i) ? (x_[i] - middle) * (x_[i] - middle) : 0.0;
+    const float total = count + some, d = middle - mean;
+    squares += deviations + d * d * (count * some / total);
+    mean += d * (some / total);
+    count = total;
+  }
+  const float all = max(tile_sum(count), 1.0), joint = tile_sum(count * mean) / all, d = mean - joint;
+  squares = tile_sum(squares + count * (d * d));
+  if (WRITES(c)) {
+    partial.v[(2 * z) * c + ch] = joint;
+    partial.v[(2 * z + 1) * c + ch] = squares;
+  }
+}
+#endif
 #elif defined(MERGE)
 #ifdef JOIN
 #define BUFFERS(B) B(0, Floats, partial) B(1, Floats, joined)
@@ -88,17 +127,40 @@ void main() {
 // Place of piece k's mean, and the number of its rows. Its squares follow `parts` rows of c later.
 #define PLACE(k) ((k) / parts * 2 * parts + (k) % parts) * c
 #define ROWS(k) float(min(slice_rows, rows - (k) / parts * slice_rows))
+#define FOR_EIGHT_PIECES(k) for (uint k = LANE; k < pieces; k += 8 * gl_WorkGroupSize.x)
+#define OF_EIGHT(i) [[unroll]] for (uint i = 0; i < 8; ++i)
+#define IS_PIECE(k, i) ((k) + (i) * gl_WorkGroupSize.x < pieces)
+#define PIECE(k, i) min((k) + (i) * gl_WorkGroupSize.x, pieces - 1)
 void main() {
   const uint pieces = (rows + slice_rows - 1) / slice_rows * parts;
   const float n = float(rows) * float(parts);
   FOR_GROUPS(ch, c) {
     float sum = 0.0, squares = 0.0;
+#ifdef BY_ADDRESS
     FOR_LANES(k, pieces) sum += ROWS(k) * partial.v[PLACE(k) + ch];
     const float mean = row_sum(sum) / n;
     FOR_LANES(k, pieces) {
       const float d = partial.v[PLACE(k) + ch] - mean;
       squares += partial.v[PLACE(k) + parts * c + ch] + ROWS(k) * (d * d);
     }
+#else  // eight loads on their way at once
+    float mean_[8], squares_[8];
+    FOR_EIGHT_PIECES(k) {
+      OF_EIGHT(i) mean_[i] = partial.v[PLACE(PIECE(k, i)) + ch];
+      OF_EIGHT(i) sum += IS_PIECE(k, i) ? ROWS(PIECE(k, i)) * mean_[i] : 0.0;
+    }
+    const float mean = row_sum(sum) / n;
+    FOR_EIGHT_PIECES(k) {
+      OF_EIGHT(i) {
+        mean_[i] = partial.v[PLACE(PIECE(k, i)) + ch];
+        squares_[i] = partial.v[PLACE(PIECE(k, i)) + parts * c + ch];
+      }
+      OF_EIGHT(i) {
+        const float d = mean_[i] - mean;
+        squares += IS_PIECE(k, i) ? squares_[i] + ROWS(PIECE(k, i)) * (d * d) : 0.0;
+      }
+    }
+#endif
     squares = row_sum(squares);
 #ifdef JOIN
     if (LANE == 0) {
@@ -157,17 +219,20 @@ void main() {
   if (ch >= c) return;
   const float mean = moments.v[ch], inv_std = moments.v[c + ch];
   const float scale = gamma.v[ch], shift = beta.v[ch];
-  FOR_FOUR_ROWS(r)
+  FOR_FOUR_ROWS(r) {
+    LOAD_ROWS(x)
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-      const float value = batch_norm(x.v[ROW(i) * c + ch], mean, inv_std, scale, shift);
+      const float value = batch_norm(LOADED(x, i, ROW(i) * c + ch), mean, inv_std, scale, shift);
       y.v[ROW(i) * c + ch] = relu != 0 ? relu_of(value) : value;
     }
+  }
 }
 #elif defined(GRAD_SUMS)
-layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, gamma) \
     B(4, Floats, beta) B(5, Floats, partial)
 #include "interface.glsl"
+#ifdef BY_ADDRESS
+layout(local_size_x_id = 0) in;
 void main() {
   const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
@@ -186,6 +251,35 @@ void main() {
   partial.v[(2 * z + 1) * c + ch] = sum_h * inv_std;
 }
 #else
+#include "tile_sum.glsl"
+void main() {
+  const uint ch = TILE_CHANNEL(c), z = gl_WorkGroupID.y;
+  const float mean = moments.v[ch], inv_std = moments.v[c + ch];
+  const float scale = gamma.v[ch] * inv_std, shift = beta.v[ch];
+  float sum = 0.0, sum_h = 0.0;
+  FOR_TILE_ROWS(r, rows, slices) {
+    float x_[AT_ONCE], dy_[AT_ONCE];
+    FOR_AT_ONCE(i) {
+      const uint at = TILE_ROW(r, i) * c + ch;
+      x_[i] = x.v[at];
+      dy_[i] = dy.v[at];
+    }
+    FOR_AT_ONCE(i) {
+      const float h = x_[i] - mean;
+      const float g = !IN_SLICE(r, i) || (relu != 0 && h * scale + shift <= 0.0) ? 0.0 : dy_[i];
+      sum += g;
+      sum_h += g * h;
+    }
+  }
+  sum = tile_sum(sum);
+  sum_h = tile_sum(sum_h);
+  if (WRITES(c)) {
+    partial.v[(2 * z) * c + ch] = sum;
+    partial.v[(2 * z + 1) * c + ch] = sum_h * inv_std;
+  }
+}
+#endif
+#else
 layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, gamma) \
     B(4, Floats, beta) B(5, Floats, sums) B(6, Floats, dx)
@@ -197,12 +291,15 @@ void main() {
   const float mean = moments.v[ch], inv_std = moments.v[c + ch];
   const float scale = gamma.v[ch], shift = beta.v[ch];
   const float sum_g = sums.v[ch], sum_gh = sums.v[c + ch];
-  FOR_FOUR_ROWS(r)
+  FOR_FOUR_ROWS(r) {
+    LOAD_ROWS(x)
+    LOAD_ROWS(dy)
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = ROW(i) * c + ch;
-      const float y = batch_norm(x.v[at], mean, inv_std, scale, shift);
-      const float g = relu != 0 ? relu_grad(y, dy.v[at]) : dy.v[at];
-      dx.v[at] = batch_norm_dx(x.v[at], g, mean, inv_std, scale, sum_g, sum_gh, float(rows));
+      const float y = batch_norm(LOADED(x, i, at), mean, inv_std, scale, shift);
+      const float g = relu != 0 ? relu_grad(y, LOADED(dy, i, at)) : LOADED(dy, i, at);
+      dx.v[at] = batch_norm_dx(LOADED(x, i, at), g, mean, inv_std, scale, sum_g, sum_gh, float(rows));
     }
+  }
 }
 #endif

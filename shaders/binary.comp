@@ -9,6 +9,7 @@
 //! variant binary_same -DSAME
 //! variant binary_grad_a -DGRAD_A
 //! variant binary_grad_b -DGRAD_B
+#extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
 #ifdef SAME
 layout(local_size_x = 64) in;
@@ -32,8 +33,16 @@ float forward(float u, float v) {
   return relu != 0 ? relu_of(y) : y;
 }
 
-#ifdef SAME
+#if defined(SAME) && defined(BY_ADDRESS)
 void main() { FOR_EACH(i, count) y.v[i] = forward(a.v[i], b.v[i]); }
+#elif defined(SAME)
+void main() {
+  FOR_EACH_FOUR(i, count) {
+    float a_[4], b_[4];
+    OF_FOUR(j) a_[j] = a.v[FOURTH(i, j, count)], b_[j] = b.v[FOURTH(i, j, count)];
+    OF_FOUR(j) if (HAS_FOURTH(i, j, count)) y.v[FOURTH(i, j, count)] = forward(a_[j], b_[j]);
+  }
+}
 #else
 void main() {
   const uint ch = CHANNEL;

@@ -7,7 +7,7 @@
 // Variants: forward 0 x, 1 gamma, 2 beta, 3 y, 4 moments [rows, 2]; grad_x 0 x, 1 gamma, 2 dy, 3
 // moments, 4 dx; grad_sums 0 x, 1 dy, 2 moments, 3 partial [slices, 2, c]: dgamma, dbeta of a slice
 // of rows.
-// Dispatch: rows; grad_sums: channels by slices of rows.
+// Dispatch: rows; grad_sums: channels by slices of rows, on a GPU ops::SumTile.
 //! variant layer_norm -DFORWARD
 //! variant layer_norm_grad_x -DGRAD_X
 //! variant layer_norm_grad_sums
@@ -60,9 +60,10 @@ void main() {
   }
 }
 #else
-layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, partial)
 #include "interface.glsl"
+#ifdef BY_ADDRESS
+layout(local_size_x_id = 0) in;
 void main() {
   const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
@@ -75,4 +76,31 @@ void main() {
   partial.v[(2 * z) * c + ch] = sum_h;
   partial.v[(2 * z + 1) * c + ch] = sum;
 }
+#else
+#include "tile_sum.glsl"
+void main() {
+  const uint ch = TILE_CHANNEL(c), z = gl_WorkGroupID.y;
+  float sum = 0.0, sum_h = 0.0;
+  FOR_TILE_ROWS(r, rows, slices) {
+    float x_[AT_ONCE], dy_[AT_ONCE], mean_[AT_ONCE], inv_[AT_ONCE];
+    FOR_AT_ONCE(i) {
+      const uint row = TILE_ROW(r, i), at = row * c + ch;
+      x_[i] = x.v[at];
+      dy_[i] = dy.v[at];
+      mean_[i] = moments.v[2 * row];
+      inv_[i] = moments.v[2 * row + 1];
+    }
+    FOR_AT_ONCE(i) {
+      sum += IN_SLICE(r, i) ? dy_[i] : 0.0;
+      sum_h += IN_SLICE(r, i) ? dy_[i] * (x_[i] - mean_[i]) * inv_[i] : 0.0;
+    }
+  }
+  sum_h = tile_sum(sum_h);
+  sum = tile_sum(sum);
+  if (WRITES(c)) {
+    partial.v[(2 * z) * c + ch] = sum_h;
+    partial.v[(2 * z + 1) * c + ch] = sum;
+  }
+}
+#endif
 #endif

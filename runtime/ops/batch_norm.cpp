@@ -53,7 +53,7 @@ Push push_of(const OpCall& call, const Emitter& emit) {
 
 // Returns the push constants for partial moments or partial sums.
 Push partial_push(Push push, const Emitter& emit) {
-  push.slices = sum_slices(*emit.device(), push.rows, push.c);
+  push.slices = tile_slices(*emit.device(), push.rows, push.c);
   push.slice_rows = gpu::div_up(push.rows, push.slices);
   return push;
 }
@@ -97,8 +97,8 @@ void forward(const OpCall& call, Emitter& emit) {
       merge.parts = moments->parts;
     } else {
       partial = emit.scratch({merge.slices, 2, push.c});
-      emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, merge, push.c,
-                        merge.slices);
+      emit.for_tiles("batch_norm_stats", {reads(x), writes(partial)}, merge, push.c, merge.slices,
+                     sum_tile(*emit.device(), push.c));
     }
     if (RowPeers* peers = emit.peers().rows)
       emit_joined(call, emit, *peers, partial, merge, push);
@@ -126,12 +126,11 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call, emit), in_parts = partial_push(push, emit);
   const DeviceTensor partial = emit.scratch({in_parts.slices, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dbeta, dgamma
-  emit.for_channels(
+  emit.for_tiles(
       "batch_norm_grad_sums",
       {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta), writes(partial)},
-      in_parts, push.c, in_parts.slices);
-  emit_sum_slices(emit, partial, sums, in_parts.slices, 2 * push.c);
-  emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
+      in_parts, push.c, in_parts.slices, sum_tile(*emit.device(), push.c));
+  emit_sum_halves(emit, partial, sums, in_parts.slices, call.input_grads[2], call.input_grads[1]);
   if (!call.input_grads[0]) return;
   // The moments depend on every row of every peer. The parameters' gradients, emitted above, are
   // only this peer's share.

@@ -45,8 +45,16 @@ void backward(const OpCall& call, Emitter& emit) {
   if (!call.input_grads[0]) return;
   const Push push = push_of(call);
   const DeviceTensor order = emit.scratch({push.rows}), begin = emit.scratch({push.entries + 1});
-  emit.for_each("embedding_order", {reads(call.inputs[1]), writes(order)}, push, push.rows);
-  emit.for_each("embedding_begin", {reads(call.inputs[1]), writes(begin)}, push, push.entries + 1);
+  const DeviceTensor& ids = call.inputs[1];
+  if (emit.device()->family() == gpu::KernelFamily::cpu) {
+    emit.for_each("embedding_order", {reads(ids), writes(order)}, push, push.rows);
+    emit.for_each("embedding_begin", {reads(ids), writes(begin)}, push, push.entries + 1);
+  } else {
+    emit.dispatch("embedding_order", {reads(ids), writes(order)}, push,
+                  {std::min(gpu::div_up(push.rows, 8), kMostGroups), 1, 1});
+    emit.for_each("embedding_begin", {reads(ids), reads(order), writes(begin)}, push,
+                  push.entries + 1);
+  }
   emit.for_channels(
       "embedding_grad",
       {reads(call.output_grad), reads(order), reads(begin), writes(call.input_grads[0])}, push,

@@ -1,6 +1,7 @@
 #include "ops/gemm.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/error.h"
 #include "ops/gemm_kernels.h"
@@ -55,6 +56,18 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   fail(Code::device, "the driver of '", info.name, "' (", info.driver, ") computes the kernel '",
        kernels.back().shader,
        "' wrongly, and there is no other: update it, or choose another device");
+}
+
+// Whether a GPU adds slices by workgroups that share them: few columns would not occupy it.
+bool adds_in_groups(const Emitter& emit, uint32_t slices, uint32_t count) {
+  return emit.device()->family() != gpu::KernelFamily::cpu && slices <= 4096 && count < 1 << 16;
+}
+
+void emit_in_groups(Emitter& emit, const char* shader, std::vector<gpu::Binding> bindings,
+                    uint32_t slices, uint32_t count) {
+  const uint32_t streams = std::clamp(std::bit_ceil(slices / 4), 8u, 64u);
+  const struct { uint32_t rows, columns, slices; } push{slices, count, 1};
+  emit.for_tiles(shader, std::move(bindings), push, count, 1, {256 / streams, streams});
 }
 
 }  // namespace
@@ -123,30 +136,37 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
   const struct {
     uint32_t rows, columns, slices;
   } push{rows, columns, row_slices(*emit.device(), columns, rows)};
-  emit.for_channels("transpose", {reads(in), writes(out)}, push, rows, push.slices, batch);
+  constexpr uint32_t kTile = 32;
+  const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
+  const bool thin = std::min(rows, columns) < kTile / 2 || rows > kTile * kMostGroups;
+  if (is_cpu || thin)
+    emit.for_channels(is_cpu ? "transpose" : "transpose_thin", {reads(in), writes(out)}, push, rows,
+                      push.slices, batch);
+  else
+    emit.dispatch("transpose", {reads(in), writes(out)}, push,
+                  {gpu::div_up(columns, kTile), gpu::div_up(rows, kTile), batch});
 }
 
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
   constexpr uint32_t kInTurn = 64;  // sums that one invocation of a GPU adds
-  if (slices > kInTurn && emit.device()->family() != gpu::KernelFamily::cpu) {
-    const uint32_t fewer = gpu::div_up(slices, kInTurn);
-    const struct { uint32_t rows, columns, slices; } push{slices, count, fewer};
-    const DeviceTensor partial = emit.scratch({fewer, count});
-    emit.for_channels("column_sum", {reads(in), writes(partial)}, push, count, fewer);
-    return emit_sum_slices(emit, partial, out, fewer, count);
-  }
+  const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
+  if (adds_in_groups(emit, slices, count))
+    return emit_in_groups(emit, "column_sum", {reads(in), writes(out)}, slices, count);
+  if (!is_cpu && slices > kInTurn) return emit_column_sum(emit, in, out, slices, count);
   const struct { uint32_t slices, count; } push{slices, count};
   emit.for_each("sum_slices", {reads(in), writes(out)}, push, count);
 }
 
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns) {
-  const uint32_t slices = sum_slices(*emit.device(), rows, columns);
+  const uint32_t slices = tile_slices(*emit.device(), rows, columns);
+  const bool done = slices == 1 && emit.device()->family() != gpu::KernelFamily::cpu;
   const struct { uint32_t rows, columns, slices; } push{rows, columns, slices};
-  const DeviceTensor partial = emit.scratch({slices, columns});
-  emit.for_channels("column_sum", {reads(x), writes(partial)}, push, columns, slices);
-  emit_sum_slices(emit, partial, out, slices, columns);
+  const DeviceTensor partial = done ? out : emit.scratch({slices, columns});
+  emit.for_tiles("column_sum", {reads(x), writes(partial)}, push, columns, slices,
+                 sum_tile(*emit.device(), columns));
+  if (!done) emit_sum_slices(emit, partial, out, slices, columns);
 }
 
 void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bias,
@@ -163,8 +183,13 @@ void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bi
                     push, c, push.slices);
 }
 
-void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
-                 const DeviceTensor& second) {
+void emit_sum_halves(Emitter& emit, const DeviceTensor& in, const DeviceTensor& sums,
+                     uint32_t slices, const DeviceTensor& first, const DeviceTensor& second) {
+  if (first && second && adds_in_groups(emit, slices, sums.count()))
+    return emit_in_groups(emit, "column_sum_halves",
+                          {reads(in), writes(sums), writes(first), writes(second)}, slices,
+                          sums.count());
+  emit_sum_slices(emit, in, sums, slices, sums.count());
   const uint64_t bytes = sums.buffer.size_bytes / 2;
   if (first) emit.add(gpu::Copy{sums.buffer.slice(0, bytes), first.buffer});
   if (second) emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), second.buffer});

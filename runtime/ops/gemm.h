@@ -76,9 +76,9 @@ void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bi
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count);
 
-// Emits first = sums[0] and second = sums[1] of sums [2, columns]; either may be empty.
-void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
-                 const DeviceTensor& second);
+// Same for sums [2, columns], and first = sums[0] and second = sums[1]; either may be empty.
+void emit_sum_halves(Emitter& emit, const DeviceTensor& in, const DeviceTensor& sums,
+                     uint32_t slices, const DeviceTensor& first, const DeviceTensor& second);
 
 // Returns the gradient of the op's result before the ReLU of its option "relu": dy where y > 0,
 // else 0. Without the option returns dy itself.

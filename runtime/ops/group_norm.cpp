@@ -64,8 +64,7 @@ void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor sums = emit.scratch({2, push.c});  // dgamma, dbeta
   emit.for_channels("group_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
                     push, push.c, push.n, 1, {width});
-  emit_sum_slices(emit, partial, sums, push.n, 2 * push.c);
-  emit_halves(emit, sums, call.input_grads[1], call.input_grads[2]);
+  emit_sum_halves(emit, partial, sums, push.n, call.input_grads[1], call.input_grads[2]);
 }
 
 std::string to_onnx(OnnxNode& node) {

@@ -29,7 +29,7 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 Push push_of(const OpCall& call, const Emitter& emit) {
   const auto c = static_cast<uint32_t>(call.output.shape.back());
   const uint32_t rows = call.output.count() / c;
-  return {rows, c, sum_slices(*emit.device(), rows, c), call.inputs.size() < 3,
+  return {rows, c, tile_slices(*emit.device(), rows, c), call.inputs.size() < 3,
           static_cast<float>(call.options.number("epsilon"))};
 }
 
@@ -54,10 +54,10 @@ void backward(const OpCall& call, Emitter& emit) {
   if (!call.input_grads[1] && !beta_wanted) return;
   const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dgamma, dbeta
-  emit.for_channels("layer_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
-                    push, push.c, push.slices);
-  emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
-  emit_halves(emit, sums, call.input_grads[1], beta_wanted ? call.input_grads[2] : DeviceTensor{});
+  emit.for_tiles("layer_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
+                 push, push.c, push.slices, sum_tile(*emit.device(), push.c));
+  emit_sum_halves(emit, partial, sums, push.slices, call.input_grads[1],
+                  beta_wanted ? call.input_grads[2] : DeviceTensor{});
 }
 
 std::string to_onnx(OnnxNode& node) {

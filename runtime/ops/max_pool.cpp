@@ -30,9 +30,20 @@ void emit_over_rows(Emitter& emit, const char* shader, std::vector<gpu::Binding>
   const struct {
     uint32_t batch, slices, h, w, c, oh, ow;
   } push{batch, slices, g.h, g.w, g.c, g.oh, g.ow};
-  emit.for_channels(shader, std::move(bindings), push, pixels * g.c, slices, rows,
-                    {g.window, g.stride, g.pad});
+  // A GPU would take longer to start as many narrow workgroups than to run them.
+  const uint32_t lanes = is_cpu ? channel_lanes(*emit.device()) : 128;
+  emit.dispatch(shader, std::move(bindings), push, {gpu::div_up(pixels * g.c, lanes), slices, rows},
+                {lanes, g.window, g.stride, g.pad});
 }
+
+// Whether a GPU gathers the gradient for a block of pixels at once: what it keeps of the windows
+// over them must fit into registers.
+bool gathers_in_blocks(const gpu::Device& device, const PoolGeometry& g) {
+  return device.family() != gpu::KernelFamily::cpu && g.window <= 3 * g.stride && g.stride <= 4;
+}
+
+// Blocks of stride x stride pixels, counted from the padding, along an axis.
+uint32_t blocks(const PoolGeometry& g, uint32_t size) { return (size - 1 + g.pad) / g.stride + 1; }
 
 void forward(const OpCall& call, Emitter& emit) {
   const PoolGeometry g = pool_geometry(call);
@@ -51,7 +62,9 @@ void backward(const OpCall& call, Emitter& emit) {
   const bool overlap = g.window > g.stride;
   const bool fill = !overlap && (!covers(g.h, g.oh) || !covers(g.w, g.ow));
   if (fill) emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
-  if (overlap)
+  if (overlap && gathers_in_blocks(*emit.device(), g))
+    emit_over_rows(emit, "max_pool_grad_blocks", bindings, call, blocks(g, g.h), blocks(g, g.w));
+  else if (overlap)
     emit_over_rows(emit, "max_pool_grad", bindings, call, g.h, g.w);
   else
     emit_over_rows(emit, "max_pool_grad_apart", bindings, call, g.oh, g.ow);

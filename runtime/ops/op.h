@@ -72,6 +72,15 @@ uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels)
 // Same for a kernel whose slices each leave a sum for emit_sum_slices() to add.
 uint32_t sum_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
 
+// The workgroup of a kernel that sums rows (shaders/tile_sum.glsl): channels by streams of rows.
+struct SumTile {
+  uint32_t channels, streams;
+};
+SumTile sum_tile(const gpu::Device& device, uint32_t channels);
+
+// sum_slices() for such a kernel.
+uint32_t tile_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
+
 // Collects the dispatches of ops while a plan is made.
 class Emitter {
  public:
@@ -129,6 +138,14 @@ class Emitter {
                     std::vector<uint32_t> constants = {}) {
     constants.insert(constants.begin(), lanes());
     dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, constants);
+  }
+
+  // Emits a kernel that sums the rows of channels in `slices` slices.
+  template <typename Push>
+  void for_tiles(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
+                 uint32_t channels, uint32_t slices, SumTile tile) {
+    dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, tile.channels), slices, 1},
+             {tile.channels, tile.streams});
   }
 
   // Attaches to the last emitted dispatch what it computes, so that it can be fused with others.

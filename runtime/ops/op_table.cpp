@@ -59,6 +59,23 @@ uint32_t sum_slices(const gpu::Device& device, uint32_t rows, uint32_t channels)
   return device.family() == gpu::KernelFamily::cpu ? slices : gpu::div_up(slices, 4);
 }
 
+// A subgroup reads whole cache lines of wide rows, and several rows if they are narrow.
+SumTile sum_tile(const gpu::Device& device, uint32_t channels) {
+  if (device.family() == gpu::KernelFamily::cpu) return {channel_lanes(device), 1};
+  const uint32_t lanes = std::clamp(std::bit_ceil(channels), 2u, 32u);
+  return {lanes, 256 / lanes};
+}
+
+uint32_t tile_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
+  if (device.family() == gpu::KernelFamily::cpu) return sum_slices(device, rows, channels);
+  constexpr uint32_t kGroups = 2048;  // workgroups in total, some more than run at once
+  const SumTile tile = sum_tile(device, channels);
+  const uint32_t most = std::max(kGroups / gpu::div_up(channels, tile.channels), 1u);
+  const uint32_t at_once = 8 * tile.streams;  // rows that a workgroup reads per iteration
+  const uint32_t iterations = gpu::div_up(gpu::div_up(rows, most), at_once);
+  return std::max(gpu::div_up(rows, iterations * at_once), 1u);
+}
+
 uint32_t Emitter::row_lanes(uint32_t length) const {
   if (device()->family() == gpu::KernelFamily::cpu) return lanes();
   return std::clamp(std::bit_ceil(length / 4 + 1), 32u, 128u);

@@ -58,6 +58,17 @@ TEST(DenseOp, TakesTheWeightTransposed) {
             }});
 }
 
+TEST(DenseOp, TransposesSeveralTiles) {
+  check_op({.op = "dense",
+            .options = R"({"transposed": true})",
+            .inputs = {{3, 37}, {70, 37}, {70}},
+            .reference = [](const auto& in) {
+              std::vector<Doubles> flipped = in;
+              for (size_t i = 0; i < 70 * 37; ++i) flipped[1][i] = in[1][i % 70 * 37 + i / 70];
+              return dense(flipped, 3, 37, 70, false);
+            }});
+}
+
 TEST(DenseOp, FusedRelu) {
   check_op({.op = "dense",
             .options = R"({"relu": true})",

@@ -126,6 +126,26 @@ TEST(BinaryOp, NamesTheShapesThatDoNotBroadcast) {
   }
 }
 
+// So many that the workgroups of a GPU take several parts each, of which the last is not full.
+TEST(Elementwise, HasManyElements) {
+  check_op({.op = "unary",
+            .options = R"({"function": "square"})",
+            .inputs = {{5, 67, 4}},
+            .reference = [](const auto& in) {
+              Doubles y = in[0];
+              for (double& v : y) v *= v;
+              return y;
+            }});
+  check_op({.op = "binary",
+            .options = R"({"function": "subtract", "relu": true})",
+            .inputs = {{5, 67, 4}, {5, 67, 4}},
+            .reference = [](const auto& in) {
+              Doubles y = in[0];
+              for (size_t i = 0; i < y.size(); ++i) y[i] = std::max(y[i] - in[1][i], 0.0);
+              return y;
+            }});
+}
+
 TEST(Bias, MatchesTheReference) {
   check_op({.op = "bias", .inputs = {{3, 5, 7, 11}, {11}}, .reference = [](const auto& in) {
               Doubles y = in[0];

@@ -47,7 +47,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Pool{2, 5, 5, 3, 3, 1, 1}, Pool{2, 7, 7, 1, 3, 3, 0}, Pool{1, 8, 5, 3, 2, 3, 1},
                     // many images in a slice, some not full; rows of several workgroups
                     Pool{70, 2, 2, 3, 2, 2, 0}, Pool{37, 5, 9, 7, 3, 2, 1},
-                    Pool{2, 140, 12, 3, 2, 2, 0}, Pool{2, 6, 40, 3, 2, 2, 1}));
+                    Pool{2, 140, 12, 3, 2, 2, 0}, Pool{2, 6, 40, 3, 2, 2, 1},
+                    // blocks of pixels in the padding; windows too many for blocks
+                    Pool{2, 10, 8, 3, 7, 3, 4}, Pool{2, 6, 5, 2, 5, 1, 2}));
 
 struct Mean {
   int64_t h, w, window, stride, pad, outputs = 0;

@@ -38,6 +38,9 @@ struct OpCase {
   ops::Precision precision = ops::Precision::fp32;
   // Turns the random values into valid ones, which are then rounded to float.
   std::function<void(std::vector<Doubles>&)> adjust;
+  // Maps the inputs and the output's gradient to the inputs' gradients, for ops on so many numbers
+  // that central differences would take too long.
+  std::function<std::vector<Doubles>(const std::vector<Doubles>&, const Doubles&)> gradients = {};
 };
 
 // Rounds x to a shorter format, to nearest, ties to even.
