@@ -1,96 +1,131 @@
 #version 450
-// attention.comp for GPUs, by tiles of 32 rows and 32 columns of scores (Dao et al. 2022), with the
-// same formulas and bindings. Rows are queries (grad_kv: keys); columns are the other side, which
-// the workgroup walks. Scores are products of rows staged in shared memory, 32 elements of the head
-// at a time. A tile of p (or ds) is staged too, to be multiplied with the columns' rows. Each of
-// 8 x 8 invocations owns 4 x 4 scores, and of the results 4 rows and 4 of each 32 columns.
+// attention.comp for GPUs, by tiles of TILE rows and TILE columns of scores (Dao et al. 2022), with
+// the same formulas and bindings. Rows are queries (grad_kv: keys); columns are the other side,
+// which the workgroup walks. Scores are products of rows staged in shared memory, 32 elements of the
+// head at a time. A tile of p (or ds) is staged too, to be multiplied with the columns' rows.
+// Invocation (TX, TY) of 8 x LANES / 8 owns ROWS rows of the tile; of these, and of the results, it
+// owns 4 of each 32 columns. All memory but that of lse and D is read as vectors of 4.
 // Dispatch: x = tiles of rows, y = batch * heads (grad_kv: those of the keys), z = 1; grad_kv with APART: 2.
 //! variant attention_tiled
 //! variant attention_tiled_grad_q -DGRAD_Q
 //! variant attention_tiled_grad_kv -DGRAD_KV
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
-layout(local_size_x = 64) in;
-layout(constant_id = 0) const uint HEAD = 4;  // a multiple of 4
+layout(local_size_x_id = 0) in;               // LANES
+layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
 // For wide heads, separate workgroups compute dk (z = 0) and dv (z = 1): they need fewer registers.
-layout(constant_id = 1) const bool APART = false;
-#define CHUNKS ((HEAD + 31) / 32)
+layout(constant_id = 2) const bool APART = false;
+layout(constant_id = 3) const uint TILE = 32;  // 32 (16 KB of shared memory) or 64 (38 KB)
 
 #if defined(GRAD_Q)
-#define BUFFERS(B) B(0, Floats, q) B(1, Floats, k) B(2, Floats, v) B(3, Ints, lengths) \
-    B(4, Floats, o) B(5, Floats, lse) B(6, Floats, go) B(7, Floats, dots) B(8, Floats, dq)
+#define BUFFERS(B) B(0, Vectors, q) B(1, Vectors, k) B(2, Vectors, v) B(3, Ints, lengths) \
+    B(4, Vectors, o) B(5, Floats, lse) B(6, Vectors, go) B(7, Floats, dots) B(8, Vectors, dq)
 #elif defined(GRAD_KV)
-#define BUFFERS(B) B(0, Floats, q) B(1, Floats, k) B(2, Floats, v) B(3, Ints, lengths) \
-    B(4, Floats, lse) B(5, Floats, go) B(6, Floats, dots) B(7, Floats, dk) B(8, Floats, dv)
+#define BUFFERS(B) B(0, Vectors, q) B(1, Vectors, k) B(2, Vectors, v) B(3, Ints, lengths) \
+    B(4, Floats, lse) B(5, Vectors, go) B(6, Floats, dots) B(7, Vectors, dk) B(8, Vectors, dv)
 #else
-#define BUFFERS(B) B(0, Floats, q) B(1, Floats, k) B(2, Floats, v) B(3, Ints, lengths) \
-    B(4, Floats, o) B(5, Floats, lse)
+#define BUFFERS(B) B(0, Vectors, q) B(1, Vectors, k) B(2, Vectors, v) B(3, Ints, lengths) \
+    B(4, Vectors, o) B(5, Floats, lse)
 #endif
 #define PARAMS uint tq, tk, heads, causal, masked; float scale; \
     uint q_stride, q_offset, k_stride, k_offset, v_stride, v_offset, group;
 #include "interface.glsl"
 
 #define NOTHING uintBitsToFloat(0xFF800000u)  // -infinity
+#define LANES gl_WorkGroupSize.x
 #define T gl_LocalInvocationID.x
 #define TX (T % 8)
 #define TY (T / 8)
 
-shared float rows_[32 * 32], columns_[32 * 32];  // [element of the head, row]; a tile's columns also [column, element]
-shared float p_[32 * 32];                        // [column, row]
-shared float of_row_[32], of_column_[32], dot_of_column_[32];
+#define QUADS (HEAD / 4)             // vectors of a head
+#define SLABS ((HEAD + 31) / 32)     // parts of a head of 8 vectors, one for each TX
+#define ROWS (TILE * 8 / LANES)      // rows of the tile that an invocation owns, stages and stores
+#define WIDE (TILE / 32)             // vectors of 4 scores that it owns of each
+#define ROW(r) (TY + LANES / 8 * (r))
+#define COLUMNS(w) (32 * (w) + 4 * TX + uvec4(0, 1, 2, 3))  // of a vector of scores
+#define LINE 9                         // vectors from one staged row to the next: neighbours lie in different banks
+#define P_LINE (TILE / 4 + 1)
+// Staged whole rows of the columns' side: as many as fit.
+#define DEPTH (SLABS == 1 ? TILE : SLABS == 2 ? TILE / 2 : SLABS <= 4 ? TILE / 4 : TILE / 8)
+#define DEPTH_LOADS ((DEPTH * 8 * SLABS + LANES - 1) / LANES)
 
-// Loads elements 32 m ... of 32 rows of a tensor, as far as they exist, into `to`, at (element,
-// row) or (row, element).
-#define STAGE(to, turned, from, begin, stride, count, m)                                          \
-  for (uint e = T; e < 256; e += 64) {                                                            \
-    const uint row_ = turned ? e % 32 : e / 8, d_ = 4 * (turned ? e / 32 : e % 8);                \
-    const bool there_ = row_ < (count) && 32 * (m) + d_ < HEAD;                                   \
-    [[unroll]] for (uint i_ = 0; i_ < 4; ++i_)                                                    \
-      to[turned ? (d_ + i_) * 32 + row_ : row_ * 32 + d_ + i_] =                                  \
-          there_ ? from.v[(begin) + row_ * (stride) + 32 * (m) + d_ + i_] : 0.0;                  \
+shared vec4 rows_[TILE * LINE];     // [row, 8 vectors of the head]
+shared vec4 columns_[TILE * LINE];  // the same at SLOT(column), or [column, SLABS * 8 vectors of the head]
+shared vec4 p_[TILE * P_LINE];      // [row, vector of columns]
+shared vec4 parts_[TILE * 2];       // [row, TX]: parts of a sum or maximum
+#ifdef GRAD_KV
+shared vec4 lse_[TILE / 4], dots_[TILE / 4];  // of the columns
+#endif
+
+// So that an invocation's scores are neighbours, but the lines that neighbouring invocations read too.
+#define SLOT(j) ((j) % 32 / 4 + (j) % 4 * 8 + (j) / 32 * 32)
+
+#ifdef BY_ADDRESS  // a CPU device: its compiler would take minutes for unrolled loops with barriers among them
+#define EACH(i, count) [[dont_unroll]] for (uint i = 0; i < (count); ++i)
+#else
+#define EACH(i, count) [[unroll]] for (uint i = 0; i < (count); ++i)
+#endif
+
+// Vector `quad` of row `row` of `count`; zero if there is none. No branch: among the scores, each
+// doubles the memory of SwiftShader's compiler.
+#define VECTOR(from, begin, line, row, count, quad)                                     \
+  mix(vec4(0), from.v[(begin) + min(row, (count) - 1) * (line) + min(quad, QUADS - 1)], \
+      bvec4((row) < (count) && (quad) < QUADS))
+
+// s[r][w][c] = row ROW(r) of a tensor by row COLUMNS(w) of another.
+#define PRODUCTS(s, a, a_begin, a_line, a_count, b, b_begin, b_line, b_count)                      \
+  EACH(r, ROWS) EACH(w, WIDE) s[r][w] = vec4(0);                                                   \
+  for (uint m = 0; m < SLABS; ++m) {                                                               \
+    vec4 of_a[ROWS], of_b[ROWS];                                                                   \
+    EACH(r, ROWS) of_a[r] = VECTOR(a, a_begin, a_line, ROW(r), a_count, 8 * m + TX);               \
+    EACH(r, ROWS) of_b[r] = VECTOR(b, b_begin, b_line, ROW(r), b_count, 8 * m + TX);               \
+    barrier();                                                                                     \
+    EACH(r, ROWS) rows_[ROW(r) * LINE + TX] = of_a[r];                                             \
+    EACH(r, ROWS) columns_[SLOT(ROW(r)) * LINE + TX] = of_b[r];                                    \
+    barrier();                                                                                     \
+    for (uint d = 0; d < 8; ++d) {                                                                 \
+      vec4 x[ROWS];                                                                                \
+      EACH(r, ROWS) x[r] = rows_[ROW(r) * LINE + d];                                               \
+      EACH(w, WIDE) EACH(c, 4) {                                                                   \
+        const vec4 y = columns_[(32 * w + 8 * c + TX) * LINE + d];                                 \
+        EACH(i, 4) EACH(r, ROWS) s[r][w][c] += x[r][i] * y[i];                                     \
+      }                                                                                            \
+    }                                                                                              \
   }
 
-// s[r][c] = row 4 TY + r of a tensor by row 4 TX + c of another.
-#define PRODUCTS(s, a, a_begin, a_stride, a_count, b, b_begin, b_stride, b_count)                 \
-  [[unroll]] for (uint r = 0; r < 4; ++r) s[r] = vec4(0);                                         \
-  for (uint m = 0; m < CHUNKS; ++m) {                                                             \
-    barrier();                                                                                    \
-    STAGE(rows_, true, a, a_begin, a_stride, a_count, m)                                          \
-    STAGE(columns_, true, b, b_begin, b_stride, b_count, m)                                       \
-    barrier();                                                                                    \
-    for (uint d = 0; d < 32; ++d) {                                                               \
-      const uint at = d * 32 + 4 * TX;                                                            \
-      const vec4 x = vec4(columns_[at], columns_[at + 1], columns_[at + 2], columns_[at + 3]);    \
-      [[unroll]] for (uint r = 0; r < 4; ++r) s[r] += rows_[d * 32 + 4 * TY + r] * x;             \
-    }                                                                                             \
+// sums[r][m] += p_'s row ROW(r) by vector 8 m + TX of the columns' rows.
+#define ADD_PRODUCTS(sums, b, b_begin, b_line, b_count)                                            \
+  for (uint j = 0; j < min(TILE, b_count); j += DEPTH) {                                           \
+    vec4 of_b[DEPTH_LOADS];                                                                        \
+    EACH(i, DEPTH_LOADS) {                                                                         \
+      const uint e = LANES * i + T, at = j + e / (8 * SLABS);                                      \
+      of_b[i] = VECTOR(b, b_begin, b_line, at, b_count, e % (8 * SLABS));                          \
+    }                                                                                              \
+    barrier();                                                                                     \
+    EACH(i, DEPTH_LOADS) columns_[LANES * i + T] = of_b[i];                                        \
+    barrier();                                                                                     \
+    for (uint d = 0; d < DEPTH / 4; ++d) {                                                         \
+      vec4 x[ROWS];                                                                                \
+      EACH(r, ROWS) x[r] = p_[ROW(r) * P_LINE + j / 4 + d];                                        \
+      EACH(i, 4) EACH(m, SLABS) {                                                                  \
+        const vec4 y = columns_[(4 * d + i) * (8 * SLABS) + 8 * m + TX];                           \
+        EACH(r, ROWS) sums[r][m] += x[r][i] * y;                                                   \
+      }                                                                                            \
+    }                                                                                              \
   }
 
-// sums[m][r] += p_'s row 4 TY + r by the columns' rows.
-#define ADD_PRODUCTS(sums, b, b_begin, b_stride, b_count)                                         \
-  [[unroll]] for (uint m = 0; m < CHUNKS; ++m) {                                                  \
-    barrier();                                                                                    \
-    STAGE(columns_, false, b, b_begin, b_stride, b_count, m)                                      \
-    barrier();                                                                                    \
-    for (uint j = 0; j < 32; ++j) {                                                               \
-      const uint at = j * 32 + 4 * TX;                                                            \
-      const vec4 x = vec4(columns_[at], columns_[at + 1], columns_[at + 2], columns_[at + 3]);    \
-      [[unroll]] for (uint r = 0; r < 4; ++r) sums[m][r] += p_[j * 32 + 4 * TY + r] * x;          \
-    }                                                                                             \
-  }
+#define P(r, w) p_[ROW(r) * P_LINE + 8 * (w) + TX]
+#define PART(r) parts_[ROW(r) * 2 + TX / 4][TX % 4]
+#define CLEAR(sums) EACH(r, ROWS) EACH(m, SLABS) sums[r][m] = vec4(0);
+#define STORE(to, begin, line, count, sums, factor)                             \
+  EACH(r, ROWS) EACH(m, SLABS)                                                  \
+    if (ROW(r) < (count) && 8 * m + TX < QUADS)                                 \
+      to.v[(begin) + ROW(r) * (line) + 8 * m + TX] = sums[r][m] * (factor);
 
-// Row and column in the tile of the score s[r][c].
-#define FOR_SCORES(r, c) \
-  [[unroll]] for (uint r = 0; r < 4; ++r) [[unroll]] for (uint c = 0; c < 4; ++c)
-#define P(r, c) p_[(4 * TX + c) * 32 + 4 * TY + r]
-
-#define CLEAR(sums) \
-  [[unroll]] for (uint m = 0; m < CHUNKS; ++m) [[unroll]] for (uint r = 0; r < 4; ++r) sums[m][r] = vec4(0);
-#define STORE(to, begin, stride, count, sums, factor)                                             \
-  [[unroll]] for (uint m = 0; m < CHUNKS; ++m)                                                    \
-    [[unroll]] for (uint r = 0; r < 4; ++r)                                                       \
-      if (4 * TY + r < (count) && 32 * m + 4 * TX < HEAD)                                         \
-        [[unroll]] for (uint c = 0; c < 4; ++c)                                                   \
-          to.v[(begin) + (4 * TY + r) * (stride) + 32 * m + 4 * TX + c] = sums[m][r][c] * (factor);
+float sum_of(vec4 v) { return v.x + v.y + v.z + v.w; }
+float largest_of(vec4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
+float sum_of_parts(uint row) { return sum_of(parts_[row * 2]) + sum_of(parts_[row * 2 + 1]); }
+float largest_of_parts(uint row) { return max(largest_of(parts_[row * 2]), largest_of(parts_[row * 2 + 1])); }
 
 void main() {
 #ifdef GRAD_KV
@@ -99,111 +134,141 @@ void main() {
   const uint b = gl_WorkGroupID.y / heads, h = gl_WorkGroupID.y % heads, kv_head = h / group;
 #endif
   const uint keys = masked != 0 ? min(uint(max(lengths.v[b], 0)), tk) : tk;
-  const uint first = gl_WorkGroupID.x * 32, width = heads * HEAD;
-  const uint k0 = b * tk * k_stride + k_offset + kv_head * HEAD;
-  const uint v0 = b * tk * v_stride + v_offset + kv_head * HEAD;
-  vec4 s[4];
+  // In vectors, as all distances below.
+  const uint q_line = q_stride / 4, k_line = k_stride / 4, v_line = v_stride / 4, o_line = heads * QUADS;
+  const uint k0 = b * tk * k_line + k_offset / 4 + kv_head * QUADS;
+  const uint v0 = b * tk * v_line + v_offset / 4 + kv_head * QUADS;
+  vec4 s[ROWS][WIDE];
 
 #ifndef GRAD_KV
-  const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
-  const uint o0 = b * tq * width + h * HEAD, row0 = gl_WorkGroupID.y * tq;
-  const uint count = min(tq - first, 32);
+  // Causal, the last rows see the most: they come first, lest they end alone.
+  const uint first = (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * TILE;
+  const uint q0 = b * tq * q_line + q_offset / 4 + h * QUADS;
+  const uint o0 = b * tq * o_line + h * QUADS, row0 = gl_WorkGroupID.y * tq;
+  const uint count = min(tq - first, TILE);
   // Number of keys that the tile's last query sees, and query i.
   const uint end = causal != 0 ? min(keys, first + count + tk - tq) : keys;
-  // Branch-free: each branch among the scores doubles the memory of SwiftShader's compiler.
   const uint ahead = causal != 0 ? tk - tq + 1 : keys;
 #define SEES(i) min(keys, (i) + ahead)
-  const uint q_at = q0 + first * q_stride, o_at = o0 + first * width;
-  vec4 sums[CHUNKS][4];
+  const uint q_at = q0 + first * q_line, o_at = o0 + first * o_line;
+  vec4 sums[ROWS][SLABS];
   CLEAR(sums)
 #ifndef GRAD_Q
-  float top = NOTHING, total = 0.0;  // of row T
-  for (uint j0 = 0; j0 < end; j0 += 32) {
-    PRODUCTS(s, q, q_at, q_stride, count, k, k0 + j0 * k_stride, k_stride, tk - j0)
-    FOR_SCORES(r, c) P(r, c) = j0 + 4 * TX + c < SEES(first + 4 * TY + r) ? s[r][c] * scale : NOTHING;
-    barrier();
-    if (T < 32) {
-      float above = top, sum = 0.0;
-      for (uint j = 0; j < 32; ++j) above = max(above, p_[j * 32 + T]);
-      for (uint j = 0; j < 32; ++j) {
-        const float score = p_[j * 32 + T], p = score == NOTHING ? 0.0 : exp(score - above);
-        p_[j * 32 + T] = p;
-        sum += p;
+  float top[ROWS], total[ROWS];  // total: over this invocation's columns
+  EACH(r, ROWS) {
+    top[r] = NOTHING;
+    total[r] = 0.0;
+  }
+  for (uint j0 = 0; j0 < end; j0 += TILE) {
+    PRODUCTS(s, q, q_at, q_line, count, k, k0 + j0 * k_line, k_line, end - j0)
+    EACH(r, ROWS) {
+      const uint sees = SEES(first + ROW(r));
+      float above = NOTHING;
+      EACH(w, WIDE) {
+        s[r][w] = mix(vec4(NOTHING), s[r][w] * scale, lessThan(j0 + COLUMNS(w), uvec4(sees)));
+        above = max(above, largest_of(s[r][w]));
       }
-      // Both are -infinity until the first visible key: nothing to rescale.
-      const float rescale = top == NOTHING ? 0.0 : exp(top - above);
-      total = total * rescale + sum;
-      top = above;
-      of_row_[T] = rescale;
+      PART(r) = above;
     }
     barrier();
-    [[unroll]] for (uint m = 0; m < CHUNKS; ++m)
-      [[unroll]] for (uint r = 0; r < 4; ++r) sums[m][r] *= of_row_[4 * TY + r];
-    ADD_PRODUCTS(sums, v, v0 + j0 * v_stride, v_stride, tk - j0)
+    EACH(r, ROWS) {
+      const float above = max(top[r], largest_of_parts(ROW(r)));
+      // Both are -infinity until the first visible key: nothing to rescale.
+      const float rescale = top[r] == NOTHING ? 0.0 : exp(top[r] - above);
+      total[r] *= rescale;
+      top[r] = above;
+      EACH(w, WIDE) {
+        s[r][w] = mix(exp(s[r][w] - above), vec4(0), equal(s[r][w], vec4(NOTHING)));
+        total[r] += sum_of(s[r][w]);
+        P(r, w) = s[r][w];
+      }
+      EACH(m, SLABS) sums[r][m] *= rescale;
+    }
+    ADD_PRODUCTS(sums, v, v0 + j0 * v_line, v_line, end - j0)
   }
+  EACH(r, ROWS) PART(r) = total[r];
   barrier();
-  if (T < 32) of_row_[T] = total > 0.0 ? 1.0 / total : 0.0;
-  if (T < count) lse.v[row0 + first + T] = total > 0.0 ? top + log(total) : 0.0;
-  barrier();
-  STORE(o, o_at, width, count, sums, of_row_[4 * TY + r])
+  EACH(r, ROWS) {
+    const float all = sum_of_parts(ROW(r));
+    if (TX == 0 && ROW(r) < count) lse.v[row0 + first + ROW(r)] = all > 0.0 ? top[r] + log(all) : 0.0;
+    total[r] = all > 0.0 ? 1.0 / all : 0.0;
+  }
+  STORE(o, o_at, o_line, count, sums, total[r])
 #else
-  if (T < 32) {
-    float dot_i = 0.0;
-    for (uint d = 0; T < count && d < HEAD; ++d) dot_i += go.v[o_at + T * width + d] * o.v[o_at + T * width + d];
-    of_row_[T] = dot_i;
-    of_column_[T] = T < count ? lse.v[row0 + first + T] : 0.0;
-    if (T < count) dots.v[row0 + first + T] = dot_i;
+  float dot_of[ROWS], lse_of[ROWS];
+  EACH(r, ROWS) {
+    vec4 dot4 = vec4(0);
+    for (uint m = 0; m < SLABS; ++m)
+      dot4 += VECTOR(go, o_at, o_line, ROW(r), count, 8 * m + TX) * VECTOR(o, o_at, o_line, ROW(r), count, 8 * m + TX);
+    PART(r) = sum_of(dot4);
   }
-  for (uint j0 = 0; j0 < end; j0 += 32) {
-    vec4 p[4];
-    PRODUCTS(p, q, q_at, q_stride, count, k, k0 + j0 * k_stride, k_stride, tk - j0)
-    FOR_SCORES(r, c) p[r][c] = j0 + 4 * TX + c < SEES(first + 4 * TY + r)
-                                   ? exp(p[r][c] * scale - of_column_[4 * TY + r]) : 0.0;
-    PRODUCTS(s, go, o_at, width, count, v, v0 + j0 * v_stride, v_stride, tk - j0)
-    FOR_SCORES(r, c) P(r, c) = p[r][c] * (s[r][c] - of_row_[4 * TY + r]) * scale;
-    ADD_PRODUCTS(sums, k, k0 + j0 * k_stride, k_stride, tk - j0)
+  barrier();
+  EACH(r, ROWS) {
+    const uint row = row0 + first + min(ROW(r), count - 1);
+    dot_of[r] = sum_of_parts(ROW(r));
+    lse_of[r] = lse.v[row];
+    if (TX == 0 && ROW(r) < count) dots.v[row] = dot_of[r];
   }
-  STORE(dq, q_at, q_stride, count, sums, 1.0)
+  for (uint j0 = 0; j0 < end; j0 += TILE) {
+    PRODUCTS(s, q, q_at, q_line, count, k, k0 + j0 * k_line, k_line, end - j0)
+    EACH(r, ROWS) {
+      const uint sees = SEES(first + ROW(r));
+      EACH(w, WIDE) {
+        P(r, w) = mix(vec4(0), exp(s[r][w] * scale - lse_of[r]), lessThan(j0 + COLUMNS(w), uvec4(sees)));
+      }
+    }
+    PRODUCTS(s, go, o_at, o_line, count, v, v0 + j0 * v_line, v_line, end - j0)
+    EACH(r, ROWS) EACH(w, WIDE) P(r, w) *= (s[r][w] - dot_of[r]) * scale;
+    ADD_PRODUCTS(sums, k, k0 + j0 * k_line, k_line, end - j0)
+  }
+  STORE(dq, q_at, q_line, count, sums, 1.0)
 #endif
 #else
-  const uint count = min(tk - first, 32);
+  const uint first = gl_WorkGroupID.x * TILE, count = min(tk - first, TILE);
   // The first query that sees any key of the tile, and key j.
-  const uint begin = causal != 0 && first + tq > tk ? first + tq - tk : 0;
+  const uint begin = first >= keys ? tq : causal != 0 && first + tq > tk ? first + tq - tk : 0;
 #define SEEN_FROM(j) ((j) >= keys ? tq : causal != 0 && (j) + tq > tk ? (j) + tq - tk : 0)
-  const uint k_at = k0 + first * k_stride, v_at = v0 + first * v_stride;
+  const uint k_at = k0 + first * k_line, v_at = v0 + first * v_line;
   const bool with_dk = !APART || gl_WorkGroupID.z == 0, with_dv = !APART || gl_WorkGroupID.z == 1;
-  vec4 sums[CHUNKS][4], sums_v[CHUNKS][4];
+  vec4 sums[ROWS][SLABS], sums_v[ROWS][SLABS];
   CLEAR(sums)
   if (!APART) CLEAR(sums_v)
+  uint seen_from[ROWS];
+  EACH(r, ROWS) seen_from[r] = SEEN_FROM(first + ROW(r));
   for (uint h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-    const uint q0 = b * tq * q_stride + q_offset + h * HEAD;
-    const uint o0 = b * tq * width + h * HEAD, row0 = (b * heads + h) * tq;
-    for (uint i0 = begin; i0 < tq; i0 += 32) {
+    const uint q0 = b * tq * q_line + q_offset / 4 + h * QUADS;
+    const uint o0 = b * tq * o_line + h * QUADS, row0 = (b * heads + h) * tq;
+    for (uint i0 = begin; i0 < tq; i0 += TILE) {
       barrier();
-      if (T < 32) {
-        of_column_[T] = i0 + T < tq ? lse.v[row0 + i0 + T] : 0.0;
-        dot_of_column_[T] = i0 + T < tq ? dots.v[row0 + i0 + T] : 0.0;
+      if (T < TILE) {
+        lse_[T / 4][T % 4] = i0 + T < tq ? lse.v[row0 + i0 + T] : 0.0;
+        dots_[T / 4][T % 4] = i0 + T < tq ? dots.v[row0 + i0 + T] : 0.0;
       }
-      vec4 p[4];
-      PRODUCTS(p, k, k_at, k_stride, count, q, q0 + i0 * q_stride, q_stride, tq - i0)
-      FOR_SCORES(r, c) {
-        const uint i = i0 + 4 * TX + c;
-        p[r][c] = i < tq && i >= SEEN_FROM(first + 4 * TY + r) ? exp(p[r][c] * scale - of_column_[4 * TX + c]) : 0.0;
+      PRODUCTS(s, k, k_at, k_line, count, q, q0 + i0 * q_line, q_line, tq - i0)
+      EACH(w, WIDE) {
+        const vec4 lse4 = lse_[8 * w + TX];
+        EACH(r, ROWS) {
+          // seen_from <= i < tq, since negative differences wrap around
+          const bvec4 sees = lessThan(i0 + COLUMNS(w) - seen_from[r], uvec4(tq - seen_from[r]));
+          P(r, w) = mix(vec4(0), exp(s[r][w] * scale - lse4), sees);
+        }
       }
       if (with_dv) {
-        FOR_SCORES(r, c) P(r, c) = p[r][c];
-        if (APART) ADD_PRODUCTS(sums, go, o0 + i0 * width, width, tq - i0)
-        else ADD_PRODUCTS(sums_v, go, o0 + i0 * width, width, tq - i0)
+        if (APART) ADD_PRODUCTS(sums, go, o0 + i0 * o_line, o_line, tq - i0)
+        else ADD_PRODUCTS(sums_v, go, o0 + i0 * o_line, o_line, tq - i0)
       }
       if (with_dk) {
-        PRODUCTS(s, v, v_at, v_stride, count, go, o0 + i0 * width, width, tq - i0)
-        FOR_SCORES(r, c) P(r, c) = p[r][c] * (s[r][c] - dot_of_column_[4 * TX + c]) * scale;
-        ADD_PRODUCTS(sums, q, q0 + i0 * q_stride, q_stride, tq - i0)
+        PRODUCTS(s, v, v_at, v_line, count, go, o0 + i0 * o_line, o_line, tq - i0)
+        EACH(w, WIDE) {
+          const vec4 dots4 = dots_[8 * w + TX];
+          EACH(r, ROWS) P(r, w) *= (s[r][w] - dots4) * scale;
+        }
+        ADD_PRODUCTS(sums, q, q0 + i0 * q_line, q_line, tq - i0)
       }
     }
   }
-  if (with_dk) STORE(dk, k_at, k_stride, count, sums, 1.0)
-  if (APART && with_dv) STORE(dv, v_at, v_stride, count, sums, 1.0)
-  if (!APART) STORE(dv, v_at, v_stride, count, sums_v, 1.0)
+  if (with_dk) STORE(dk, k_at, k_line, count, sums, 1.0)
+  if (APART && with_dv) STORE(dv, v_at, v_line, count, sums, 1.0)
+  if (!APART) STORE(dv, v_at, v_line, count, sums_v, 1.0)
 #endif
 }

@@ -11,6 +11,7 @@
 #ifdef BY_ADDRESS
 #extension GL_EXT_buffer_reference : require
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Uints { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Steps { StepValues v[]; };
@@ -18,6 +19,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Steps { Step
 layout(push_constant) uniform Push { BUFFERS(DECLARE_BUFFER) PARAMS };
 #else
 #define FloatsElement float
+#define VectorsElement vec4
 #define IntsElement int
 #define UintsElement uint
 #define StepsElement StepValues

@@ -117,14 +117,23 @@ uint32_t samples_by_heads(const OpCall& call, const Push& push) {
 // On a CPU each lane owns a query or a key; on a GPU each workgroup owns tiles of both.
 bool is_tiled(const Emitter& emit) { return emit.device()->family() != gpu::KernelFamily::cpu; }
 
+// A tile's edge (shaders/attention_tiled.comp).
+uint32_t tile_of(const Emitter& emit, const Push& push) {
+  constexpr uint32_t kSharedBytes = 39936;  // of tiles of 64
+  const bool fits = emit.device()->info().max_shared_bytes >= kSharedBytes;
+  return fits && push.tq > 32 && push.tk > 32 ? 64 : 32;
+}
+
 void emit_attention(Emitter& emit, const std::string& variant, std::vector<gpu::Binding> bindings,
                     const Push& push, uint32_t rows, uint32_t samples_by_heads, uint32_t head,
                     bool apart = false) {
-  constexpr uint32_t kTileRows = 32;  // shaders/attention_tiled.comp
+  const uint32_t tile = tile_of(emit, push);
+  // An invocation owns 4 rows of 8; of wide heads 2, whose sums fit in its registers.
+  const uint32_t lanes = tile == 64 && head > 128 ? 256 : tile * 2;
   if (is_tiled(emit))
     emit.dispatch("attention_tiled" + variant, std::move(bindings), push,
-                  {gpu::div_up(rows, kTileRows), samples_by_heads, apart ? 2u : 1u},
-                  {head, apart ? 1u : 0u});
+                  {gpu::div_up(rows, tile), samples_by_heads, apart ? 2u : 1u},
+                  {lanes, head, apart ? 1u : 0u, tile});
   else
     emit.for_channels("attention" + variant, std::move(bindings), push, rows, samples_by_heads, 1,
                       {head});

@@ -54,8 +54,11 @@ void compile_others(gpu::Kernels& kernels) {
         name.starts_with("conv_line") || (name.starts_with("attention") && !tiled);
     if (code.by_address || name.starts_with("gemm_") || for_cpus) continue;
     if (!tiled) compile(kernels, name, name, {64}, 14, 100);
-    for (const uint32_t head : {32, 64, 128})
-      if (tiled) compile(kernels, cat(name, " ", head), name, {head, head > 64}, 14, 100);
+    for (const uint32_t head : {32, 64, 128, 256})
+      if (tiled)
+        compile(kernels, cat(name, " ", head), name,
+                {head > 128 ? 256u : 128u, head, head > 64, 64}, 14, 100);
+    if (tiled) compile(kernels, cat(name, " 256, narrow"), name, {64, 256, 1, 32}, 14, 100);
   }
 }
 

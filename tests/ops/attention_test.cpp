@@ -43,6 +43,44 @@ Doubles attend(const Attention& a, const Doubles& q, const Doubles& k, const Dou
   return out;
 }
 
+// The gradients by q, k and v, by the formulas of shaders/attention.comp.
+std::vector<Doubles> attend_gradients(const Attention& a, const std::vector<Doubles>& in,
+                                      const Doubles& upstream) {
+  const Doubles &q = in[0], &k = in[1], &v = in[2];
+  const double scale = 1 / std::sqrt(static_cast<double>(a.head));
+  Doubles dq(q.size()), dk(k.size()), dv(v.size());
+  for (size_t b = 0; b < a.batch; ++b)
+    for (size_t h = 0; h < a.heads; ++h)
+      for (size_t i = 0; i < a.tq; ++i) {
+        size_t keys = a.lengths ? static_cast<size_t>(in[3][b]) : a.tk;
+        if (a.causal) keys = std::min(keys, i + a.tk - a.tq + 1);
+        const size_t at_q = (b * a.tq + i) * a.width() + h * a.head;
+        const auto at_k = [&](size_t j) {
+          return (b * a.tk + j) * a.kv_width() + h / a.group * a.head;
+        };
+        const auto dot = [&](const Doubles& x, const Doubles& y, size_t j) {
+          double sum = 0;
+          for (size_t d = 0; d < a.head; ++d) sum += x[at_q + d] * y[at_k(j) + d];
+          return sum;
+        };
+        Doubles p(keys), dp(keys);
+        double total = 0, mean = 0;
+        for (size_t j = 0; j < keys; ++j) total += p[j] = std::exp(scale * dot(q, k, j));
+        for (size_t j = 0; j < keys; ++j) {
+          p[j] /= total;
+          mean += p[j] * (dp[j] = dot(upstream, v, j));
+        }
+        for (size_t j = 0; j < keys; ++j)
+          for (size_t d = 0; d < a.head; ++d) {
+            const double ds = p[j] * (dp[j] - mean) * scale;
+            dq[at_q + d] += ds * k[at_k(j) + d];
+            dk[at_k(j) + d] += ds * q[at_q + d];
+            dv[at_k(j) + d] += p[j] * upstream[at_q + d];
+          }
+      }
+  return {dq, dk, dv};
+}
+
 class AttentionOp : public testing::TestWithParam<Attention> {};
 
 OpCase case_of(const Attention& a) {
@@ -70,6 +108,36 @@ TEST_P(AttentionOp, MatchesTheReference) { check_op(case_of(GetParam())); }
 TEST(WideAttention, MatchesTheReference) {
   check_op(case_of({2, 5, 6, 1, 64, true, true}), gpu::KernelFamily::tiled);
   check_op(case_of({1, 3, 4, 1, 68}), gpu::KernelFamily::tiled);
+}
+
+void check_tiles(const std::vector<Attention>& cases) {
+  for (const Attention& a : cases) {
+    OpCase c = case_of(a);
+    c.gradients = [a](const auto& in, const Doubles& upstream) {
+      return attend_gradients(a, in, upstream);
+    };
+    check_op(c, gpu::KernelFamily::tiled);
+  }
+}
+
+// Tiles of 64 begin above 32 positions; ends of tiles, of heads and of what is staged at once.
+TEST(WideTiles, MatchTheReference) {
+  check_tiles({{3, 129, 129, 1, 4, true, true},
+               {2, 100, 100, 4, 8, true, false, 2},
+               {2, 64, 40, 4, 4, false, true, 2}});
+}
+
+TEST(WideTiles, OfWideHeadsMatchTheReference) {
+  if (device()->family() == gpu::KernelFamily::cpu)
+    GTEST_SKIP() << "a CPU device's driver takes minutes to compile them";
+  check_tiles({{1, 70, 70, 2, 64, true},
+               {2, 65, 130, 1, 36, true, true},
+               {1, 33, 64, 2, 128},
+               {2, 64, 40, 4, 68, false, true, 2},
+               {1, 34, 77, 1, 256, true},
+               {2, 100, 100, 4, 32, true, false, 2},
+               {1, 40, 33, 1, 164},
+               {1, 128, 64, 1, 96}});
 }
 
 // More and fewer positions than lanes, one position, longer keys, samples of every length (0 too).
