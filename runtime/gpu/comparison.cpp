@@ -178,11 +178,11 @@ bool is_settled(const Device& device, const Kernel& kernel) {
   return kernel.beyond_host || device.vk().verdicts->of(kernel.key) != Verdict::unknown;
 }
 
-// Compares a dispatch and replaces its kernel if it is wrong.
-void settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
+// Compares a dispatch and replaces its kernel if it is wrong. Returns whether the host could run it.
+bool settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
   const Kernel& kernel = *dispatch.kernel;
   std::scoped_lock lock(device->vk().comparison_mutex);
-  if (scope == Scope::samples && is_settled(*device, kernel)) return;  // by another thread
+  if (scope == Scope::samples && is_settled(*device, kernel)) return true;  // by another thread
   const LoweredLimits& lowered = device->options().lowered;
   const auto is_one_of = [&](const std::string& names) {
     return !names.empty() && kernel.name.starts_with(names);
@@ -193,12 +193,13 @@ void settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
   if (seen.result == Comparison::Result::equal)
     device->vk().verdicts->set(kernel.key, Verdict::right);
   if (seen.result == Comparison::Result::faulty || seen.result == Comparison::Result::unknown) {
-    kernel.beyond_host = true;
-    log_line(seen.result == Comparison::Result::faulty ? LogLevel::warning : LogLevel::info,
-             cat(dispatch.label, ": kernel '", kernel.name,
-                 "' was not compared with the host: ", seen.why));
+    if (!kernel.beyond_host.exchange(true))  // said once
+      log_line(seen.result == Comparison::Result::faulty ? LogLevel::warning : LogLevel::info,
+               cat(dispatch.label, ": kernel '", kernel.name,
+                   "' was not compared with the host: ", seen.why));
+    return false;
   }
-  if (seen.result != Comparison::Result::different) return;
+  if (seen.result != Comparison::Result::different) return true;
   const std::string first = seen.why;
   kernel.compile_plainly();
   ++device->vk().kernels_replaced;
@@ -210,6 +211,7 @@ void settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
   log_line(LogLevel::warning, cat(told(*device, kernel.name), ": ", first,
                                   "; from now on without the driver's optimizer, more slowly"));
   device->vk().verdicts->set(kernel.key, Verdict::right_plainly);
+  return true;
 }
 
 }  // namespace
@@ -234,10 +236,11 @@ Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scop
     return judge(courier, regions);
   } catch (const Error& error) {
     // Neither a fault of the kernel itself nor a lack of memory for the copies should end a run.
+    // What the host cannot run says nothing of the device, and ends no test either.
     const bool is_fault = error.code() == Code::internal;
-    const bool bearable =
-        is_fault || error.code() == Code::unsupported || error.code() == Code::out_of_memory;
-    if (scope == Scope::all || !bearable)
+    const bool beyond_host = error.code() == Code::unsupported;
+    const bool bearable = is_fault || error.code() == Code::out_of_memory;
+    if (!beyond_host && (scope == Scope::all || !bearable))
       throw Error(error.code(),
                   cat(dispatch.label, ": kernel '", dispatch.kernel->name, "': ", error.what()));
     return {is_fault ? Comparison::Result::faulty : Comparison::Result::unknown, error.what()};
@@ -258,21 +261,21 @@ uint32_t kernels_replaced(const Device& device) { return device.vk().kernels_rep
 void run_compared(const DevicePtr& device, const CommandList& commands) {
   const bool all = device->options().compare == Compare::dispatches;
   const auto begin = std::chrono::steady_clock::now();
-  int compared = 0;
+  int compared = 0, beyond_host = 0;
   CommandList waiting;
   for (const Command& command : commands) {
     const auto* dispatch = std::get_if<Dispatch>(&command);
     if (dispatch && (all ? is_new(*device, *dispatch) : !is_settled(*device, *dispatch->kernel))) {
       run_uncompared(device, std::exchange(waiting, {}));
-      settle(device, *dispatch, all ? Scope::all : Scope::samples);
-      ++compared;
+      ++(settle(device, *dispatch, all ? Scope::all : Scope::samples) ? compared : beyond_host);
     }
     waiting.push_back(command);
   }
   run_uncompared(device, waiting);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   log_line(LogLevel::info, cat("compared ", compared, " dispatches of '", device->info().name,
-                               "' with the host's results in ", seconds.count(), " s"));
+                               "' with the host's results in ", seconds.count(), " s",
+                               beyond_host ? cat("; the host could not run ", beyond_host) : ""));
 }
 
 }  // namespace etr::gpu

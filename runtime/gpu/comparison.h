@@ -14,7 +14,8 @@ namespace etr::gpu {
 // after another, up to a limit of instructions that takes some seconds.
 enum class Scope { samples, all };
 
-// Compares one dispatch. Does not change its buffers. Passes on errors of the device.
+// Compares one dispatch. Does not change its buffers. Passes on errors of the device and, where the
+// host runs all workgroups, a fault of the kernel itself.
 Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scope);
 
 // Returns whether DeviceOptions::compare asks for a comparison of any of these kernels.

@@ -189,14 +189,17 @@ bool compiles_and(const std::function<bool()>& check) {
 }  // namespace
 
 bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& constants,
-                     const std::function<bool()>& check) {
+                     bool at_choice, const std::function<bool()>& check) {
   std::scoped_lock lock(checks_mutex_);
   const Key key{shader, constants};
   const auto known = trusted_.find(key);
   if (known != trusted_.end()) return known->second;
   const std::string& wrong = device_->options().lowered.wrong_kernels;
   const bool right = compiles_and(check) && (wrong.empty() || !shader.starts_with(wrong));
-  if (!right)
+  if (!right && at_choice)
+    log_line(LogLevel::info, cat("'", device_->info().name, "' computes the kernel '", shader,
+                                 "' less accurately than it must be; it is not used"));
+  else if (!right)
     log_line(LogLevel::warning, cat("the driver of '", device_->info().name, "' (",
                                     device_->info().driver, ") computes the kernel '", shader,
                                     "' wrongly; a slower one takes its place where there is one"));

@@ -399,7 +399,7 @@ int64_t elements_of_c(GemmMode mode, const GemmParams& p) {
 }
 
 bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
-  return kernels.trusts(kernel.shader, kernel.constants_with(joins),
+  return kernels.trusts(kernel.shader, kernel.constants_with(joins), !kernel.exact,
                         [&] { return computes_rightly(kernels, kernel, mode, joins); });
 }
 

@@ -57,7 +57,8 @@ int64_t elements_of_c(GemmMode mode, const GemmParams& p);
 // Runs the kernel on a small problem with partial tiles and compares the result with the host's.
 // All numbers are small integers, so that every order of summation gives the same bits; a kernel
 // that rounds gets some in A that lie between two of its format. A kernel that is not exact gets
-// fractions and must reach float32's accuracy. Waits for the device.
+// fractions and must reach float32's accuracy, which not every device's matrix units do. Waits for
+// the device.
 bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode,
                       uint32_t joins = 0);
 

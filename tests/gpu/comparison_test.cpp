@@ -185,6 +185,43 @@ TEST(Comparison, AFaultOfTheKernelsOwnIsNotTheDrivers) {
   }
 }
 
+// A kernel that the host cannot run runs, and nobody is to blame.
+TEST(Comparison, WhatTheHostCannotRunIsNoMistake) {
+  DeviceOptions options = device_options();
+  options.compare = Compare::dispatches;
+  Kernels k(std::make_shared<Device>(options));
+  Arena arena(k.device(), MemoryUse::device), back(k.device(), MemoryUse::readback);
+  const Buffer x = arena.allocate(4), out = back.allocate(4);
+  const Dispatch count{"count",
+                       &k.from_source(R"(#version 450
+layout(local_size_x = 32) in;
+layout(binding = 0, std430) buffer X { uint x; };
+void main() { atomicAdd(x, 1); }
+)",
+                                      "counter", 1),
+                       {{x, Access::read_write}},
+                       {},
+                       {2, 1, 1}};
+  EXPECT_EQ(compare(k.device(), count, Scope::all).result, Result::unknown);
+  static std::vector<std::string> lines;
+  lines.clear();
+  set_log_hook([](LogLevel level, const char* message) {
+    EXPECT_LT(level, LogLevel::warning) << message;
+    lines.emplace_back(message);
+  });
+  for (int run = 0; run < 2; ++run) {
+    run_once(k.device(), {Fill{x, 0}, count, Copy{x, out}});
+    EXPECT_EQ(*reinterpret_cast<const uint32_t*>(out.host), 64u);
+  }
+  set_log_hook(nullptr);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[0].find("count: kernel 'counter' was not compared with the host: SPIR-V's"),
+            std::string::npos)
+      << lines[0];
+  EXPECT_NE(lines[1].find("the host could not run 1"), std::string::npos) << lines[1];
+  EXPECT_EQ(lines[2].find("the host could not run"), std::string::npos) << lines[2];
+}
+
 // In place, and into a part of what is read elsewhere.
 TEST(Comparison, BuffersMayOverlap) {
   Kernels& k = kernels();

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "core/log.h"
 
@@ -19,13 +20,25 @@ bool asked(const char* variable) {
   return flag && std::string(flag) == "1";
 }
 
+// Says once for each kernel that the host cannot run it.
+void tell_not_compared(const std::string& message) {
+  static std::set<std::string> told;
+  const size_t kernel = message.find("kernel '");
+  if (message.find("was not compared with the host") != std::string::npos &&
+      told.insert(message.substr(kernel)).second)
+    std::cerr << message << "\n";
+}
+
 // Fails the program if the validation layers reported anything. Closes the devices before exit
 // handlers run.
 class DeviceEnvironment final : public testing::Environment {
  public:
   void SetUp() override {
     set_log_hook([](LogLevel level, const char* message) {
-      if (level >= LogLevel::warning) std::cerr << message << "\n";
+      if (level >= LogLevel::warning)
+        std::cerr << message << "\n";
+      else
+        tell_not_compared(message);
     });
   }
   void TearDown() override {
