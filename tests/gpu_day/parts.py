@@ -1,6 +1,8 @@
 """Parts of slices: a test program, a benchmark that leaves JSON, a command."""
 
+import concurrent.futures
 import json
+import os
 import re
 import sys
 import time
@@ -95,36 +97,71 @@ def readable(command, context):
 
 
 class Tests(Part):
-    """A GoogleTest program. Behind a test that crashes or hangs it is started again without what has been run."""
+    """A GoogleTest program in as many shards as the machine has cores for, side by side, since most of the time goes into the
+    driver's compiler. Behind a test that crashes or hangs a shard is started again without what it has run."""
 
     MOST_STARTS = 6
+    MOST_SHARDS = 6  # each opens the device
 
     def __init__(self, room, seconds, leave_out="", only="", test_seconds=100, **variables):
         super().__init__(f"{room} {'compared' if variables else 'tests'}", seconds)
         self.room, self.leave_out, self.only, self.test_seconds, self.variables = room, leave_out, only, test_seconds, variables
 
     def run(self, context, seconds, before):
-        deadline = time.monotonic() + seconds
-        tests, starts = {}, []
+        begin = time.monotonic()
+        shards = max(1, min(self.MOST_SHARDS, (os.cpu_count() or 1) // 2))
+        with concurrent.futures.ThreadPoolExecutor(shards) as pool:
+            ended = list(pool.map(lambda shard: self._shard(context, begin + seconds, shard, shards), range(shards)))
+        tests = {name: test for of, _, _ in ended for name, test in of.items()}
+        beyond = sorted(set().union(*(names for _, _, names in ended)))
+        # Of the shards' last starts the worst says how it went.
+        order = ("timed out", "crashed", "not started", "failed", "ok")
+        lasts = sorted((starts[-1] for _, starts, _ in ended), key=lambda last: order.index(last["status"]))
+        last, starts = lasts[0], sum(len(of) for _, of, _ in ended)
+        counts = {}
+        for test in tests.values():
+            counts[test["status"]] = counts.get(test["status"], 0) + 1
+        status = last["status"] if last["status"] in ("timed out", "crashed", "not started") else None
+        status = status or ("ok" if last["status"] == "ok" and set(counts) <= {"ok", "skipped"} else "failed")
+        bad = {name: test for name, test in tests.items() if test["status"] not in ("ok", "skipped")}
+        tail = "" if status == "ok" else last["tail"]
+        result = {"counts": counts, "bad": bad, **({"not_compared": beyond} if beyond else {})}
+        return {"status": status, "seconds": round(time.monotonic() - begin, 2), "starts": starts, "shards": shards,
+                "exit_code": last["exit_code"], "tail": tail, "result": result}
+
+    def _shard(self, context, deadline, shard, shards):
+        """The tests of a shard, its starts, and the kernels that the host could not run."""
+        tests, starts, beyond = {}, [], set()
+        # The shards are cut from what the filter leaves: with another filter they would be others, so that the list is fixed first.
+        names, failed = self._names(context, deadline, shard, shards)
+        if failed:
+            return tests, [failed], beyond
         while len(starts) < self.MOST_STARTS:
-            left = ":".join(filter(None, [self.leave_out, *tests]))
-            command = [context.program(f"{self.room}_tests"), f"--gtest_filter={self.only or '*'}-{left}"]
+            command = [context.program(f"{self.room}_tests"), f"--gtest_filter={':'.join(n for n in names if n not in tests) or '-*'}"]
             ended = context.run(command, deadline - time.monotonic(), self.variables, silent=self.test_seconds)
             starts.append(ended.as_json())
             broken = read_tests(ended.output, tests)
+            beyond.update(re.findall(r"kernel '([^']+)' was not compared with the host", ended.output))
             if broken:
                 tests[broken] = {"status": ended.status, "message": ended.output[-1500:]}
             if not broken or deadline - time.monotonic() < 10:
                 break
-        counts = {}
-        for test in tests.values():
-            counts[test["status"]] = counts.get(test["status"], 0) + 1
-        status = next((s for s in ("timed out", "crashed", "not started") if starts[-1]["status"] == s), None)
-        status = status or ("ok" if starts[-1]["status"] == "ok" and set(counts) <= {"ok", "skipped"} else "failed")
-        bad = {name: test for name, test in tests.items() if test["status"] not in ("ok", "skipped")}
-        tail = "" if status == "ok" else starts[-1]["tail"]
-        return {"status": status, "seconds": round(sum(start["seconds"] for start in starts), 2), "starts": len(starts),
-                "exit_code": starts[-1]["exit_code"], "tail": tail, "result": {"counts": counts, "bad": bad}}
+        return tests, starts, beyond
+
+    def _names(self, context, deadline, shard, shards):
+        """The shard's tests, every so many-th of the program's; or what ended the program that lists them."""
+        command = [context.program(f"{self.room}_tests"), "--gtest_list_tests", f"--gtest_filter={self.only or '*'}-{self.leave_out}"]
+        ended = context.run(command, min(60, deadline - time.monotonic()), {})
+        if ended.status != "ok":
+            return [], ended.as_json()
+        names, suite = [], ""
+        for line in ended.output.splitlines():
+            word = line.split("#")[0].strip()
+            if line.startswith("  "):
+                names.append(suite + word)
+            elif word.endswith("."):
+                suite = word
+        return names[shard::shards], None
 
 
 def read_tests(output, tests):
