@@ -132,7 +132,10 @@ def tests(slice_):
             counts, bad = part["result"]["counts"], part["result"]["bad"]
             rows.append([name, counts.get("ok", 0), counts.get("skipped", 0), len(bad), number(part["seconds"]),
                          ", ".join(sorted(bad)[:6])])
-    return lines + table(["", "passed", "skipped", "failed", "seconds", "which failed"], rows)
+    beyond = sorted({name for part in slice_["parts"].values() if isinstance(part.get("result"), dict)
+                     for name in part["result"].get("not_compared", [])})
+    told = [f"Not compared, because the host cannot run them: {', '.join(beyond)}.", ""] if beyond else []
+    return lines + table(["", "passed", "skipped", "failed or cut off", "seconds", "which"], rows) + told
 
 
 def kernels(slice_):
