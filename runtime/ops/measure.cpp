@@ -17,6 +17,10 @@ constexpr double kHopeless = 2;  // a candidate that takes this many times the b
 // Fraction of the default's time that another way must beat, so that noise decides nothing.
 constexpr double kLeastGain = 0.97;
 
+int repetitions(double seconds) {
+  return static_cast<int>(std::clamp(kLeastSeconds / seconds, 1.0, 100.0));
+}
+
 // A recording with a way's commands repeated `times` times.
 struct Candidate {
   const Way* way;
@@ -42,6 +46,18 @@ struct Candidate {
   }
 };
 
+// Runs a way until the clocks of a GPU that was idle have risen.
+void warm_up(gpu::Kernels& kernels, const Way& way) {
+  constexpr std::chrono::milliseconds kRise{400};
+  if (kernels.device()->info().kind == gpu::DeviceKind::cpu) return;
+  Candidate busy{&way};
+  busy.record(kernels.device(), 1);
+  busy.run();
+  busy.record(kernels.device(), repetitions(busy.seconds));
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < kRise) busy.run();
+}
+
 }  // namespace
 
 std::vector<double> time_of_each(gpu::Kernels& kernels, const std::vector<Way>& ways) {
@@ -55,15 +71,16 @@ std::vector<double> time_of_each(gpu::Kernels& kernels, const std::vector<Way>& 
   const auto record = [&](int times) {
     for (Candidate* candidate : running) candidate->record(kernels.device(), times);
   };
+  warm_up(kernels, ways.front());
   record(1);
-  round();  // warm-up: a driver may have to prepare on first use
+  round();  // a driver may have to prepare on first use
   round();
   double best = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : candidates) best = std::min(best, candidate.seconds);
   std::erase_if(running, [&](const Candidate* candidate) {
     return candidate->seconds > kHopeless * best && candidate != running.front();
   });
-  record(static_cast<int>(std::clamp(kLeastSeconds / best, 1.0, 100.0)));
+  record(repetitions(best));
   for (int i = 0; i < kRounds; ++i) round();
   std::vector<double> out;
   for (const Candidate& candidate : candidates) out.push_back(candidate.seconds);
