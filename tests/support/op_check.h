@@ -23,9 +23,6 @@ struct OpCase {
   std::vector<Shape> inputs;
   // Maps the values of all inputs to those of the output.
   std::function<Doubles(const std::vector<Doubles>&)> reference;
-  // Maps the values of all inputs and the upstream gradient to the gradients by the inputs. For
-  // cases too large for differences of the reference, which serve if it is empty.
-  std::function<std::vector<Doubles>(const std::vector<Doubles>&, const Doubles&)> gradients = {};
   // Integer labels in [0, classes) for this input; -1: no labels.
   int label_input = -1;
   int classes = 0;
@@ -41,6 +38,9 @@ struct OpCase {
   ops::Precision precision = ops::Precision::fp32;
   // Turns the random values into valid ones, which are then rounded to float.
   std::function<void(std::vector<Doubles>&)> adjust;
+  // Maps the values of all inputs and the upstream gradient to the gradients by the inputs. For
+  // cases too large for differences of the reference, which serve if it is empty.
+  std::function<std::vector<Doubles>(const std::vector<Doubles>&, const Doubles&)> gradients = {};
 };
 
 // Rounds x to a shorter format, to nearest, ties to even.
