@@ -51,8 +51,15 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
     fail(Code::unsupported, "device '", info.name,
          "' has no matrix units for 16-bit floats (VK_KHR_cooperative_matrix); use the tiled "
          "family");
+  const bool cpu = asked == KernelFamily::automatic
+                       ? info.kind == DeviceKind::cpu && can_run_cpu_family(info)
+                       : asked == KernelFamily::cpu;
+  constexpr uint32_t kWorkgroup = 256;  // of the kernels for GPUs
+  if (!cpu && info.max_workgroup < kWorkgroup)
+    fail(Code::unsupported, "device '", info.name, "' runs at most ", info.max_workgroup,
+         " invocations in a workgroup; the kernels for GPUs need ", kWorkgroup);
   if (asked != KernelFamily::automatic) return asked;
-  if (info.kind == DeviceKind::cpu && can_run_cpu_family(info)) return KernelFamily::cpu;
+  if (cpu) return KernelFamily::cpu;
   return info.matrix_units.empty() ? KernelFamily::tiled : KernelFamily::matrix;
 }
 
@@ -61,6 +68,8 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
     info.max_storage_bytes = std::min(info.max_storage_bytes, lowered.max_storage_bytes);
   if (lowered.max_storage_buffers)
     info.max_storage_buffers = std::min(info.max_storage_buffers, lowered.max_storage_buffers);
+  if (lowered.max_workgroup)
+    info.max_workgroup = std::min(info.max_workgroup, lowered.max_workgroup);
   if (lowered.max_shared_bytes)
     info.max_shared_bytes = std::min(info.max_shared_bytes, lowered.max_shared_bytes);
   info.subgroup_broadcast = info.subgroup_broadcast && lowered.subgroups;

@@ -60,6 +60,7 @@ struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
   uint32_t max_storage_buffers = 0;
   uint32_t max_shared_bytes = 0;
+  uint32_t max_workgroup = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
   bool uploads_apart = false;    // upload with gpu::Upload whatever the size, even with one queue
   std::string wrong_kernels;     // kernels whose names begin with this fail their check

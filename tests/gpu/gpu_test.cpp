@@ -45,6 +45,19 @@ TEST(Device, AnUnknownOneIsAnErrorThatListsThoseThereAre) {
   }
 }
 
+TEST(Device, WithWorkgroupsThatAreTooSmallIsRefused) {
+  DeviceOptions options = device_options(KernelFamily::tiled);
+  options.lowered.max_workgroup = 128;
+  try {
+    Device device(options);
+    ADD_FAILURE() << "kernels for GPUs on 128 invocations";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+    EXPECT_NE(std::string(error.what()).find("at most 128 invocations in a workgroup"),
+              std::string::npos);
+  }
+}
+
 TEST(Device, KeepsAPipelineCacheOnDisk) {
   TempDir dir;
   {

@@ -24,7 +24,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 MOST_BYTES = 64 << 20
 # The programs hold the same shaders, so that the dictionary must reach from one to the next.
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 64 << 20}]
-BENCHMARKS = ("arrays.py", "sides.py", "torch_side.py", "torch_models.py", "kernel_bench.py", "gpu_train_bench.py", "device_echo.py", "record.py")
+BENCHMARKS = ("arrays.py", "sides.py", "torch_side.py", "torch_models.py", "kernel_bench.py", "kernel_choices.py", "gpu_train_bench.py",
+              "device_echo.py", "record.py")
 RUNNER = ("run.py", "slices.py", "parts.py", "jobs.py", "machine.py", "process.py")
 # Of the machine itself.
 GLIBC = re.compile(r"(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|mvec))\.so")

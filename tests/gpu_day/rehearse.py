@@ -17,7 +17,7 @@ import pack
 
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"  # the distribution's, which has its PyTorch
-SLICES = ("a1_tests", "a2_compared", "b_kernels", "c1_images", "c2_sequences", "d_tuning", "e_echo", "f_transformer")
+SLICES = ("a1_tests", "a2_compared", "b_kernels", "b2_choices", "c1_images", "c2_sequences", "d_tuning", "e_echo", "f_transformer")
 
 
 def check(holds, what):
@@ -74,6 +74,8 @@ def whole_day(kit, results):
     check(len(tests) == 10 and min(tests) > 0, f"a test program ran no test: {tests}")
     kernels = [row for part in read(results, "b_kernels")["parts"].values() for row in part["result"]["rows"]]
     check(len(kernels) == 15 and all(row["about"]["error"] <= 1e-5 for row in kernels), "kernels are wrong or missing")
+    choices = read(results, "b2_choices")["parts"]["choices"]["result"]["rows"]
+    check(len(choices) == 2 and all(len(row["kernels"]) > 1 for row in choices), "kernels to choose from are missing")
     for row in (row for name in ("c1_images", "c2_sequences") for part in read(results, name)["parts"].values()
                 for row in part["result"]["rows"]):
         # Of the first step, before any update: the same network, weights and batch on both sides.

@@ -44,6 +44,10 @@ def kernels(rehearsal):
     return [one(part) for part in ("product", "memory", "attention", "convolution")]
 
 
+def choices(rehearsal):
+    return [Benchmark("choices", 500, lambda c, out: _side(c, "kernel_choices.py", out))]
+
+
 def _training(*cases):
     one = lambda case: Benchmark(case, 300, lambda c, out: _side(c, "gpu_train_bench.py", out, case), least=60)
     return [one(case) for case in cases]
@@ -154,6 +158,7 @@ SLICES = {
     "a1_tests": ("devices, limits and every test of gpu, ops, graph, optim and train", tests),
     "a2_compared": ("the same tests with everything the device computes compared with the host", compared),
     "b_kernels": ("products, memory, attention and convolutions beside PyTorch", kernels),
+    "b2_choices": ("every kernel of products and convolutions: is the first choice the fastest?", choices),
     "c1_images": ("ResNet-50 and ResNet-20 training beside PyTorch", images),
     "c2_sequences": ("a Transformer of 30 million parameters and an MLP beside PyTorch", sequences),
     "d_tuning": ("tuned kernels, and a step's time kernel by kernel", tuning),

@@ -162,6 +162,16 @@ def kernels(slice_):
     return lines + convolutions(rows_of(slice_, "convolution"), rate)
 
 
+def choices(slice_):
+    rows = []
+    for row in rows_of(slice_):
+        rate = lambda kernel, row=row: row["flops"] / kernel["seconds"] * 1e-12
+        first, best = row["kernels"][0], min(row["kernels"], key=lambda kernel: kernel["seconds"])
+        rows.append([row["name"], number(rate(first)), number(rate(best)), share(best["seconds"], first["seconds"]), first["kernel"],
+                     best["kernel"] if best is not first else ""])
+    return table(["product", "first choice, TFLOP/s", "fastest", "ratio", "first choice", "fastest, if another"], rows)
+
+
 def convolutions(found, rate):
     rows = []
     for row in found:
@@ -269,7 +279,7 @@ def transformer(slice_):
     return table(["", "steps", "seconds", "sequences/s", "last training loss", "loss of unseen sentences", "words right"], rows)
 
 
-TABLES = {"a1_tests": tests, "a2_compared": tests, "b_kernels": kernels, "c1_images": training, "c2_sequences": training,
+TABLES = {"a1_tests": tests, "a2_compared": tests, "b_kernels": kernels, "b2_choices": choices, "c1_images": training, "c2_sequences": training,
           "d_tuning": tuning, "e_echo": echo, "f_transformer": transformer}
 
 
