@@ -15,7 +15,7 @@ layout(local_size_x_id = 0) in;               // LANES
 layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
 // For wide heads, separate workgroups compute dk (z = 0) and dv (z = 1): they need fewer registers.
 layout(constant_id = 2) const bool APART = false;
-layout(constant_id = 3) const uint TILE = 32;  // 32 (16 KB of shared memory) or 64 (38 KB)
+layout(constant_id = 3) const uint TILE = 32;  // 32 (15 KB of shared memory) or 64 (38 KB)
 
 #if defined(GRAD_Q)
 #define BUFFERS(B) B(0, Vectors, q) B(1, Vectors, k) B(2, Vectors, v) B(3, Ints, lengths) \
@@ -57,14 +57,11 @@ shared vec4 parts_[TILE * 2];       // [row, TX]: parts of a sum or maximum
 shared vec4 lse_[TILE / 4], dots_[TILE / 4];  // of the columns
 #endif
 
-// So that an invocation's scores are neighbours, but the lines that neighbouring invocations read too.
+// The line of column j. An invocation owns four neighbouring columns, yet neighbouring invocations read
+// neighbouring lines, which lie in different banks.
 #define SLOT(j) ((j) % 32 / 4 + (j) % 4 * 8 + (j) / 32 * 32)
 
-#ifdef BY_ADDRESS  // a CPU device: its compiler would take minutes for unrolled loops with barriers among them
-#define EACH(i, count) [[dont_unroll]] for (uint i = 0; i < (count); ++i)
-#else
 #define EACH(i, count) [[unroll]] for (uint i = 0; i < (count); ++i)
-#endif
 
 // Vector `quad` of row `row` of `count`; zero if there is none. No branch: among the scores, each
 // doubles the memory of SwiftShader's compiler.
@@ -141,7 +138,7 @@ void main() {
   vec4 s[ROWS][WIDE];
 
 #ifndef GRAD_KV
-  // Causal, the last rows see the most: they come first, lest they end alone.
+  // Causal, the last rows see the most: they come first, so that the longest do not start last.
   const uint first = (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * TILE;
   const uint q0 = b * tq * q_line + q_offset / 4 + h * QUADS;
   const uint o0 = b * tq * o_line + h * QUADS, row0 = gl_WorkGroupID.y * tq;

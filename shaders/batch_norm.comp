@@ -108,7 +108,7 @@ void main() {
     count = total;
   }
   const float all = max(tile_sum(count), 1.0), joint = tile_sum(count * mean) / all, d = mean - joint;
-  squares = tile_sum(squares + count * (d * d));
+  squares = tile_sum(squares + (count > 0.0 ? count * (d * d) : 0.0));  // d * d may be infinite
   if (WRITES(c)) {
     partial.v[(2 * z) * c + ch] = joint;
     partial.v[(2 * z + 1) * c + ch] = squares;

@@ -3,7 +3,7 @@
 // include finite.glsl, before it includes this file.
 //
 // The place of an element of A is the sum of a part that depends on its row and a part that depends
-// on k. For convolutions both need divisions, so that an invocation finds each once: the row's part
+// on k. For convolutions both need divisions, so an invocation computes each only once: the row's part
 // stays, and the position along k moves on by the depth of a tile.
 
 struct Part {

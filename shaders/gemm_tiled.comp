@@ -2,7 +2,7 @@
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for GPUs: tiles of ROWS x COLUMNS through shared
 // memory.
 //
-// Invocations share a tile as quads of 4 x 4 elements: one each, or 2 x 2 in the widest tiles. While
+// Invocations share a tile as quads of 4 x 4 elements: one each, or 2 x 2 in wide tiles. While
 // a tile along k is multiplied, the next is loaded into registers. Narrow results use narrow tiles
 // with more rows, because columns past the end would be wasted.
 //

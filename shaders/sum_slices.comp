@@ -1,6 +1,6 @@
 #version 450
-// out[i] = sum over z of in[z, i], in the order of z: the second pass of every split reduction, so
-// that sums are bitwise the same from run to run.
+// out[i] = sum over z of in[z, i], in the order of z: the second pass of split reductions
+// (where a GPU has few sums: column_sum), so that sums are bitwise the same from run to run.
 // Bindings: 0 in [slices, count], 1 out [count]. Dispatch: grid-stride over count.
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require

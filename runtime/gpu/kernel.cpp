@@ -197,8 +197,8 @@ bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& con
   const std::string& wrong = device_->options().lowered.wrong_kernels;
   const bool right = compiles_and(check) && (wrong.empty() || !shader.starts_with(wrong));
   if (!right && at_choice)
-    log_line(LogLevel::info, cat("'", device_->info().name, "' computes the kernel '", shader,
-                                 "' less accurately than it must be; it is not used"));
+    log_line(LogLevel::info, cat("'", device_->info().name, "' does not compute the kernel '",
+                                 shader, "' to float32's accuracy; it is not used"));
   else if (!right)
     log_line(LogLevel::warning, cat("the driver of '", device_->info().name, "' (",
                                     device_->info().driver, ") computes the kernel '", shader,

@@ -118,17 +118,21 @@ uint32_t samples_by_heads(const OpCall& call, const Push& push) {
 bool is_tiled(const Emitter& emit) { return emit.device()->family() != gpu::KernelFamily::cpu; }
 
 // A tile's edge (shaders/attention_tiled.comp).
-uint32_t tile_of(const Emitter& emit, const Push& push) {
-  constexpr uint32_t kSharedBytes = 39936;  // of tiles of 64
-  const bool fits = emit.device()->info().max_shared_bytes >= kSharedBytes;
+uint32_t tile_of(const Emitter& emit, const Push& push, uint32_t head) {
+  constexpr uint32_t kSharedBytes = 38400;  // of tiles of 64
+  const gpu::DeviceInfo& info = emit.device()->info();
+  // CPU devices may take these kernels, too, but their compilers take minutes for wide heads.
+  const bool fits =
+      info.max_shared_bytes >= kSharedBytes && (info.kind != gpu::DeviceKind::cpu || head <= 8);
   return fits && push.tq > 32 && push.tk > 32 ? 64 : 32;
 }
 
 void emit_attention(Emitter& emit, const std::string& variant, std::vector<gpu::Binding> bindings,
                     const Push& push, uint32_t rows, uint32_t samples_by_heads, uint32_t head,
                     bool apart = false) {
-  const uint32_t tile = tile_of(emit, push);
-  // An invocation owns 4 rows of 8; of wide heads 2, whose sums fit in its registers.
+  const uint32_t tile = tile_of(emit, push, head);
+  // An invocation owns 4 rows of a tile; of tiles of 64 with wide heads 2, so that the sums fit in
+  // registers.
   const uint32_t lanes = tile == 64 && head > 128 ? 256 : tile * 2;
   if (is_tiled(emit))
     emit.dispatch("attention_tiled" + variant, std::move(bindings), push,

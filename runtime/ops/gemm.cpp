@@ -26,8 +26,8 @@ DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_
   return y;
 }
 
-// Returns whether what the kernel loads and stores as vectors begins at a multiple of one.
-bool begin_right(const GemmKernel& kernel, const DeviceTensor& a, const DeviceTensor& b,
+// Returns whether the operands are aligned to the vectors that the kernel loads and stores.
+bool are_aligned(const GemmKernel& kernel, const DeviceTensor& a, const DeviceTensor& b,
                  const DeviceTensor& c) {
   const auto fits = [](const DeviceTensor& x, uint32_t loads) {
     return x.buffer.offset % (4 * loads) == 0;
@@ -81,8 +81,9 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
     return kernel.pad ? padded(emit, x, rows, kernel.pad) : x;
   };
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
-  if (!begin_right(kernel, a, b, out))
-    fail(Code::internal, "the kernel '", kernel.shader, "' reads vectors that begin within one");
+  if (!are_aligned(kernel, a, b, out))
+    fail(Code::internal, "the kernel '", kernel.shader,
+         "' needs operands that are aligned to its vectors");
   if (mode == GemmMode::line) p.m = rows_of_lines(kernel, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;
@@ -138,7 +139,8 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
   } push{rows, columns, row_slices(*emit.device(), columns, rows)};
   constexpr uint32_t kTile = 32;
   const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
-  const bool thin = std::min(rows, columns) < kTile / 2 || rows > kTile * kMostGroups;
+  const bool thin =
+      std::min(rows, columns) < kTile / 2 || std::max(rows, columns) > kTile * kMostGroups;
   if (is_cpu || thin)
     emit.for_channels(is_cpu ? "transpose" : "transpose_thin", {reads(in), writes(out)}, push, rows,
                       push.slices, batch);

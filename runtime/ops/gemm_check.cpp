@@ -47,7 +47,7 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) 
     p = lines_for(kernel, mode);
   } else if (mode == GemmMode::nn || mode == GemmMode::tn) {
     // As many terms as a convolution's, where accuracy is at stake: errors grow with their number.
-    p = product(kernel.tile_rows + 3 * step, n, (kernel.exact ? 3 : 9) * inner);
+    p = product(kernel.tile_rows + 3 * step, n, 9 * inner);
   } else {
     p.n = n;
     p.kh = p.kw = 3;

@@ -92,7 +92,11 @@ double estimate(const GemmKernel& kernel, const GemmParams& p, uint32_t slices) 
 uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
   const bool by_lines = mode == GemmMode::line_dw ||
                         (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
-  return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
+  if (kernel.wanted_groups) return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
+  constexpr uint32_t kMostElements = 1 << 26;  // of all slices of a result
+  const uint64_t elements = uint64_t{p.m} * p.n * p.groups;
+  const auto fit = static_cast<uint32_t>(kMostElements / std::max<uint64_t>(elements, 1));
+  return std::max(std::min({p.k / 64, fit, kMostGroups / p.groups}), 1u);
 }
 
 uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
@@ -103,10 +107,13 @@ uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParam
         gpu::div_up(p.m, kernel.tile_rows) * gpu::div_up(p.n, kernel.tile_columns) * p.groups;
     return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most);
   }
+  // More slices need more memory, which a few percent of an estimate are not worth.
+  constexpr double kLeastGain = 0.97;
   uint32_t best = 1;
   double least = estimate(kernel, p, 1);
   for (uint32_t slices = 2; slices <= std::min(most, 8 * kUnits); ++slices)
-    if (const double time = estimate(kernel, p, slices); time < least) best = slices, least = time;
+    if (const double time = estimate(kernel, p, slices); time < kLeastGain * least)
+      best = slices, least = time;
   return best;
 }
 
@@ -257,7 +264,8 @@ const gpu::MatrixUnit* matrix_unit(const gpu::Device& device, bool bfloat16) {
   const gpu::MatrixUnit* best = nullptr;
   for (const gpu::MatrixUnit& unit : device.info().matrix_units) {
     const bool fits = unit.bfloat16 == bfloat16 && unit.m <= 16 && unit.n <= 16 &&
-                      kMatrixDepth % unit.k == 0 && unit.n % 2 == 0;
+                      kMatrixDepth % unit.k == 0 && unit.m % 4 == 0 && unit.n % 4 == 0 &&
+                      unit.k % 4 == 0;
     if (fits && (!best || unit.m * unit.n * unit.k > best->m * best->n * best->k)) best = &unit;
   }
   return best;
@@ -288,7 +296,7 @@ std::optional<GemmKernel> on_matrices(const gpu::Device& device, const MatrixTil
   const bool along_k = mode != GemmMode::tn && mode != GemmMode::conv_dw;
   const uint32_t shared = 2 * parts * ((along_k ? by_rows : by_k) + kMatrixDepth * (columns + 8)) +
                           4 * subgroups * unit.m * unit.n;
-  // A subgroup's lanes must share out the lines of a tile evenly.
+  // The invocations must share out the lines of a tile evenly.
   const bool even = lanes % (rows / 4) == 0 && lanes % (kMatrixDepth / 4) == 0 &&
                     rows * kMatrixDepth / 4 % lanes == 0 && columns * kMatrixDepth / 4 % lanes == 0;
   if (shared > device.info().max_shared_bytes || lanes > device.info().max_workgroup || !even)

@@ -61,6 +61,7 @@ void warm_up(gpu::Kernels& kernels, const Way& way) {
 }  // namespace
 
 std::vector<double> time_of_each(gpu::Kernels& kernels, const std::vector<Way>& ways) {
+  if (ways.empty()) return {};
   std::vector<Candidate> candidates;
   for (const Way& way : ways) candidates.push_back({&way});
   std::vector<Candidate*> running;

@@ -145,8 +145,9 @@ void move_on(uvec3 step) {
   [[unroll]] for (uint i = 0; i < KS_KEPT; ++i) positions[i] = moved(positions[i], step);
 }
 
-// Returns four floats, rounded. Leaves the rounding errors in `rest`. How a conversion rounds depends on
-// the device: ops/gemm_check.cpp finds out whether it does so to the nearest.
+// Returns four floats, rounded; of several parts, leaves the rounding errors in `rest`. How a conversion
+// rounds depends on the device: ops/gemm_check.cpp finds out whether it does so to the nearest. Some may
+// take float16 below 6e-5 for zero.
 FOUR rounded(inout vec4 rest) {
   const FOUR out_ = FOUR(rest);
 #if PARTS > 1

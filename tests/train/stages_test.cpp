@@ -41,9 +41,9 @@ struct Model {
   const char* name;
   const Json& layers;
   Json two, three;  // the layers at which stages begin; empty: chosen automatically
-};
 
-void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
+  friend void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
+};
 
 class OfAModel : public testing::TestWithParam<Model> {
  protected:
