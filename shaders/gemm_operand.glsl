@@ -1,6 +1,7 @@
 // Reads elements of a product's A and writes C, for kernels that load tiles into shared memory.
-// MODE is a macro or a constant. The shader must declare p, kJoins, a[], side[] and residual[], and
-// include finite.glsl, before it includes this file.
+// MODE is a macro or a constant. Before it includes this file, the shader must include finite.glsl and
+// declare p, kSpread, kWide, kJoins, side[], residual[], and b[] and c[], also as vectors wide_b[] and
+// wide_c[].
 //
 // The place of an element of A is the sum of a part that depends on its row and a part that depends
 // on k. For convolutions both need divisions, so an invocation computes each only once: the row's part
@@ -98,8 +99,30 @@ float finished(float sum, uint column, uint at) {
 }
 
 // Returns the index in C of the element (row, column) of this slice and group.
-uint place_in_c(uint row, uint column, uint spread) {
-  const uint to =
-      spread != 0 ? (row / p.ow * p.line_step + p.line_offset) * p.ow + row % p.ow : row;
+uint place_in_c(uint row, uint column) {
+  const uint to = kSpread != 0 ? (row / p.ow * p.line_step + p.line_offset) * p.ow + row % p.ow : row;
   return ((SLICE * p.m + to) * p.groups + GROUP) * p.n + column;
+}
+
+// Returns four columns of B at k; zeros past the ends.
+vec4 four_of_b(uint k, uint column, uint end) {
+  const uint at = (k * p.groups + GROUP) * p.n + column;
+  if ((kWide & 2) != 0) return k < end && column < p.n ? wide_b[at / 4] : vec4(0);
+  vec4 out_;
+  [[unroll]] for (uint i = 0; i < 4; ++i) out_[i] = k < end && column + i < p.n ? b[at + i] : 0.0;
+  return out_;
+}
+
+// Writes the sums of four columns of C, as far as there are such elements.
+void write_four(uint row, uint column, vec4 sums) {
+  if (row >= p.m || column >= p.n) return;
+  const uint at = place_in_c(row, column);
+  [[unroll]] for (uint i = 0; i < 4; ++i)
+    if (column + i < p.n) sums[i] = finished(sums[i], column + i, at + i);
+  if ((kWide & 2) != 0) {  // columns are a multiple of four
+    wide_c[at / 4] = sums;
+  } else {
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      if (column + i < p.n) c[at + i] = sums[i];
+  }
 }

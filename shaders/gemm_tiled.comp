@@ -138,13 +138,7 @@ void fetch_b(uint col0, uint k0, uint end) {
   const uint column = col0 + I % (COLUMNS / 4) * 4;
   [[unroll]] for (uint w = 0; w < FOURS_OF_B; ++w) {
     const uint k = k0 + I / (COLUMNS / 4) + LANES / (COLUMNS / 4) * w;
-    const uint at = (k * p.groups + GROUP) * p.n + column;
-    if ((kWide & 2) != 0) {
-      next_b[w] = k < end && column < p.n ? wide_b[at / 4] : vec4(0);
-    } else {
-      [[unroll]] for (uint i = 0; i < 4; ++i)
-        next_b[w][i] = k < end && column + i < p.n ? b[at + i] : 0.0;
-    }
+    next_b[w] = four_of_b(k, column, end);
   }
 }
 
@@ -160,19 +154,6 @@ void store_tiles(uint to) {
   [[unroll]] for (uint w = 0; w < FOURS_OF_B; ++w) {
     const uint d = I / (COLUMNS / 4) + LANES / (COLUMNS / 4) * w;
     if (d < DEPTH) tile_b[to + d][I % (COLUMNS / 4)] = next_b[w];
-  }
-}
-
-void write(uint row, uint column, vec4 values) {
-  if (row >= p.m || column >= p.n) return;
-  const uint at = place_in_c(row, column, kSpread);
-  [[unroll]] for (uint i = 0; i < 4; ++i)
-    if (column + i < p.n) values[i] = finished(values[i], column + i, at + i);
-  if ((kWide & 2) != 0) {  // columns are a multiple of four
-    wide_c[at / 4] = values;
-  } else {
-    [[unroll]] for (uint i = 0; i < 4; ++i)
-      if (column + i < p.n) c[at + i] = values[i];
   }
 }
 
@@ -215,5 +196,5 @@ void main() {
   }
   [[unroll]] for (uint i = 0; i < 4 * QUADS; ++i)
     [[unroll]] for (uint j = 0; j < QUADS; ++j)
-      write(row0 + 4 * (i / 4 * LANES_Y + ty) + i % 4, col0 + 4 * (j * LANES_X + tx), acc[i][j]);
+      write_four(row0 + 4 * (i / 4 * LANES_Y + ty) + i % 4, col0 + 4 * (j * LANES_X + tx), acc[i][j]);
 }

@@ -131,13 +131,7 @@ void fetch(uint column0, uint k0, uint end) {
   [[unroll]] for (uint w = 0; w < FOURS_OF_B; ++w) {
     const uint four = w * kLanes + I;
     const uint k = k0 + four / (TILE_COLUMNS / 4), column = column0 + four % (TILE_COLUMNS / 4) * 4;
-    const uint at = (k * p.groups + GROUP) * p.n + column;
-    if ((kWide & 2) != 0) {
-      next_b[w] = k < end && column < p.n ? wide_b[at / 4] : vec4(0);
-    } else {
-      [[unroll]] for (uint i = 0; i < 4; ++i)
-        next_b[w][i] = k < end && column + i < p.n ? b[at + i] : 0.0;
-    }
+    next_b[w] = four_of_b(k, column, end);
   }
 }
 
@@ -200,18 +194,7 @@ void multiply(uint part_a, uint part_b, uint row, uint column) {
 void write(uint first_row, uint first_column) {
   const uint from = gl_SubgroupID * M * N / 4;
   for (uint e = gl_SubgroupInvocationID; e < M * N / 4; e += gl_SubgroupSize) {
-    const uint row = first_row + e / (N / 4), column = first_column + e % (N / 4) * 4;
-    if (row >= p.m || column >= p.n) continue;
-    const uint at = place_in_c(row, column, kSpread);
-    vec4 values = tile_c[from + e];
-    [[unroll]] for (uint i = 0; i < 4; ++i)
-      if (column + i < p.n) values[i] = finished(values[i], column + i, at + i);
-    if ((kWide & 2) != 0) {  // columns are a multiple of four
-      wide_c[at / 4] = values;
-    } else {
-      [[unroll]] for (uint i = 0; i < 4; ++i)
-        if (column + i < p.n) c[at + i] = values[i];
-    }
+    write_four(first_row + e / (N / 4), first_column + e % (N / 4) * 4, tile_c[from + e]);
   }
 }
 
