@@ -6,14 +6,15 @@
        i += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
 
 // The same for kernels of GPUs that do little but move memory: i is the first of four elements,
-// FOURTH(i, j, count) the j-th. All four are read before any is written: only loads that do not
-// wait for one another keep the memory busy.
+// FOURTH(i, j, count) the j-th, or the first where there is none: one that no other invocation
+// writes. All four are read before any is written: only loads that do not wait for one another keep
+// the memory busy.
 #define FOR_EACH_FOUR(i, count)                                                              \
   for (uint i = gl_WorkGroupID.x * 4 * gl_WorkGroupSize.x + gl_LocalInvocationID.x; i < (count); \
        i += gl_NumWorkGroups.x * 4 * gl_WorkGroupSize.x)
 #define OF_FOUR(j) [[unroll]] for (uint j = 0; j < 4; ++j)
-#define FOURTH(i, j, count) min((i) + (j) * gl_WorkGroupSize.x, (count) - 1)
 #define HAS_FOURTH(i, j, count) ((i) + (j) * gl_WorkGroupSize.x < (count))
+#define FOURTH(i, j, count) (HAS_FOURTH(i, j, count) ? (i) + (j) * gl_WorkGroupSize.x : (i))
 
 // A float's bits without the sign: larger for larger numbers, largest for infinity and NaN. The
 // maximum of these shows whether all of many numbers are finite. On a CPU device it costs a tenth

@@ -9,6 +9,7 @@
 #   golden           every model of the golden table against PyTorch, not only the small ones
 #   ddp              data-parallel training beside PyTorch's (golden/ddp.py)
 #   matrix_units     the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   gpu_kernels      the kernels that only GPUs choose (minutes of compilation each)
 #   slurm            two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
 #   ranks            100 steps of every way to train on several ranks, against one device (golden/ranks.py)
 #   tensor_parallel  the same with threads as ranks, for ranks that share tensors
@@ -81,6 +82,7 @@ part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir buil
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
 part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/side_bench
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
+part gpu_kernels build-test/tests/ops_tests --gtest_also_run_disabled_tests --gtest_filter='*DISABLED*'
 part slurm bash tests/slurm.sh build-test "$work/slurm"
 part ranks python3 tests/golden/ranks.py --program build-test/tools/echotrain/echotrain
 part tensor_parallel build-test/tests/parallel_tests --gtest_filter='TensorParallel*' --gtest_also_run_disabled_tests

@@ -30,7 +30,7 @@
 #if FORMAT == 1
 #extension GL_EXT_bfloat16 : require
 #define ELEMENT bfloat16_t
-#define FOUR bf16vec4
+#define FOUR uvec2
 #else
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define ELEMENT float16_t
@@ -38,6 +38,7 @@
 #endif
 #include "../finite.glsl"
 #include "../gemm_params.glsl"
+#include "../rounding.glsl"
 
 layout(constant_id = 0) const uint kMode = 0;
 layout(constant_id = 1) const uint kSpread = 0;  // 1: lines of C are not contiguous
@@ -140,14 +141,19 @@ void move_on(uvec3 step) {
 }
 
 // Returns four floats, rounded; of several parts, leaves the rounding errors in `rest`. How a conversion
-// rounds depends on the device: ops/gemm_check.cpp finds out whether it does so to the nearest. Some may
-// take float16 below 6e-5 for zero.
+// rounds depends on the device: NVIDIA's to bfloat16 is not to the nearest, so that this one is done on
+// integers; of others, ops/gemm_check.cpp finds out. Some may take float16 below 6e-5 for zero.
 FOUR rounded(inout vec4 rest) {
-  const FOUR out_ = FOUR(rest);
+#if FORMAT == 1
+  uvec4 bits = floatBitsToUint(rest);
+  [[unroll]] for (uint i = 0; i < 4; ++i) bits[i] = to_bfloat16(bits[i]);
 #if PARTS > 1
-  rest -= vec4(out_);
+  rest -= uintBitsToFloat(bits);
 #endif
-  return out_;
+  return bits.xz >> 16 | bits.yw;
+#else
+  return FOUR(rest);
+#endif
 }
 
 void place() {

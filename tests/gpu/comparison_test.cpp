@@ -100,9 +100,9 @@ float sum_on(const DeviceOptions& options, uint32_t value = 0x3F800000) {
   return reinterpret_cast<const float*>(out.host)[99];
 }
 
-TEST(Comparison, IsMadeOnceForADriver) {
+void expect_one_comparison(KernelFamily family) {
   TempDir dir;
-  DeviceOptions options = device_options();
+  DeviceOptions options = device_options(family);
   options.compare = Compare::kernels;
   options.cache_directory = dir.path("cache");
   EXPECT_EQ(sum_on(options, 0), 0) << "which says nothing of the kernel";
@@ -118,6 +118,13 @@ TEST(Comparison, IsMadeOnceForADriver) {
   const Log log;
   EXPECT_EQ(sum_on(options), 3);
   EXPECT_TRUE(Log::lines().empty());
+}
+
+TEST(Comparison, IsMadeOnceForADriver) {
+  for (const KernelFamily family : families()) {
+    SCOPED_TRACE(family_name(family));
+    expect_one_comparison(family);
+  }
 }
 
 TEST(Comparison, AWrongKernelIsCompiledPlainly) {

@@ -120,7 +120,8 @@ class Vulkan:
         driver = variables.get("GPU_DAY_DRIVER")
         out = {**os.environ, **variables, "GPU_DAY_LIBRARIES": ":".join(filter(None, [str(self.libraries), driver]))}
         out.setdefault("HOME", str(self.scratch))
-        out["XDG_CACHE_HOME"] = str(self.scratch / "cache")  # nothing of this machine's earlier days
+        # Nothing of this machine's earlier days, unless it is asked for.
+        out["XDG_CACHE_HOME"] = os.environ.get("GPU_DAY_CACHE", str(self.scratch / "cache"))
         out["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         return out
 
