@@ -51,6 +51,9 @@ class Library {
 // The number of threads this process may use, at least 1. Respects CPU affinity and control groups.
 unsigned usable_threads();
 
+// The processor's name as the system gives it; "" if it gives none.
+std::string processor_name();
+
 int64_t process_id();
 std::string process_name();  // "process 17 on node3", for messages
 

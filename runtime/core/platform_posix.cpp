@@ -87,6 +87,15 @@ unsigned usable_threads() {
   return 1;
 }
 
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name"))
+      if (const size_t colon = line.find(": "); colon != std::string::npos)
+        return line.substr(colon + 2);
+  return "";
+}
+
 int64_t process_id() { return ::getpid(); }
 
 bool set_cancellable(bool wanted) noexcept {

@@ -93,6 +93,15 @@ unsigned usable_threads() {
   return static_cast<unsigned>(std::popcount(static_cast<uint64_t>(process)));
 }
 
+std::string processor_name() {
+  char name[256] = "";
+  DWORD size = sizeof name;
+  const LSTATUS status =
+      ::RegGetValueA(HKEY_LOCAL_MACHINE, "HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0",
+                     "ProcessorNameString", RRF_RT_REG_SZ, nullptr, name, &size);
+  return status == ERROR_SUCCESS ? name : "";
+}
+
 int64_t process_id() { return ::GetCurrentProcessId(); }
 
 bool set_cancellable(bool) noexcept { return true; }  // Windows does not cancel threads

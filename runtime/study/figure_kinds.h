@@ -60,7 +60,7 @@ struct LaidOut {
   struct Group {
     std::string title;
     std::vector<Row> rows;
-    std::optional<size_t> baseline;  // if all rows share one
+    std::optional<size_t> baseline;  // if there is one alone
   };
   plot::Axis x;
   std::vector<Group> groups;
@@ -80,6 +80,8 @@ struct Column {
 std::vector<Column> in_columns(const Scene& scene, const std::vector<size_t>& conditions);
 
 bool is_baseline(const Scene& scene, size_t condition);
+// Returns the baseline among the conditions if there is exactly one.
+std::optional<size_t> only_baseline(const Scene& scene, const std::vector<size_t>& conditions);
 
 // Gives names their styles: 0 to the baseline, then 1, 2 and so on, the same in all panels. If
 // several names have baselines, the first one gets their style.

@@ -107,15 +107,19 @@ class Layout {
     names_ = series_labels(scene_);
     if (scene_.summary.workloads.size() > 1) name_all_rows();
     for (const auto& [title, conditions] : by_panel(scene_, conditions_)) {
-      LaidOut::Group group{title, {}, {}};
+      LaidOut::Group group{title, {}, only_baseline(scene_, conditions)};
       for (const size_t condition : conditions) place(condition, x_values, numeric, group);
-      finish(group);
+      for (LaidOut::Row& row : group.rows)
+        std::stable_sort(
+            row.places.begin(), row.places.end(),
+            [](const LaidOut::Place& a, const LaidOut::Place& b) { return a.x < b.x; });
       out_.groups.push_back(std::move(group));
     }
     return std::move(out_);
   }
 
  private:
+  // A condition without a number has no place along numbers; as the baseline it is a level.
   void place(size_t condition, const std::vector<Json>& x_values, bool numeric,
              LaidOut::Group& group) {
     const Json value = label_of(scene_, condition, scene_.spec.x);
@@ -144,17 +148,6 @@ class Layout {
       if (row.name == name) return row;
     group.rows.push_back({name, styles_.of(name, is_baseline(scene_, condition)), {}});
     return group.rows.back();
-  }
-
-  void finish(LaidOut::Group& group) {
-    size_t baselines = 0;
-    for (LaidOut::Row& row : group.rows) {
-      std::stable_sort(row.places.begin(), row.places.end(),
-                       [](const LaidOut::Place& a, const LaidOut::Place& b) { return a.x < b.x; });
-      for (const LaidOut::Place& at : row.places)
-        if (is_baseline(scene_, at.condition)) group.baseline = at.condition, ++baselines;
-    }
-    if (baselines != 1) group.baseline.reset();
   }
 
   const Scene& scene_;
@@ -214,6 +207,16 @@ std::string short_name(const Scene& scene, size_t condition) {
 }
 
 LaidOut laid_out(const Scene& scene) { return Layout(scene).made(); }
+
+std::optional<size_t> only_baseline(const Scene& scene, const std::vector<size_t>& conditions) {
+  std::optional<size_t> out;
+  for (const size_t condition : conditions) {
+    if (!is_baseline(scene, condition)) continue;
+    if (out) return {};
+    out = condition;
+  }
+  return out;
+}
 
 bool is_baseline(const Scene& scene, size_t condition) {
   const Json& wanted = scene.spec.baseline.is_null() ? scene.summary.baseline : scene.spec.baseline;

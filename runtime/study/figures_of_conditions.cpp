@@ -106,16 +106,6 @@ struct Arranged {
   std::vector<std::optional<size_t>> baselines;  // of each panel, if it has one alone
 };
 
-std::optional<size_t> only_baseline(const Scene& scene, const std::vector<size_t>& conditions) {
-  std::optional<size_t> out;
-  for (const size_t condition : conditions) {
-    if (!is_baseline(scene, condition)) continue;
-    if (out) return {};
-    out = condition;
-  }
-  return out;
-}
-
 // Without a label for x, conditions are listed in a column and values run along x.
 template <typename Value>
 Arranged listed_panels(const Scene& scene, const plot::Axis& values, const Value& value,

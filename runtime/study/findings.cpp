@@ -180,14 +180,15 @@ void warn_of_baseline(const ConditionResult& baseline, ConditionResult& conditio
                                    there, ", so the speed-up is also one of searching"));
 }
 
-// Times of different devices cannot be compared.
+// Times of different devices or hosts cannot be compared.
 void warn_of_devices(const Objective& objective, const std::vector<Record>& records,
                      std::vector<std::string>& warnings) {
   if (objective.clock != kSeconds) return;
   std::set<std::string> devices;
   for (const Record& record : records)
     if (record.workload == objective.workload && !record.device.empty())
-      devices.insert(record.device);
+      devices.insert(record.host.empty() ? record.device
+                                         : cat(record.device, " (", record.host, ")"));
   if (devices.size() < 2) return;
   std::string names;
   for (const std::string& device : devices) names += (names.empty() ? "" : ", ") + device;

@@ -188,6 +188,7 @@ Json to_json(const Record& r) {
           {"noise_scale", r.noise_scale ? Json(*r.noise_scale) : Json()},
           {"curve", to_json(r.curve)},
           {"device", r.device},
+          {"host", r.host},
           {"time", r.time},
           {"version", r.version}};
 }
@@ -220,6 +221,7 @@ Record record_of(const Json& line) {
   if (!in.at("noise_scale").is_null()) r.noise_scale = real(in, "noise_scale");
   r.curve = curve_of(in.object("curve"));
   r.device = in.text("device");
+  if (in.has("host")) r.host = in.text("host");
   r.time = in.text("time");
   r.version = in.text("version");
   return r;

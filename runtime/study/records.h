@@ -76,6 +76,7 @@ struct Record {
   std::optional<double> noise_scale;
   std::vector<CurvePoint> curve;
   std::string device, time, version;  // time: UTC, "2026-11-23T15:40:00Z"
+  std::string host;  // processor and threads, which set the speed of upstream and of CPU devices
 };
 
 // Returns whether `one` is the better of two trials of a condition. Feasible trials come first,

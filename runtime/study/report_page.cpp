@@ -92,6 +92,7 @@ std::string facts(const Outline& study, const Summary& summary,
                            plural(seeds.size(), "different seed"), " of trials"));
   out += fact("Training time", duration(seconds) + " in all");
   out += fact("Device", joined(records, [](const Record& record) { return record.device; }));
+  out += fact("Host", joined(records, [](const Record& record) { return record.host; }));
   out += fact("Version", joined(records, [](const Record& record) { return record.version; }));
   out += fact("Time", period(records));
   return out + "</dl>";

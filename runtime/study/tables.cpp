@@ -231,7 +231,8 @@ std::string trials_csv(const std::vector<Record>& records) {
   head.push_back("final_metric");
   add_clock_names(head, "spent_");
   head.insert(head.end(),
-              {"device_wait_share", "noise_scale", "device", "time", "version", "digest", "error"});
+              {"device_wait_share", "noise_scale", "device", "host", "time", "version", "digest",
+               "error"});
   std::string out = row(head);
   for (const Record& record : records) {
     std::vector<std::string> fields = {record.workload};
@@ -247,7 +248,8 @@ std::string trials_csv(const std::vector<Record>& records) {
     fields.push_back(exact_number(record.device_wait_share));
     fields.push_back(record.noise_scale ? exact_number(*record.noise_scale) : "");
     fields.insert(fields.end(),
-                  {record.device, record.time, record.version, record.digest, record.error});
+                  {record.device, record.host, record.time, record.version, record.digest,
+                   record.error});
     out += row(fields);
   }
   return out;

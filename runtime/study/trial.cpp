@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/text.h"
 #include "gpu/device.h"
 #include "source_commit.h"
 
@@ -60,6 +61,12 @@ Record blank(const Study& study, const TrialSpec& spec) {
   record.unit = spec.point.unit;
   record.version = ECHOTRAIN_VERSION ECHOTRAIN_COMMIT;
   return record;
+}
+
+std::string host_name() {
+  const std::string processor = platform::processor_name();
+  return cat(processor.empty() ? "" : processor + ", ",
+             counted(platform::usable_threads(), "thread"));
 }
 
 // Returns the names of the devices of a trial's ranks, each once. The first rank uses the program's
@@ -121,6 +128,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
   const int64_t began = now_ns();
   Record record = blank(study_, spec_);
   record.device = kernels->device()->info().name;
+  record.host = host_name();
   std::mutex opening;
   std::vector<std::string> opened;  // names of the devices of ranks that do not use the program's
   const train::Team::Open noted = [&](const std::string& selector) {

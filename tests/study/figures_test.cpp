@@ -80,6 +80,22 @@ TEST(StudyFigures, TheIdealIsTheBaselineOverTheFactor) {
   for (const auto& [x, y] : panel.references[1].line) EXPECT_NEAR(y, base / x, 1e-6 * base);
 }
 
+TEST(StudyFigures, ABaselineWithoutAPlaceAlongXIsALevel) {
+  std::vector<Record> records{simple_record({{"echo", "none"}}, 0, 0, 200, 1.4)};
+  for (const int buffer : {128, 512})
+    records.push_back(simple_record({{"echo", "4 times"}, {"buffer", buffer}}, 0, 0, 100, 1.4));
+  study::Outline study = with_figure({{"kind", "to_target"}, {"x", "buffer"}});
+  study.baseline = {{"echo", "none"}};
+  const plot::Panel panel = figures_of(study, records).at(0).figure.panels.at(0);
+  ASSERT_EQ(panel.series.size(), 1u);
+  EXPECT_EQ(panel.series[0].name, "4 times");
+  EXPECT_EQ(panel.series[0].points.size(), 2u);
+  ASSERT_EQ(panel.references.size(), 1u);
+  EXPECT_EQ(panel.references[0].name, "baseline");
+  EXPECT_EQ(panel.references[0].line,
+            (std::vector<std::pair<double, double>>{{128, 200}, {512, 200}}));
+}
+
 TEST(StudyFigures, ScalingFiguresMarkWhereItEnds) {
   const auto records = test::batch_study_records();
   const auto summary = study::summarize(test::batch_study(), records);

@@ -50,6 +50,7 @@ TEST_F(Studies, RecordsWhatEachTrialDid) {
   ASSERT_EQ(records.size(), 8u);
   size_t reached = 0;
   for (const Record& record : records) {
+    EXPECT_NE(record.host.find("thread"), std::string::npos) << record.host;
     ASSERT_FALSE(record.curve.empty());
     EXPECT_GT(record.curve.front().at.fresh, 0);
     const auto below = std::find_if(record.curve.begin(), record.curve.end(),
