@@ -1,9 +1,12 @@
 # A relocatable prefix: library, header, command, CMake package, pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS echotrain EXPORT echotrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS echotrain EXPORT echotrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})  # on Windows
 if(ECHOTRAIN_TOOLS)
   install(TARGETS echotrain_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(TARGET echotrain_texts)
   set(texts ${PROJECT_BINARY_DIR}/tools/echotrain)
   install(FILES ${texts}/echotrain.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${texts}/echotrain.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME echotrain)

@@ -28,6 +28,7 @@
 #   walk_python      and one of 50,000 calls over the Python package
 #   soak             everything opened and closed in one process for 90 minutes
 #   mutation         every small mistake in the parsers, the checkpoint and the echo node: would the tests notice?
+#   windows          cross-built for Windows, and run under Wine
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   fuzz             all fuzz targets, those of models and jobs too
 #
@@ -100,6 +101,7 @@ part walk build-test/tests/walk --calls 1000000 --seed "$(date +%Y%m%d)"
 part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 50000 --seed "$(date +%Y%m%d)"
 part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --seconds 5400
 part mutation /usr/bin/python3 tests/mutation/mutate.py build-test
+part windows bash tests/windows.sh "$work/windows"
 part sbom bash tests/bindings/sbom.sh build-test "$work/sbom"
 part fuzz fuzz
 exit $failed

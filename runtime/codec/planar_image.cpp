@@ -12,6 +12,7 @@
 
 #include "codec/decoding.h"
 #include "core/error.h"
+#include "core/per_thread.h"
 #include "core/zstd_limit.h"
 
 namespace etr::codec {
@@ -257,7 +258,7 @@ bool looks_planar(std::span<const std::byte> bytes) {
 }
 
 Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& options) {
-  thread_local Scratch scratch;
+  Scratch& scratch = per_thread<Scratch>();
   if (!scratch.zstd) fail(Code::out_of_memory, "no memory for a zstd context");
   const uint64_t size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
   if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size < kHeader)

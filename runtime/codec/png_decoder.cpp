@@ -15,6 +15,7 @@
 #include "codec/decoding.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/per_thread.h"
 #include "core/platform.h"
 
 namespace etr::codec {
@@ -201,11 +202,15 @@ void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
 }
 
 // One decompressor per thread, because creating one costs more than a small image.
+struct Inflater {
+  std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> made{
+      libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
+};
+
 libdeflate_decompressor* inflater() {
-  thread_local const std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)>
-      made{libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
-  if (!made) fail(Code::out_of_memory, "no memory for a PNG decoder");
-  return made.get();
+  const Inflater& own = per_thread<Inflater>();
+  if (!own.made) fail(Code::out_of_memory, "no memory for a PNG decoder");
+  return own.made.get();
 }
 
 // Memory for the filtered rows. Each thread keeps enough for images of common sizes.
@@ -213,7 +218,7 @@ class Scratch {
  public:
   explicit Scratch(size_t size) {
     constexpr size_t kKept = size_t{8} << 20;
-    thread_local std::vector<uint8_t> kept;
+    std::vector<uint8_t>& kept = per_thread<Kept>().rows;
     if (size > kKept) large_ = allocate_bytes(size);
     if (size <= kKept && kept.size() < size) kept.resize(size);
     rows_ = large_ ? reinterpret_cast<uint8_t*>(large_.get()) : kept.data();
@@ -221,6 +226,9 @@ class Scratch {
   uint8_t* rows() const { return rows_; }
 
  private:
+  struct Kept {
+    std::vector<uint8_t> rows;
+  };
   std::shared_ptr<std::byte> large_;
   uint8_t* rows_;
 };

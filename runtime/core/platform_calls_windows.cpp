@@ -13,7 +13,7 @@ namespace etr::platform {
 namespace {
 
 constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-constexpr size_t kAtOnce = size_t{1} << 30;  // bytes of one call
+constexpr size_t kMostOfCall = size_t{1} << 30;  // bytes of one call
 
 HANDLE handle_of(int file) {
   return reinterpret_cast<HANDLE>(::_get_osfhandle(file));  // NOLINT: as the C library gives it
@@ -106,7 +106,7 @@ bool close_file(int file) { return ::_close(file) == 0; }
 int64_t read_some(int file, std::span<std::byte> out, int64_t offset) {
   OVERLAPPED place = at(offset);
   DWORD got = 0;
-  const auto size = static_cast<DWORD>(std::min(out.size(), kAtOnce));
+  const auto size = static_cast<DWORD>(std::min(out.size(), kMostOfCall));
   if (::ReadFile(handle_of(file), out.data(), size, &got, offset < 0 ? nullptr : &place))
     return got;
   const DWORD error = ::GetLastError();
@@ -121,7 +121,7 @@ bool write_all(int file, std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
     OVERLAPPED place = at(offset);
     DWORD wrote = 0;
-    const auto size = static_cast<DWORD>(std::min(bytes.size(), kAtOnce));
+    const auto size = static_cast<DWORD>(std::min(bytes.size(), kMostOfCall));
     if (!checked(::WriteFile(handle_of(file), bytes.data(), size, &wrote,
                              offset < 0 ? nullptr : &place)))
       return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <optional>
 
 namespace etr::nn {
@@ -107,7 +108,8 @@ std::optional<std::pair<std::string, double>> Patterns::with_number(const OnnxNo
 // Whether `inner` is sqrt(2 / pi) (x + 0.044715 x^3).
 bool Patterns::is_gelu_tanh(const std::string& inner, const std::string& x) const {
   const Product scaled = product(inner);
-  if (scaled.factors.size() != 1 || !near(scaled.scale, std::sqrt(2 / M_PI))) return false;
+  if (scaled.factors.size() != 1 || !near(scaled.scale, std::sqrt(2 / std::numbers::pi)))
+    return false;
   const OnnxNode* sum = producer(scaled.factors[0], "Add");
   if (!sum || sum->inputs.size() != 2) return false;
   for (const size_t i : {0, 1}) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <map>
+#include <numbers>
 
 #include "core/error.h"
 #include "ops/onnx_node.h"
@@ -88,9 +89,8 @@ std::string to_onnx(OnnxNode& node) {
   } else {  // gelu_tanh
     const OnnxName cube =
         node.emit("Mul", {node.emit("Mul", {x, x}), node.emit("Mul", {x, node.number(0.044715)})});
-    inner = node.emit(
-        "Tanh",
-        {node.emit("Mul", {node.emit("Add", {x, cube}), node.number(std::sqrt(2 / M_PI))})});
+    inner = node.emit("Tanh", {node.emit("Mul", {node.emit("Add", {x, cube}),
+                                                 node.number(std::sqrt(2 / std::numbers::pi))})});
   }
   return node.emit(
       "Mul", {node.emit("Mul", {x, node.number(0.5)}), node.emit("Add", {inner, node.number(1)})});

@@ -96,12 +96,12 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) {
   Json row = to_json(record);
   for (const Field& field : item.fields) {
     row["files"].push_back(stem + "." + file_safe(field.name, kMostField, field.name));
-    platform::OutputFile out(directory / row["files"].back().get<std::string>(),
+    platform::OutputFile out((directory / row["files"].back().get<std::string>()).string(),
                              platform::OutputFile::Mode::replace);
     out.write(field.tensor.bytes());
     out.close();
   }
-  append(directory / "bad_records.jsonl", row);
+  append((directory / "bad_records.jsonl").string(), row);
 }
 
 void BadRecords::count_read(int64_t records, uint64_t epoch) {

@@ -45,7 +45,7 @@ std::string trial_name(const Study& study, const Place& at) {
 // Returns the identity of the same trial in the folder's study; null if unknown.
 Json identity_there(const std::string& file, const Name& name) try {
   const Study study = Study::parse(parse_json(platform::read_document(file), file), file,
-                                   fs::path(file).parent_path());
+                                   fs::path(file).parent_path().string());
   const auto places = places_of(study);
   const auto found = places.find(name);
   return found == places.end() ? Json() : trial_spec(study, found->second, Json()).identity;

@@ -18,7 +18,7 @@ void write_png(const fs::path& path, const std::vector<uint8_t>& pixels) {
   image.version = PNG_IMAGE_VERSION;
   image.width = image.height = kImageSize;
   image.format = PNG_FORMAT_GRAY;
-  if (!png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr))
+  if (!png_image_write_to_file(&image, path.string().c_str(), 0, pixels.data(), 0, nullptr))
     throw std::runtime_error("cannot write " + path.string() + ": " + image.message);
 }
 
