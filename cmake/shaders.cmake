@@ -52,7 +52,7 @@ function(echotrain_embed_shaders target)
   # Kernels for matrix units come compiled: see shaders/matrix/compile.sh.
   set(matrix ${PROJECT_SOURCE_DIR}/shaders/matrix)
   set(text "")
-  foreach(source matrix/gemm_matrix.comp finite.glsl gemm_params.glsl gemm_operand.glsl)
+  foreach(source matrix/gemm_matrix.comp finite.glsl gemm_params.glsl gemm_operand.glsl rounding.glsl)
     file(READ ${PROJECT_SOURCE_DIR}/shaders/${source} part)
     string(APPEND text "${part}")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shaders/${source})

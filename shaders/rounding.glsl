@@ -1,8 +1,9 @@
 // Rounds a float's bits to a shorter format, to nearest with ties to even. bfloat16: 8 bits of
 // significand, float's range. float16: 11 bits, 6e-8 to 65504, infinite beyond.
 
+// Returns a float with 16 zero bits at the end.
 uint to_bfloat16(uint bits) {
-  if (!IS_FINITE(bits)) return bits;
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FC00000u;  // NaN, which rounding may carry over
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
 }
 

@@ -93,13 +93,25 @@ unsigned usable_threads() {
   return static_cast<unsigned>(std::popcount(static_cast<uint64_t>(process)));
 }
 
+DWORD thread_slot(void(NTAPI* destroy)(void*)) {
+  HMODULE self = nullptr;
+  ::GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS,
+                       reinterpret_cast<LPCWSTR>(destroy), &self);
+  const DWORD slot = ::FlsAlloc(destroy);
+  if (slot == FLS_OUT_OF_INDEXES)
+    fail(Code::out_of_memory, "the process has no slot for data of threads left");
+  return slot;
+}
+
 std::string processor_name() {
   char name[256] = "";
   DWORD size = sizeof name;
   const LSTATUS status =
       ::RegGetValueA(HKEY_LOCAL_MACHINE, "HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0",
                      "ProcessorNameString", RRF_RT_REG_SZ, nullptr, name, &size);
-  return status == ERROR_SUCCESS ? name : "";
+  std::string out = status == ERROR_SUCCESS ? name : "";
+  while (out.ends_with(' ')) out.pop_back();
+  return out;
 }
 
 int64_t process_id() { return ::GetCurrentProcessId(); }

@@ -18,6 +18,10 @@ std::string narrow(std::wstring_view text);
 // The system's text for an error, without its line break.
 std::string system_text(DWORD error);
 
+// Returns a slot of fiber-local storage, whose values `destroy` gets as their threads end. The
+// library stays loaded from then on, because threads may end later than the program unloads it.
+DWORD thread_slot(void(NTAPI* destroy)(void*));
+
 // Sets errno to what stands for the system's last error.
 void set_errno();
 

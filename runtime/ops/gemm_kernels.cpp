@@ -43,8 +43,8 @@ constexpr Tile kTiles[] = {{64, 64, 16, 1, 1.17, 1},
                            {128, 64, 16, 1, 1.03, 3},
                            {128, 32, 16, 1, 1.33, 1},
                            {256, 16, 8, 1, 1.95, 2}};
-// Without a second buffer, which does not pay where A is stored by k.
-constexpr Tile kWideTileByK = {128, 128, 16, 1, 1.04, 2};
+// gemm_tiled_tn_128x128 has one buffer, so that a compute unit has room for two workgroups.
+constexpr Tile kWidestOfTn = {128, 128, 16, 1, 1.04, 2};
 
 // The operands that a kernel for GPUs loads four numbers at a time: those whose extent along the
 // axis in memory is a multiple of four.
@@ -135,7 +135,8 @@ void sort_by_estimate(std::vector<GemmKernel>& kernels, GemmMode mode, const Gem
 std::vector<GemmKernel> on_tiles(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
   std::vector<GemmKernel> out;
   for (const Tile& of_most : kTiles) {
-    const Tile& tile = mode == GemmMode::tn && of_most.buffers == 2 ? kWideTileByK : of_most;
+    const bool widest = of_most.name() == kWidestOfTn.name();
+    const Tile& tile = mode == GemmMode::tn && widest ? kWidestOfTn : of_most;
     if (tile.shared_bytes() <= device.info().max_shared_bytes)
       out.push_back(tiled(device, tile, mode, p));
   }

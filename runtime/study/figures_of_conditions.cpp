@@ -177,6 +177,7 @@ void add_baseline(const Scene& scene, std::optional<size_t> baseline, bool rows,
     return;
   }
   const auto [low, high] = x_range(panel);
+  if (!(low <= high)) return;  // the baseline is all that the panel has
   panel.references.push_back({"baseline", {{low, base}, {high, base}}});
   const bool fresh = scene.clock() == 0 && scene.spec.x == "factor" && low > 0;
   if (fresh && panel.x.scale != plot::Scale::category)

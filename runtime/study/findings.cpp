@@ -184,16 +184,19 @@ void warn_of_baseline(const ConditionResult& baseline, ConditionResult& conditio
 void warn_of_devices(const Objective& objective, const std::vector<Record>& records,
                      std::vector<std::string>& warnings) {
   if (objective.clock != kSeconds) return;
-  std::set<std::string> devices;
-  for (const Record& record : records)
-    if (record.workload == objective.workload && !record.device.empty())
-      devices.insert(record.host.empty() ? record.device
-                                         : cat(record.device, " (", record.host, ")"));
-  if (devices.size() < 2) return;
-  std::string names;
-  for (const std::string& device : devices) names += (names.empty() ? "" : ", ") + device;
-  warnings.push_back(cat("scores are in seconds, and trials ran on ", devices.size(),
-                         " devices, which makes them hard to compare: ", names));
+  const auto warn = [&](const char* what, std::string Record::*part) {
+    std::set<std::string> different;
+    for (const Record& record : records)
+      if (record.workload == objective.workload && !(record.*part).empty())
+        different.insert(record.*part);
+    if (different.size() < 2) return;
+    std::string names;
+    for (const std::string& name : different) names += (names.empty() ? "" : "; ") + name;
+    warnings.push_back(cat("scores are in seconds, and trials ran on ", different.size(), " ", what,
+                           ", which makes them hard to compare: ", names));
+  };
+  warn("devices", &Record::device);
+  warn("hosts", &Record::host);  // "" in records of before: not known
 }
 
 }  // namespace

@@ -186,7 +186,12 @@ class Studies(unittest.TestCase):
         records = self.records(path)
         records[0]["device"] = "another device"
         (self.root / "devices" / "trials.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-        self.assertRegex(self.run_study(path, "--report"), r"warning: quickstart: scores are in seconds, .* 2 devices")
+        said = self.run_study(path, "--report")
+        self.assertRegex(said, r"warning: quickstart: scores are in seconds, .* 2 devices")
+        self.assertNotIn("hosts", said)
+        records[0]["host"], records[1]["host"] = "a faster processor, 64 threads", ""  # "": of a version that did not record it
+        (self.root / "devices" / "trials.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        self.assertRegex(self.run_study(path, "--report"), r"warning: quickstart: scores are in seconds, .* 2 hosts")
 
     def test_failures_are_told(self):
         path = self.study("failing")

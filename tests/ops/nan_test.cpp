@@ -233,6 +233,54 @@ TEST(NaN, StaysInEveryKernelOfProducts) {
         }
 }
 
+// Kernels pack rounded operands in pairs. The NaN is the one with all bits set, whose rounding
+// would carry into the sign.
+void expect_nan_in_its_column(const ops::GemmKernel& kernel, const ops::GemmParams& p,
+                              gpu::KernelFamily family) {
+  gpu::Kernels& k = kernels(family);
+  gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands;
+  ops::Emitter emit(k, arena, commands);
+  const auto filled = [&](const Shape& shape, const Floats& values) {
+    const ops::DeviceTensor out = emit.scratch(shape);
+    graph::upload(k.device(), tensor_of(values, shape), out);
+    return out;
+  };
+  Floats b(size_t{p.k} * p.n, 1.0f);
+  b[2 * p.n + 5] = std::bit_cast<float>(0x7FFFFFFFu);
+  b[3 * p.n + 8] = std::bit_cast<float>(0xFFFFFFFFu);
+  b[4 * p.n + 11] = HUGE_VALF;
+  const ops::DeviceTensor c = emit.scratch({p.m, p.n});
+  emit_with(emit, kernel, ops::GemmMode::nn, p, filled({p.m, p.k}, Floats(size_t{p.m} * p.k, 1.0f)),
+            filled({p.k, p.n}, b), {}, c, 0);
+  gpu::run_once(k.device(), commands);
+  const Tensor got = graph::download(k.device(), c);
+  for (size_t i = 0; i < got.view<float>().size(); ++i) {
+    const size_t column = i % p.n;
+    const float v = got.view<float>()[i];
+    if (column == 5 || column == 8)
+      ASSERT_TRUE(std::isnan(v)) << kernel.name() << " at " << i;
+    else if (column == 11)
+      ASSERT_FALSE(std::isfinite(v)) << kernel.name() << " at " << i;
+    else
+      ASSERT_EQ(v, static_cast<float>(p.k)) << kernel.name() << " at " << i;
+  }
+}
+
+TEST(NaN, StaysInItsColumnOfAProduct) {
+  const ops::GemmParams p = ops::product(37, 24, 24);
+  std::set<std::string> seen;
+  for (const gpu::KernelFamily family : families())
+    for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16, ops::Precision::fp16})
+      for (ops::GemmKernel kernel :
+           ops::kernels_for(*device(family), ops::GemmMode::nn, p, precision)) {
+        kernel.slices = 1;
+        if (!seen.insert(family_name(family) + kernel.name()).second) continue;
+        expect_nan_in_its_column(kernel, p, family);
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST(NaN, StaysInWinograd) {
   for (const gpu::KernelFamily family : families()) {
     gpu::Kernels& k = kernels(family);

@@ -214,7 +214,7 @@ TEST(Summary, WarnsOfSecondsOfSeveralDevices) {
   const auto summary = study::summarize(study, records);
   ASSERT_EQ(summary.workloads[0].warnings.size(), 1u);
   EXPECT_NE(summary.workloads[0].warnings[0].find(
-                "2 devices, which makes them hard to compare: one, two"),
+                "2 devices, which makes them hard to compare: one; two"),
             std::string::npos);
   EXPECT_EQ(study::to_json(summary, records)["workloads"][0]["warnings"].size(), 1u);
   records[1].device = "one";
