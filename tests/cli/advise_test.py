@@ -75,7 +75,7 @@ class Advise(unittest.TestCase):
 
     def test_slow_reading_is_echoed_before_augmentation(self):
         changed = self.root / "changed.json"
-        advice = json.loads(self.advise("--json", "--apply", changed, delay=12).stdout)
+        advice = json.loads(self.advise("--json", "--apply", changed, delay=20).stdout)
         echo = advice["echo"]
         self.assertTrue(advice["helps"], advice["why"])
         self.assertEqual((echo["stage"], echo["place"]), ("decode", "before augmentation"))
