@@ -5,6 +5,7 @@
 #                 This adds a file to apt's sources, so it happens only on request.
 #   --tests       also what only tests, benchmarks and the bindings need
 set -euo pipefail
+. "$(dirname "$0")/support/apt.sh"
 
 backports=0 tests=0
 for argument in "$@"; do
@@ -26,12 +27,7 @@ if [ $tests = 1 ]; then
              libopenmpi-dev openmpi-bin libmpich-dev mpich)
 fi
 
-installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
-
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-
-missing=()
-for package in "${packages[@]}"; do installed "$package" || missing+=("$package"); done
+readarray -t missing < <(lacking "${packages[@]}")
 
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 mesa=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null || echo 0)
@@ -40,7 +36,6 @@ if [ $backports = 1 ] && [ "$codename" = bookworm ] && dpkg --compare-versions "
   want_backports=1
 fi
 
-export DEBIAN_FRONTEND=noninteractive
 if [ ${#missing[@]} -gt 0 ] || [ $want_backports = 1 ]; then
   echo "setup: installing ${missing[*]:-}$([ $want_backports = 1 ] && echo ' mesa-vulkan-drivers (backports)')"
   if [ $want_backports = 1 ]; then
@@ -55,8 +50,6 @@ if [ ${#missing[@]} -gt 0 ] || [ $want_backports = 1 ]; then
     echo "deb $uri bookworm-backports main" | as_root tee /etc/apt/sources.list.d/echotrain-backports.list >/dev/null
   fi
   as_root apt-get update -q
-  [ ${#missing[@]} -eq 0 ] || as_root apt-get install -y -q --no-install-recommends "${missing[@]}"
-  if [ $want_backports = 1 ]; then
-    as_root apt-get install -y -q --no-install-recommends -t bookworm-backports mesa-vulkan-drivers
-  fi
+  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+  [ $want_backports = 0 ] || install_packages -t bookworm-backports mesa-vulkan-drivers
 fi

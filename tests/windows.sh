@@ -18,14 +18,10 @@ directory=$(realpath "$1")
 prefix=$directory/prefix
 tools=(g++-mingw-w64-x86-64-posix mingw-w64-x86-64-dev build-essential cmake ninja-build pkg-config dpkg-dev glslang-tools libvulkan-dev
        spirv-headers nlohmann-json3-dev libcurl4-openssl-dev wine64 xvfb mesa-vulkan-drivers)
-missing=()
-for tool in "${tools[@]}"; do
-  dpkg-query -W -f='${Status}' "$tool" 2>/dev/null | grep -q '^install ok installed' || missing+=("$tool")
-done
+readarray -t missing < <(lacking "${tools[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
-  as_root=$([ "$(id -u)" = 0 ] || echo sudo)
-  $as_root apt-get update -qq
-  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+  as_root apt-get update -qq
+  install_packages "${missing[@]}"
 fi
 
 # Source packages, the folder of their CMakeLists.txt, and what their builds are told.

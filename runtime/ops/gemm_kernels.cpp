@@ -135,7 +135,7 @@ void sort_by_estimate(std::vector<GemmKernel>& kernels, GemmMode mode, const Gem
 std::vector<GemmKernel> on_tiles(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
   std::vector<GemmKernel> out;
   for (const Tile& of_most : kTiles) {
-    const bool widest = of_most.name() == kWidestOfTn.name();
+    const bool widest = of_most.rows == kWidestOfTn.rows && of_most.columns == kWidestOfTn.columns;
     const Tile& tile = mode == GemmMode::tn && widest ? kWidestOfTn : of_most;
     if (tile.shared_bytes() <= device.info().max_shared_bytes)
       out.push_back(tiled(device, tile, mode, p));

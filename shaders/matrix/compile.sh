@@ -12,4 +12,5 @@ grep '^//! variant ' gemm_matrix.comp | while read -r _ _ name defines; do
   spirv-opt --strip-debug "prebuilt/$name.spv" -o "prebuilt/$name.spv"
   spirv-val --target-env vulkan1.3 "prebuilt/$name.spv"
 done
-cat gemm_matrix.comp ../finite.glsl ../gemm_params.glsl ../gemm_operand.glsl ../rounding.glsl | sha256sum | cut -d' ' -f1 > prebuilt/sources.sha256
+readarray -t includes < <(sed -n 's/^#include "\(.*\)"$/\1/p' gemm_matrix.comp)
+cat gemm_matrix.comp "${includes[@]}" | sha256sum | cut -d' ' -f1 > prebuilt/sources.sha256  # as in cmake/shaders.cmake

@@ -55,6 +55,9 @@ class Studies(unittest.TestCase):
         lines = (self.root / path.stem / "trials.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
+    def write_records(self, path, records):
+        (self.root / path.stem / "trials.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
     def begin(self, path, *more):
         return subprocess.Popen([PROGRAM, *map(str, self.words(path, *more))], cwd=self.root, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -185,15 +188,15 @@ class Studies(unittest.TestCase):
         self.assertNotIn("devices, which", self.run_study(path))
         records = self.records(path)
         records[0]["device"] = "another device"
-        (self.root / "devices" / "trials.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        self.write_records(path, records)
         said = self.run_study(path, "--report")
         self.assertRegex(said, r"warning: quickstart: scores are in seconds, .* 2 devices")
         self.assertNotIn("hosts", said)
         records[1]["host"] = ""  # of a version that did not record it
-        (self.root / "devices" / "trials.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        self.write_records(path, records)
         self.assertNotIn("hosts", self.run_study(path, "--report"))
         records[1]["host"] = "a faster processor, 64 threads"
-        (self.root / "devices" / "trials.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        self.write_records(path, records)
         self.assertRegex(self.run_study(path, "--report"), r"warning: quickstart: scores are in seconds, .* 2 hosts")
 
     def test_failures_are_told(self):

@@ -182,27 +182,41 @@ TEST(NaN, StaysInFunctionsOfElements) { expect_nan_stays(activations()); }
 TEST(NaN, StaysInPoolsAndNormalisations) { expect_nan_stays(pools_and_norms()); }
 TEST(NaN, StaysInProductsAndCells) { expect_nan_stays(products()); }
 
+// Tensors on the device, and commands that compute with them.
+struct Computation {
+  explicit Computation(gpu::KernelFamily family)
+      : k(kernels(family)), arena(k.device(), gpu::MemoryUse::device), emit(k, arena, commands) {}
+
+  ops::DeviceTensor holding(const Shape& shape, const Floats& values) {
+    const ops::DeviceTensor out = emit.scratch(shape);
+    graph::upload(k.device(), tensor_of(values, shape), out);
+    return out;
+  }
+  ops::DeviceTensor filled(const Shape& shape, float value) {
+    return holding(shape, Floats(static_cast<size_t>(element_count(shape)), value));
+  }
+  Tensor run(const ops::DeviceTensor& result) {
+    gpu::run_once(k.device(), commands);
+    return graph::download(k.device(), result);
+  }
+
+  gpu::Kernels& k;
+  gpu::Arena arena;
+  gpu::CommandList commands;
+  ops::Emitter emit;
+};
+
 // Of every kernel of products: ReLU follows the bias, of which one column is NaN.
 void expect_nan_stays(const ops::GemmKernel& kernel, ops::GemmMode mode, ops::GemmParams p,
                       gpu::KernelFamily family) {
-  gpu::Kernels& k = kernels(family);
-  gpu::Arena arena(k.device(), gpu::MemoryUse::device);
-  gpu::CommandList commands;
-  ops::Emitter emit(k, arena, commands);
-  const auto filled = [&](const Shape& shape, float value) {
-    const ops::DeviceTensor out = emit.scratch(shape);
-    graph::upload(k.device(), tensor_of(Floats(static_cast<size_t>(element_count(shape)), value), shape), out);
-    return out;
-  };
+  Computation on(family);
   Floats bias(p.n, -2.0f);
   for (uint32_t column = 0; column < p.n; column += 3) bias[column] = column % 2 ? kNaN : -kNaN;
-  const ops::DeviceTensor side = emit.scratch({p.n}), c = emit.scratch({ops::elements_of_c(mode, p)});
-  graph::upload(k.device(), tensor_of(bias, {p.n}), side);
+  const ops::DeviceTensor c = on.emit.scratch({ops::elements_of_c(mode, p)});
   p.epilogue = ops::GemmParams::kBias | ops::GemmParams::kRelu;
-  emit_with(emit, kernel, mode, p, filled({ops::elements_of_a(mode, p)}, 0.0f), filled({4 * p.k, p.n}, 1.0f),
-            side, c, 0);
-  gpu::run_once(k.device(), commands);
-  const Tensor got = graph::download(k.device(), c);
+  emit_with(on.emit, kernel, mode, p, on.filled({ops::elements_of_a(mode, p)}, 0.0f),
+            on.filled({4 * p.k, p.n}, 1.0f), on.holding({p.n}, bias), c, 0);
+  const Tensor got = on.run(c);
   for (size_t i = 0; i < got.view<float>().size(); ++i)
     if (i % p.n % 3 == 0)
       ASSERT_TRUE(std::isnan(got.view<float>()[i])) << kernel.name() << " at " << i;
@@ -237,24 +251,15 @@ TEST(NaN, StaysInEveryKernelOfProducts) {
 // would carry into the sign.
 void expect_nan_in_its_column(const ops::GemmKernel& kernel, const ops::GemmParams& p,
                               gpu::KernelFamily family) {
-  gpu::Kernels& k = kernels(family);
-  gpu::Arena arena(k.device(), gpu::MemoryUse::device);
-  gpu::CommandList commands;
-  ops::Emitter emit(k, arena, commands);
-  const auto filled = [&](const Shape& shape, const Floats& values) {
-    const ops::DeviceTensor out = emit.scratch(shape);
-    graph::upload(k.device(), tensor_of(values, shape), out);
-    return out;
-  };
+  Computation on(family);
   Floats b(size_t{p.k} * p.n, 1.0f);
   b[2 * p.n + 5] = std::bit_cast<float>(0x7FFFFFFFu);
   b[3 * p.n + 8] = std::bit_cast<float>(0xFFFFFFFFu);
   b[4 * p.n + 11] = HUGE_VALF;
-  const ops::DeviceTensor c = emit.scratch({p.m, p.n});
-  emit_with(emit, kernel, ops::GemmMode::nn, p, filled({p.m, p.k}, Floats(size_t{p.m} * p.k, 1.0f)),
-            filled({p.k, p.n}, b), {}, c, 0);
-  gpu::run_once(k.device(), commands);
-  const Tensor got = graph::download(k.device(), c);
+  const ops::DeviceTensor c = on.emit.scratch({p.m, p.n});
+  emit_with(on.emit, kernel, ops::GemmMode::nn, p, on.filled({p.m, p.k}, 1.0f),
+            on.holding({p.k, p.n}, b), {}, c, 0);
+  const Tensor got = on.run(c);
   for (size_t i = 0; i < got.view<float>().size(); ++i) {
     const size_t column = i % p.n;
     const float v = got.view<float>()[i];
@@ -283,23 +288,14 @@ TEST(NaN, StaysInItsColumnOfAProduct) {
 
 TEST(NaN, StaysInWinograd) {
   for (const gpu::KernelFamily family : families()) {
-    gpu::Kernels& k = kernels(family);
-    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
-    gpu::CommandList commands;
-    ops::Emitter emit(k, arena, commands);
-    const auto filled = [&](const Shape& shape, float value, float first) {
-      Floats values(static_cast<size_t>(element_count(shape)), value);
-      values[0] = first;
-      const ops::DeviceTensor out = emit.scratch(shape);
-      graph::upload(k.device(), tensor_of(values, shape), out);
-      return out;
-    };
+    Computation on(family);
+    Floats x(6 * 6 * 5, 1.0f);
+    x[0] = kNaN;
     const ops::ConvGeometry g{1, 6, 6, 5, 6, 6, 9, 3, 3, 1, 1, 1, 1, 1};
-    const ops::DeviceTensor y = emit.scratch({1, 6, 6, 9});
-    emit_winograd(emit, g, filled({1, 6, 6, 5}, 1, kNaN), filled({3, 3, 5, 9}, -1, -1), false,
-                  filled({9}, 0, 0), /*relu=*/true, y);
-    gpu::run_once(k.device(), commands);
-    const Tensor got = graph::download(k.device(), y);
+    const ops::DeviceTensor y = on.emit.scratch({1, 6, 6, 9});
+    emit_winograd(on.emit, g, on.holding({1, 6, 6, 5}, x), on.filled({3, 3, 5, 9}, -1), false,
+                  on.filled({9}, 0), /*relu=*/true, y);
+    const Tensor got = on.run(y);
     for (size_t pixel = 0; pixel < 36; ++pixel)
       for (size_t f = 0; f < 9; ++f) {
         const float v = got.view<float>()[pixel * 9 + f];

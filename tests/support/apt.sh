@@ -1,6 +1,16 @@
-# Debian's packages without installing any: apt with lists, a cache and sources of its own, in the folder $work. Sourced.
+# Debian's packages: installed, or fetched without installing any, by apt with lists, a cache and sources of its own in the folder
+# $work. Sourced.
 
 die() { echo "$(basename "$0"): $*" >&2; exit 1; }
+
+installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+install_packages() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"; }
+
+# Those of the packages that are not installed.
+lacking() { for package in "$@"; do installed "$package" || echo "$package"; done; }
 
 # The release's suites in apt's own sources, as lines "SUITE URI"; sets codename.
 archive_of_release() {
