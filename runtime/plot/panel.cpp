@@ -358,7 +358,9 @@ class Drawing {
       if (std::hypot(near.x - at.x, near.y - at.y) > 14)
         out_ +=
             cat("<g class='s", note.style % kStyles, "'>", straight("leader", at, near), "</g>");
-      out_ += text_at(style.c_str(), "start", {box.x + 2, box.y + 11.5}, note.text);
+      // Not paint-order, which not all programs that print SVG know.
+      for (const char* layer : {"halo", style.c_str()})
+        out_ += text_at(layer, "start", {box.x + 2, box.y + 11.5}, note.text);
     }
   }
 

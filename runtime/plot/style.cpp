@@ -79,10 +79,8 @@ std::string plot_rules(bool variables) {
       rule(".never", "fill:" + colour("p-minor")) +
       rule(".tag .mark", "stroke:none;fill:" + colour("p-page")) +
       rule(".over", "color:" + colour("p-text")) +
-      rule(".note",
-           "font-weight:600;fill:currentColor;paint-order:stroke;stroke-width:3px;stroke-"
-           "linejoin:round;stroke:" +
-               colour("p-page"));
+      rule(".note,.plot .halo", "font-weight:600;fill:currentColor") +
+      rule(".halo", "stroke-width:3px;stroke-linejoin:round;stroke:" + colour("p-page"));
   for (int i = 0; i < kStyles; ++i) {
     const std::string style = cat(".s", i);
     out += rule(style, "color:" + colour(cat("p", i)));

@@ -92,6 +92,7 @@ std::vector<Placed> texts_of(const std::string& svg) {
       "<text class='([^']*)' text-anchor='([a-z]+)' x='([-0-9.]+)' y='([-0-9.]+)'>([^<]*)</text>");
   std::vector<Placed> out;
   for (std::sregex_iterator i(svg.begin(), svg.end(), pattern), end; i != end; ++i) {
+    if ((*i)[1] == "halo") continue;  // lies under a note
     const std::string text = (*i)[5];
     const double width = plot::text_width(text, 11);
     double x = std::stod((*i)[3]);
