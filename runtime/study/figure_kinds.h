@@ -19,6 +19,7 @@ struct FigureSpec {
   std::string kind, x, series, panel, name;
   std::optional<size_t> clock;
   Json baseline;
+  Json only;  // labels of the conditions to show, a list; empty: all
   size_t workload = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "study/figures.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <set>
 
@@ -126,7 +127,7 @@ void check_is_object(const Json& entry, const std::string& owner) {
 }
 
 void check_keys(const Kind& kind, const Json& entry, const std::string& owner) {
-  std::vector<std::string> known = {"kind", "baseline", "workload", "name"};
+  std::vector<std::string> known = {"kind", "baseline", "only", "workload", "name"};
   known.insert(known.end(), kind.keys.begin(), kind.keys.end());
   for (const auto& [key, value] : entry.items())
     if (std::find(known.begin(), known.end(), key) == known.end())
@@ -177,7 +178,20 @@ FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
   if (!out.baseline.is_null() && !out.baseline.is_object())
     fail(Code::invalid_argument, owner, ": 'baseline' is ", brief_json(out.baseline),
          ", not an object of labels");
+  out.only = entry.value("only", Json::array());
+  if (!out.only.is_array())
+    fail(Code::invalid_argument, owner, ": 'only' is ", brief_json(out.only),
+         ", not a list of objects with labels");
   return out;
+}
+
+// Returns a copy in which the conditions that the figure leaves out belong to no workload.
+Summary shown_part(Summary summary, const FigureSpec& spec) {
+  for (ConditionResult& condition : summary.conditions)
+    if (std::none_of(spec.only.begin(), spec.only.end(),
+                     [&](const Json& labels) { return has_labels(condition.labels, labels); }))
+      condition.workload = SIZE_MAX;
+  return summary;
 }
 
 // Keeps letters, digits, '-' and '_', for file names and ids in pages.
@@ -197,7 +211,9 @@ class Gallery {
       : summary_(summary), records_(records) {}
 
   void add(const FigureSpec& spec) {
-    auto made = kind_of(spec).make(Scene{summary_, records_, spec});
+    const Summary shown = spec.only.empty() ? summary_ : shown_part(summary_, spec);
+    if (conditions_of_workload(shown, spec.workload).empty()) return;
+    auto made = kind_of(spec).make(Scene{shown, records_, spec});
     if (!made) return;
     if (!spec.name.empty()) made->name = spec.name;
     if (summary_.objectives.size() > 1)
@@ -246,30 +262,29 @@ std::vector<std::string> without_repeats(std::vector<std::string> texts) {
   return texts;
 }
 
-// A misspelt label would silently leave all conditions without a baseline.
-void check_baseline(const Summary& summary, const Json& baseline, const std::string& owner) {
-  if (baseline.is_null()) return;
-  if (!baseline.is_object() || baseline.empty())
-    fail(Code::invalid_argument, owner, "'baseline' is ", brief_json(baseline),
+// Checks that a condition has these labels: otherwise a misspelt one would silently leave all
+// conditions without a baseline, or a figure without a series.
+void check_chosen(const Summary& summary, const Json& labels, const std::string& key) {
+  if (!labels.is_object() || labels.empty())
+    fail(Code::invalid_argument, key, " is ", brief_json(labels),
          "; it takes an object with labels of a condition");
   for (const ConditionResult& condition : summary.conditions)
-    if (has_labels(condition.labels, baseline)) return;
-  for (const auto& [label, value] : baseline.items()) {
-    std::vector<std::string> labels, values;
+    if (has_labels(condition.labels, labels)) return;
+  for (const auto& [label, value] : labels.items()) {
+    std::vector<std::string> names, values;
     for (const ConditionResult& condition : summary.conditions)
       for (const auto& [name, other] : condition.labels.items()) {
-        labels.push_back(name);
+        names.push_back(name);
         if (name == label) values.push_back(label_text(other));
       }
     if (values.empty())
-      fail(Code::invalid_argument, owner, "'baseline': no condition has a label '", label, "'",
-           suggestion(label, without_repeats(std::move(labels))));
+      fail(Code::invalid_argument, key, ": no condition has a label '", label, "'",
+           suggestion(label, without_repeats(std::move(names))));
     if (std::find(values.begin(), values.end(), label_text(value)) == values.end())
-      fail(Code::invalid_argument, owner, "'baseline': no condition has the label ", label, "=",
+      fail(Code::invalid_argument, key, ": no condition has the label ", label, "=",
            label_text(value), suggestion(label_text(value), without_repeats(std::move(values))));
   }
-  fail(Code::invalid_argument, owner, "'baseline': no condition has all of the labels ",
-       labels_text(baseline));
+  fail(Code::invalid_argument, key, ": no condition has all of the labels ", labels_text(labels));
 }
 
 // Checks names of workloads and conditions, which may be missing from records of a part of the
@@ -281,7 +296,11 @@ void check_complete(const Summary& summary, const Json& entry, const std::string
   if (!only.empty() && std::find(names.begin(), names.end(), only) == names.end())
     fail(Code::invalid_argument, owner, ": there is no workload '", only, "'",
          suggestion(only, names));
-  check_baseline(summary, entry.value("baseline", Json()), cat(owner, ": "));
+  if (const Json baseline = entry.value("baseline", Json()); !baseline.is_null())
+    check_chosen(summary, baseline, cat(owner, ": 'baseline'"));
+  const Json chosen = entry.value("only", Json::array());
+  for (size_t i = 0; i < chosen.size(); ++i)
+    check_chosen(summary, chosen[i], cat(owner, ": 'only[", i, "]'"));
 }
 
 }  // namespace
@@ -299,7 +318,7 @@ void check_figures(const Outline& study, const std::vector<WorkloadLabels>& work
     summary.objectives.push_back({workload.workload});
     summary.workloads.emplace_back().batch_label = batch_label_of(summary.conditions, index);
   }
-  check_baseline(summary, study.baseline, "");
+  if (!study.baseline.is_null()) check_chosen(summary, study.baseline, "'baseline'");
   each_given(study.figures, summary, [&](const FigureSpec& spec, const std::string& owner) {
     check_labels(summary, spec, owner);
   });

@@ -253,6 +253,9 @@ std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
 
 namespace {
 
+// Notes on more series than these would cover each other and the data. The report's table has them.
+constexpr size_t kMostNotedSeries = 3;
+
 // Marks the points where scaling ends.
 void add_ends(const Scene& scene, const LaidOut::Row& row, bool alone, plot::Panel& panel) {
   for (const ScalingResult& scaling : scene.summary.scaling) {
@@ -312,7 +315,8 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
       if (first.x > 0 && last.x > first.x && std::isfinite(steps))
         panel.references.push_back(
             {"perfect scaling", power_curve(first.x, last.x, first.x, steps, -1)});
-      if (over_batch) add_ends(scene, row, layout.groups[i].rows.size() == 1, panel);
+      if (over_batch && layout.groups[i].rows.size() <= kMostNotedSeries)
+        add_ends(scene, row, layout.groups[i].rows.size() == 1, panel);
     }
   }
   out.figure.share_x = out.figure.share_y = out.figure.dodge = true;

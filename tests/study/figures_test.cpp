@@ -34,6 +34,18 @@ study::Outline with_figure(const Json& figure, std::optional<double> target = 1.
   return out;
 }
 
+TEST(StudyFigures, CrowdedScalingFiguresHaveNoNotes) {
+  std::vector<Record> records;
+  for (const char* optimizer : {"a", "b", "c", "d"})
+    for (const int batch : {16, 64, 256})
+      records.push_back(
+          simple_record({{"optimizer", optimizer}, {"batch", batch}}, 0, 0, 1000, 1.4));
+  const auto figures = figures_of(with_figure({{"kind", "scaling"}}), records);
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].figure.panels.at(0).series.size(), 4u);
+  EXPECT_TRUE(figures[0].figure.panels[0].notes.empty());
+}
+
 // Returns a trial with this learning rate, and with this momentum if it is searched.
 Record tuned(const Json& labels, double rate, std::optional<double> momentum = {}) {
   Record out = simple_record(labels, 0, 0, 100, 1.4);
@@ -94,6 +106,25 @@ TEST(StudyFigures, ABaselineWithoutAPlaceAlongXIsALevel) {
   EXPECT_EQ(panel.references[0].name, "baseline");
   EXPECT_EQ(panel.references[0].line,
             (std::vector<std::pair<double, double>>{{128, 200}, {512, 200}}));
+}
+
+TEST(StudyFigures, AFigureShowsOnlyTheConditionsThatItNames) {
+  std::vector<Record> records;
+  for (const char* echo : {"none", "e = 2", "auto"})
+    for (const int ratio : {1, 4})
+      records.push_back(simple_record({{"echo", echo}, {"R", ratio}}, 0, 0, 100, 1.4));
+  const auto names = [&](const Json& only) {
+    std::vector<std::string> out;
+    for (const auto& made : figures_of(
+             with_figure({{"kind", "to_target"}, {"x", "R"}, {"series", "echo"}, {"only", only}}),
+             records))
+      for (const plot::Series& series : made.figure.panels.at(0).series) out.push_back(series.name);
+    return out;
+  };
+  EXPECT_EQ(names(Json::array()), (std::vector<std::string>{"none", "e = 2", "auto"}));
+  EXPECT_EQ(names({{{"echo", "none"}}, {{"echo", "auto"}}}),
+            (std::vector<std::string>{"none", "auto"}));
+  EXPECT_TRUE(names({{{"echo", "not yet run"}}}).empty());
 }
 
 TEST(StudyFigures, ScalingFiguresMarkWhereItEnds) {
@@ -221,6 +252,20 @@ TEST(StudyFigures, TheStudysBaselineIsCheckedBeforeThereAreRecords) {
   expect({{"variant", "none"}, {"factor", 2}}, "has all of the labels variant=none, factor=2");
   expect("none", "'baseline' is \"none\"; it takes an object");
   expect(Json::object(), "it takes an object");
+}
+
+TEST(StudyFigures, AMisspeltConditionOfAFigureIsAnError) {
+  const std::vector<study::WorkloadLabels> workloads = {
+      {"w", {{{"echo", "none"}, {"R", 1}}, {{"echo", "auto"}, {"R", 1}}}}};
+  const auto problem = [&](const Json& only) {
+    study::Outline study = with_figure({{"kind", "curves"}, {"only", only}});
+    return test::error_text([&] { study::check_figures(study, workloads); });
+  };
+  EXPECT_EQ(problem({{{"echo", "auto"}}}), "");
+  EXPECT_EQ(problem({{{"echo", "auto"}}, {{"echo", "atuo"}}}),
+            "figures[0]: 'only[1]': no condition has the label echo=atuo (did you mean 'auto'?)");
+  EXPECT_NE(problem({{"echo", "auto"}}).find("not a list of objects with labels"),
+            std::string::npos);
 }
 
 // Medians are over the best trials of the searches, since most trials of a search are worse than
