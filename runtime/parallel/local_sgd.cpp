@@ -19,8 +19,12 @@ void LocalSgd::share(graph::ParameterStore& store) {
   broadcast_weights(group_, store);
   weights_ = download_flat(store, store.weights());
   if (momentum_.empty()) momentum_.resize(weights_.size());
-  if (momentum_.size() != weights_.size())
-    fail(Code::invalid_argument, "the checkpoint's outer momentum has ", momentum_.size(),
+  check_size(momentum_);
+}
+
+void LocalSgd::check_size(const std::vector<float>& momentum) const {
+  if (momentum.size() != weights_.size())
+    fail(Code::invalid_argument, "the checkpoint's outer momentum has ", momentum.size(),
          " numbers, and the model ", weights_.size(), ": it is of another model");
 }
 
@@ -62,7 +66,9 @@ void LocalSgd::finish(graph::ParameterStore& store, bool /*all_end*/) {
 void LocalSgd::save(checkpoint::Files& files) const { put_vector(files, kFile, momentum_); }
 
 void LocalSgd::load(const checkpoint::Files& files, const std::string& origin) {
-  momentum_ = take_vector(files, kFile, origin);
+  std::vector<float> momentum = take_vector(files, kFile, origin);
+  if (!weights_.empty()) check_size(momentum);  // otherwise share() does
+  momentum_ = std::move(momentum);
 }
 
 }  // namespace etr::parallel

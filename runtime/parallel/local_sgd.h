@@ -47,6 +47,9 @@ class LocalSgd : public Sharing {
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  private:
+  // Error(invalid_argument) unless it has a number for each weight.
+  void check_size(const std::vector<float>& momentum) const;
+
   exchange::Group group_;
   const LocalSgdOptions options_;
   uint64_t steps_then_ = 0;  // the step count at the latest outer step

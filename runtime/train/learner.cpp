@@ -116,16 +116,14 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
              LogSubject::partition);
   if (initial_) weights->start_from(*initial_);
   if (imported_) weights->import(*imported_);
-  imported_.reset();
   weights->make_update(update_);
   if (sharded && ranks_->rank() == 0)
     log_line(LogLevel::info, parallel::to_text(*sharded, *weights->update), LogSubject::partition);
   auto plans = std::make_unique<Plans>(*kernels_, model_, *weights, view_samples_);
   if (loaded_) {
     weights->load(*loaded_);
-    plans->go_on_with(std::move(loaded_->rows));
+    plans->go_on_with(loaded_->rows);
   }
-  loaded_.reset();
   weights->served =
       served_tables(ranks_ ? ranks_->rows() : nullptr, weights->whole, update_, seed_);
   if (ranks_) ranks_->share(weights->store);
@@ -133,6 +131,8 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   weights->ranks = ranks_.get();
   weights_ = std::move(weights);
   plans_ = std::move(plans);
+  imported_.reset();  // only now: after an error, the next batch begins anew
+  loaded_.reset();
 }
 
 void Learner::prepare(const pipeline::Item& batch) {

@@ -114,6 +114,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
                 origin,
                 std::move(state.base),
                 state.scale};
+  if (plans_) weights_->own_of(loaded);  // an error must come before the ranks' state changes
   if (ranks_) ranks_->load(files, origin);
   if (plans_) {
     replace_weights([&] { weights_->load(loaded); });

@@ -498,7 +498,8 @@ Event Trainer::advance(double seconds) {
       go_on(left);
       if (agreed_.yields) return make_event(EventKind::progress);
     }
-    const bool evaluates = evaluation_due(), ends = finished();
+    // In this order: a limit of seconds may pass between the two, and the last evaluation is due.
+    const bool ends = finished(), evaluates = evaluation_due();
     if (evaluates || checkpoint_due() || ends) {
       take_metrics(/*wait_all=*/true);
       progress_.pause_clock();

@@ -201,9 +201,10 @@ void Weights::start_from(const checkpoint::NamedTensors& given) {
   store.upload(tensors);
 }
 
-void Weights::load(const Loaded& all) {
+SavedWeights Weights::own_of(const Loaded& all) const {
   const Loaded loaded = stage ? of_stage(all) : all;
-  checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;
+  SavedWeights out{loaded.weights, loaded.optimizer};
+  auto& [tensors, state] = out;
   if (net.lora && !loaded.base.empty()) add_base(tensors, loaded);
   check_origin(loaded.origin, "model", [&] {
     if (shared)
@@ -226,8 +227,13 @@ void Weights::load(const Loaded& all) {
           given->second = own_state(name, given->second);
     update->check(state);
   });
-  store.upload(tensors);
-  update->upload(state);
+  return out;
+}
+
+void Weights::load(const Loaded& all) {
+  const SavedWeights own = own_of(all);
+  store.upload(own.weights);
+  update->upload(own.optimizer);
   ++age;
   base_.clear();
 }

@@ -74,7 +74,11 @@ struct Weights {
   // does not fit.
   void start_from(const checkpoint::NamedTensors& given);
 
-  // Checks shapes first: Error(invalid_argument) names what does not fit, and nothing is changed.
+  // Returns the part of a checkpoint that this rank stores. Error(invalid_argument) names what does
+  // not fit.
+  SavedWeights own_of(const Loaded& loaded) const;
+
+  // The same errors; they change nothing.
   void load(const Loaded& loaded);
 
   int64_t trainable() const;                // of the whole model

@@ -11,6 +11,7 @@
 #include "exchange/local.h"
 #include "nn/model.h"
 #include "support/device.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -129,6 +130,29 @@ TEST(LocalSgdTest, TakesNesterovsStepAndGoesOnFromACheckpoint) {
     step(resumed, 3);
     expect_near(model.weights(), should);
     EXPECT_THROW(resumed.load({}, "a checkpoint"), Error);
+  });
+}
+
+TEST(LocalSgdTest, RefusesTheMomentumOfAnotherModelAndKeepsItsOwn) {
+  checkpoint::Files other;
+  LocalSgd(std::move(exchange::local_groups(1, 30)[0]), {}).save(other);  // has no weights yet
+  replicas_together(2, {.every = 1}, [&](LocalSgd& own, Model& model) {
+    own.share(model.store);
+    const auto step = [&](uint64_t number) {
+      own.started(number);
+      model.move(1);
+      own.exchange(model.store);
+      return model.weights();
+    };
+    step(1);
+    checkpoint::Files mine;
+    own.save(mine);
+    EXPECT_NE(error_text([&] { own.load(other, "another checkpoint"); }).find("of another model"),
+              std::string::npos);
+    checkpoint::Files now;
+    own.save(now);
+    EXPECT_EQ(now, mine);
+    step(2);
   });
 }
 

@@ -87,6 +87,47 @@ TEST_P(FaultsWith, EveryCallOfTheDriverMayFail) {
 
 INSTANTIATE_TEST_SUITE_P(UploadsApart, FaultsWith, ::testing::Bool());
 
+TEST(Faults, ImportedWeightsOutliveAFirstBatchThatFailed) {
+  TempDir dir;
+  checkpoint::NamedTensors file;
+  file["head.weight"] = Tensor(DType::f32, {3, 6});
+  file["head.bias"] = Tensor(DType::f32, {3});
+  for (auto& [name, tensor] : file)
+    for (size_t i = 0; i < tensor.view<float>().size(); ++i)
+      tensor.mutable_view<float>()[i] = static_cast<float>(i) + 1;
+  platform::write_file_atomic(dir.path("weights.safetensors"), checkpoint::write_safetensors(file));
+  const auto kernels = new_kernels();
+  const auto importing = [&] {
+    auto out = std::make_unique<Learner>(
+        kernels, train::LearnerSpec{parse_json(R"({"layers": [{"layer": "dense", "units": 3,
+                                                               "name": "head"}]})",
+                                               "model"),
+                                    parse_json(R"({"optimizer": "adam"})", "optimizer"),
+                                    Json{{"learning_rate", 0.01}}, 3, 100});
+    out->load_pytorch(dir.path("weights.safetensors"), {});
+    return out;
+  };
+  const auto predicted = [&](Learner& learner) {
+    const Tensor y = learner.predict(fault_batch(0));
+    return std::vector<float>(y.view<float>().begin(), y.view<float>().end());
+  };
+  const std::vector<float> whole = predicted(*importing());
+  Faults faults(*kernels->device());
+  int failed = 0;
+  for (int call = 1; call <= failed + 1; ++call) {
+    const auto learner = importing();
+    faults.fail_at(call, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+    try {
+      learner->predict(fault_batch(0));
+    } catch (const Error&) {
+      ++failed;
+    }
+    faults.off();
+    EXPECT_EQ(predicted(*learner), whole) << "after call " << call << " failed";
+  }
+  EXPECT_GT(failed, 5);
+}
+
 TEST(Faults, ALostDeviceEndsEveryCallWithItsError) {
   const auto kernels = new_kernels();
   scenario(kernels);
