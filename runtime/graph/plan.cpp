@@ -361,7 +361,12 @@ void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
     if (node.op->inputs[i].role == ops::InputRole::differentiable &&
         needs_gradient_[index(node.inputs[i])]) {
       if (node.op->view && !gradient) {
-        gradient = {output_grad.buffer, value.shape};
+        // A parameter's gradient is read from a place of its own.
+        if (value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
+        if (gradient)
+          emit.add(gpu::Copy{output_grad.buffer, gradient.buffer});
+        else
+          gradient = {output_grad.buffer, value.shape};
       } else if (!gradient) {
         if (value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
         if (!gradient) gradient = emit.scratch(value.shape);

@@ -95,13 +95,14 @@ Runner::~Runner() = default;
 void Runner::record(Slot& slot, double seconds) {
   const int parts = gpu::parts_for(*device_, slot.commands, seconds);
   if (slot.recording && parts == slot.recording->parts()) return;
-  slot.recording.reset();
   record_in(slot, parts);
 }
 
+// If it throws, the slot keeps its recording.
 void Runner::record_in(Slot& slot, int parts) {
-  slot.kernels_replaced = gpu::kernels_replaced(*device_);
+  const auto replaced = gpu::kernels_replaced(*device_);
   slot.recording = std::make_unique<gpu::Recording>(device_, slot.commands, /*timed=*/false, parts);
+  slot.kernels_replaced = replaced;
 }
 
 void Runner::harvest(Slot& slot) {
@@ -125,9 +126,9 @@ void Runner::harvest(Slot& slot) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));
     std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);
   }
+  results_.push_back(std::move(result));
   if (done.has_run() && std::exchange(slot.measured, true) == false)
     record(slot, done.busy_seconds());
-  results_.push_back(std::move(result));
 }
 
 Runner::Slot& Runner::free_slot() {
@@ -184,11 +185,8 @@ void Runner::start(Slot& slot) {
     slot.recording->submit_nothing();
     return;
   }
-  if (slot.kernels_replaced != gpu::kernels_replaced(*device_)) {
-    const int parts = slot.recording->parts();
-    slot.recording.reset();
-    record_in(slot, parts);
-  }
+  if (slot.kernels_replaced != gpu::kernels_replaced(*device_))
+    record_in(slot, slot.recording->parts());
   if (slot.upload) slot.upload->submit();
   slot.recording->submit(slot.upload.get());
 }

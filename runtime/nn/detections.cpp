@@ -40,7 +40,7 @@ void add_found(std::span<const float> row, float score_threshold, std::vector<Fo
   for (const float v : logits) sum += std::exp(v - top);
   for (size_t k = 1; k < logits.size(); ++k) {  // 0 is background
     const float score = std::exp(logits[k] - top) / sum;
-    if (score < score_threshold) continue;
+    if (!(score >= score_threshold)) continue;  // nor is NaN found
     Found found = box_of(row);
     found.label = static_cast<int32_t>(k) - 1;
     found.score = score;

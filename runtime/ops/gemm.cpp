@@ -120,10 +120,12 @@ std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {
   auto& dispatch = std::get<gpu::Dispatch>(*writer);
   const auto* product = dynamic_cast<const Product*>(dispatch.fusible.get());
   if (!product || (product->params.epilogue & GemmParams::kRelu)) return std::nullopt;
-  gpu::Dispatch with = with_joins(emit.kernels(), dispatch, GemmKernel::kMoments, false);
-  if (!with.kernel) return std::nullopt;
   const GemmParams& p = product->params;
   const uint32_t columns = p.groups * p.n, tile_rows = product->kernel.tile_rows;
+  // A view of the result may have channels that are not the product's columns.
+  if (columns % static_cast<uint32_t>(x.shape.back()) != 0) return std::nullopt;
+  gpu::Dispatch with = with_joins(emit.kernels(), dispatch, GemmKernel::kMoments, false);
+  if (!with.kernel) return std::nullopt;
   const uint32_t pixels = product->mode == GemmMode::line ? 2 : 1;  // pixels per row of the product
   const Moments out{emit.scratch({gpu::div_up(p.m, tile_rows), 2, columns}), pixels * p.m,
                     pixels * tile_rows, columns / static_cast<uint32_t>(x.shape.back())};

@@ -50,12 +50,13 @@ struct Net {
   }
   ValueId norm(ValueId a, bool relu = false) {
     const std::string at = name("n");
-    return g.add("batch_norm", {{"relu", relu}},
-                 {a, g.add_parameter(at + ".gamma", {channels}, false, ramp(0.1f, 1)),
-                  g.add_parameter(at + ".beta", {channels}, false, ramp(0.1f, 0)),
-                  g.add_state(at + ".mean", {channels}, ramp(0, 0)),
-                  g.add_state(at + ".var", {channels}, ramp(0, 1))},
-                 at);
+    const Shape c{g.shape(a).back()};
+    return g.add(
+        "batch_norm", {{"relu", relu}},
+        {a, g.add_parameter(at + ".gamma", c, false, ramp(0.1f, 1)),
+         g.add_parameter(at + ".beta", c, false, ramp(0.1f, 0)),
+         g.add_state(at + ".mean", c, ramp(0, 0)), g.add_state(at + ".var", c, ramp(0, 1))},
+        at);
   }
   ValueId parameter(Shape of) { return g.add_parameter(name("p"), of, true, ramp(0.2f, 0.7f)); }
 
@@ -299,6 +300,31 @@ TEST(Fusion, ProductsFindTheMomentsOfTheirResults) {
           EXPECT_FALSE(has(Plan(kernels(family), net.g, store, options), "batch_norm_stats"));
         }
       }
+}
+
+// The norm's channels are then not the columns of the product.
+TEST(Fusion, AViewOfAProductHasMomentsOfItsOwn) {
+  for (const gpu::KernelFamily family : families())
+    for (const bool narrow : {false, true}) {
+      Net net(12);
+      const ValueId y = net.conv(net.x, false, false);
+      const int64_t all = element_count(net.g.shape(y)) / kBatch, c = narrow ? 6 : all;
+      const ValueId view =
+          net.g.add("reshape", {{"shape", Json::array({all / c, c})}}, {y}, "view");
+      net.finish(net.norm(view));
+      PlanOptions options;
+      options.training = true, options.loss = net.loss, options.outputs = {y};
+      const Results results = run(net, family, options);
+      const auto values = results.tensors[0].view<float>();
+      const auto mean = results.tensors[results.tensors.size() - 2].view<float>();
+      const auto channels = static_cast<size_t>(c);
+      ASSERT_EQ(mean.size(), channels);
+      for (size_t ch = 0; ch < channels; ++ch) {
+        double sum = 0;
+        for (size_t i = ch; i < values.size(); i += channels) sum += values[i];
+        EXPECT_NEAR(mean[ch], 0.1 * sum / static_cast<double>(values.size() / channels), 1e-6);
+      }
+    }
 }
 
 // Graphs that nobody would write: fusing never changes what they compute.

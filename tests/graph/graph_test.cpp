@@ -91,6 +91,44 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
   }
 }
 
+// A parameter that is read as a view, once or twice, has the gradient of one that has that shape.
+TEST(Plan, ViewsOfAParameterPassTheirGradientsOn) {
+  const auto gradient_of = [](bool views, bool twice) {
+    Graph g;
+    const ValueId x = g.add_input("x", {3, 2, 2}, DType::f32);
+    const ValueId t = g.add_input("t", {3, 4}, DType::f32);
+    const ValueId w =
+        g.add_parameter("w", views ? Shape{3, 4} : Shape{3, 2, 2}, true, plain_ramp());
+    const auto seen = [&](const char* label) {
+      return views ? g.add("reshape", {{"shape", {2, 2}}}, {w}, label) : w;
+    };
+    ValueId y = g.add("binary", {{"function", "multiply"}}, {x, seen("first")}, "product");
+    if (twice) y = g.add("binary", {{"function", "add"}}, {y, seen("second")}, "sum");
+    const ValueId flat = g.add("flatten", Json::object(), {y}, "flat");
+    const ValueId rows = g.add("squared_error", Json::object(), {flat, t}, "loss");
+    const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
+    ParameterStore store(device(), g, 1);
+    Plan plan(kernels(), g, store, {true, loss, {loss}});
+    Tensor values(DType::f32, {3, 2, 2}), zeros(DType::f32, {3, 4}),
+        step(DType::i32, {sizeof(ops::StepValues) / 4});
+    for (size_t i = 0; i < 12; ++i)
+      values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
+      zeros.mutable_view<float>()[i] = 0;
+    for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
+    upload(device(), values, plan.tensor(x));
+    upload(device(), zeros, plan.tensor(t));
+    upload(device(), step, {plan.step_values(), step.shape()});
+    gpu::run_once(device(), plan.commands());
+    const Tensor out = download(device(), store.gradient("w"));
+    return std::vector<float>(out.view<float>().begin(), out.view<float>().end());
+  };
+  for (const bool twice : {false, true}) {
+    const std::vector<float> direct = gradient_of(false, twice);
+    EXPECT_NE(direct, std::vector<float>(12, 0));
+    EXPECT_EQ(gradient_of(true, twice), direct) << twice;
+  }
+}
+
 int dispatches_of(const gpu::CommandList& commands, const std::string& shader) {
   int count = 0;
   for (const gpu::Command& command : commands)
