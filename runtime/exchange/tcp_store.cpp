@@ -215,10 +215,12 @@ class Client : public TcpStore {
 
   Frame ask(uint32_t kind, const std::string& payload) {
     Frame answer;
-    if (!channel_->send(kind, payload) ||
-        channel_->receive(answer, Clock::now() + patience_) != Channel::Outcome::frame)
-      throw RankLost(cat("the store of rank 0 at ", place_, " does not answer", why_not_), {0});
-    return answer;
+    if (channel_ && channel_->send(kind, payload) &&
+        channel_->receive(answer, Clock::now() + patience_) == Channel::Outcome::frame)
+      return answer;
+    // A late answer would be taken for that to the next question, and each would wait anew.
+    channel_.reset();
+    throw RankLost(cat("the store of rank 0 at ", place_, " does not answer", why_not_), {0});
   }
 
   const std::string place_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -20,6 +21,33 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kEnding = ".shard";
+constexpr const char* kPart = ".part-";  // within the names of files being written
+// A file with no other content than its modification time, the last use. That of the shard itself
+// must not change: its readers take a new time for a new content.
+constexpr const char* kUsed = ".used";
+constexpr std::chrono::hours kAbandoned{1};  // since the last write
+
+fs::path used_of(const fs::path& shard) { return shard.string() + kUsed; }
+
+void mark_used(const fs::path& shard) {
+  const fs::path mark = used_of(shard);
+  std::error_code error;
+  fs::last_write_time(mark, fs::file_time_type::clock::now(), error);
+  if (error) std::ofstream{mark};
+}
+
+fs::file_time_type last_use(const fs::path& shard, std::error_code& error) {
+  std::error_code unmarked;
+  const auto marked = fs::last_write_time(used_of(shard), unmarked);
+  return unmarked ? fs::last_write_time(shard, error) : marked;
+}
+
+// Removes what a killed process was writing.
+void remove_if_abandoned(const fs::path& part) {
+  std::error_code error;
+  const auto written = fs::last_write_time(part, error);
+  if (!error && fs::file_time_type::clock::now() - written > kAbandoned) fs::remove(part, error);
+}
 
 }  // namespace
 
@@ -39,10 +67,9 @@ std::string DiskCache::path_of(const std::string& address, const std::string& ve
 std::optional<std::string> DiskCache::find(const std::string& address,
                                            const std::string& version) const {
   std::string path = path_of(address, version);
-  // The modification time records the last use.
   std::error_code error;
-  fs::last_write_time(path, fs::file_time_type::clock::now(), error);
-  if (error) return std::nullopt;
+  if (!fs::exists(path, error)) return std::nullopt;
+  mark_used(path);
   return path;
 }
 
@@ -52,7 +79,7 @@ DiskCache::Entry::Entry(const DiskCache& cache, const std::string& address,
       path_(cache.path_of(address, version)),
       temporary_([&] {
         static std::atomic<uint64_t> number{0};
-        return path_ + ".part-" + std::to_string(platform::process_id()) + "-" +
+        return path_ + kPart + std::to_string(platform::process_id()) + "-" +
                std::to_string(number++);
       }()),
       file_(std::in_place, temporary_, platform::OutputFile::Mode::replace) {}
@@ -72,7 +99,11 @@ std::string DiskCache::Entry::keep() {
   file_.reset();
   std::error_code error;
   fs::rename(temporary_, path_, error);
-  if (error) fail(Code::io, "cannot rename to '", path_, "': ", error.message());
+  if (error) {
+    std::error_code ignored;
+    fs::remove(temporary_, ignored);
+    fail(Code::io, "cannot rename to '", path_, "': ", error.message());
+  }
   cache_.make_room(path_);
   return path_;
 }
@@ -114,8 +145,10 @@ void DiskCache::remove_oldest(const std::string& kept) const {
   std::error_code error, listing;
   for (fs::directory_iterator it(directory_, listing), end; !listing && it != end;
        it.increment(listing)) {
+    if (it->path().filename().string().find(kPart) != std::string::npos)
+      remove_if_abandoned(it->path());
     if (it->path().extension() != kEnding) continue;
-    Found found{it->last_write_time(error), 0, it->path()};
+    Found found{last_use(it->path(), error), 0, it->path()};
     if (!error) found.bytes = it->file_size(error);
     if (error) continue;  // another process has removed it
     total += found.bytes;
@@ -125,7 +158,10 @@ void DiskCache::remove_oldest(const std::string& kept) const {
             [](const Found& a, const Found& b) { return a.used < b.used; });
   // The new file stays even if it exceeds the limit alone, because it is about to be read.
   for (size_t i = 0; i < others.size() && total > limit_bytes_; ++i)
-    if (fs::remove(others[i].path, error)) total -= others[i].bytes;
+    if (fs::remove(others[i].path, error)) {
+      total -= others[i].bytes;
+      fs::remove(used_of(others[i].path), error);
+    }
 }
 
 }  // namespace etr::io

@@ -227,11 +227,18 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   set(CURLOPT_HTTPHEADER, headers.get());
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_USERAGENT, "echotrain");
-  set(CURLOPT_PROTOCOLS_STR, "http,https");
+  // An older libcurl ignores these, and would follow a redirect from https to http.
+  const auto restrict_to = [&](CURLoption option, const char* protocols) {
+    if (lib.easy_setopt(curl, option, protocols) != CURLE_OK)
+      fail(Code::unsupported, "the installed libcurl cannot be restricted to '", protocols,
+           "': install version 7.85 or later");
+  };
+  restrict_to(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
   set(CURLOPT_MAXREDIRS, kRedirects);
   // No redirect from https to http.
-  set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
+  restrict_to(CURLOPT_REDIR_PROTOCOLS_STR,
+              request.url.starts_with("https:") ? "https" : "http,https");
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(kConnectSeconds * 1000));
   set(CURLOPT_LOW_SPEED_LIMIT, kLowSpeed);
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::ceil(options_.low_speed_s)));

@@ -240,6 +240,7 @@ bool parse_map_in_data(std::string_view data, Parts& parts, size_t& used) {
   used = 0;
   parts.clear();
   const auto count = line();
+  if (count && *count > kMostParts) return false;
   for (uint64_t i = 0; count && i < *count; ++i) {
     const auto offset = line(), size = line();
     if (!offset || !size) return ended;

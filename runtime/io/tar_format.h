@@ -35,6 +35,7 @@ struct Part {
   uint64_t offset = 0, size = 0;
 };
 using Parts = std::vector<Part>;
+constexpr size_t kMostParts = size_t{1} << 20;  // of a sparse file; a map of more is refused
 
 // What extended headers say about the next member.
 struct Extension {

@@ -137,7 +137,9 @@ void TarReader::extend(const tar::Header& header) {
   } else {
     std::string problem;
     const std::string name = std::exchange(extension_.name, "");
-    if (!tar::parse_pax(text, extension_, problem)) corrupt("a damaged pax header");
+    // Parts add up over the extended headers of a member.
+    if (!tar::parse_pax(text, extension_, problem) || extension_.parts.size() > tar::kMostParts)
+      corrupt("a damaged pax header");
     if (!problem.empty()) fail(Code::unsupported, "'", path_, "': ", problem, ", at byte ", at());
     if (!name.empty()) extension_.name = name;  // the first header with a name wins
   }
@@ -149,11 +151,10 @@ void TarReader::read_gnu_map(const char* header) {
   extension_.parts.clear();
   bool good = tar::parse_gnu_map(header, extension_.parts, extension_.real_size, more);
   position_ += tar::kRecord;
-  constexpr size_t kMostParts = size_t{1} << 20;
   for (; good && more; position_ += tar::kRecord) {
     if (!ensure(tar::kRecord)) corrupt("the archive is truncated inside the map of a sparse file");
     good = tar::parse_gnu_map_record(here(), extension_.parts, more) &&
-           extension_.parts.size() <= kMostParts;
+           extension_.parts.size() <= tar::kMostParts;
   }
   if (!good) corrupt("a damaged map of a sparse file");
 }

@@ -83,7 +83,6 @@ void Downpour::start_round(bool pushes, bool fetches, std::span<server::Rows> ro
   }
   if (fetches) {
     incoming_.resize(count);
-    fresh_ = false;
     since_fetch_ = 0;
   }
   const auto give = [this, pushes, count, rows, rate = rate_](server::Pair& pair) {
@@ -108,6 +107,7 @@ void Downpour::start_round(bool pushes, bool fetches, std::span<server::Rows> ro
 
 void Downpour::fetched() {
   const std::lock_guard lock(mutex_);
+  std::swap(incoming_, fetched_);  // the next fetch may begin before these weights are used
   fresh_ = true;
 }
 
@@ -174,7 +174,7 @@ bool Downpour::exchange_due() {
 void Downpour::exchange(graph::ParameterStore& store) {
   if (waits()) client().wait();
   const std::lock_guard lock(mutex_);
-  if (std::exchange(fresh_, false)) upload_flat(store, incoming_, store.weights());
+  if (std::exchange(fresh_, false)) upload_flat(store, fetched_, store.weights());
 }
 
 bool Downpour::ready_within(double seconds) {

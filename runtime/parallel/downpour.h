@@ -75,8 +75,10 @@ class Downpour : public Worker, private ServedRows {
   int64_t pushable_ = 0;     // updates summed in `accrued_`
   int64_t since_fetch_ = 0;  // in updates
   float rate_ = 0;           // learning rate of the latest update
-  std::vector<float> accrued_, outgoing_, incoming_;
-  bool fresh_ = false;  // whether `incoming_` has yet to be used
+  std::vector<float> accrued_, outgoing_;
+  std::vector<float> incoming_;  // a fetch writes it
+  std::vector<float> fetched_;   // by the latest fetch that is complete
+  bool fresh_ = false;           // whether `fetched_` has yet to be used
   std::vector<ServedTable> tables_;
   SavedRows saved_rows_;
   RowGradients row_gradients_;

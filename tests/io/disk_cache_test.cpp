@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -43,6 +44,36 @@ TEST(DiskCache, WaitingForAnotherProcessCanBeCancelled) {
   keep(cache, "third");
   EXPECT_FALSE(std::filesystem::exists(first)) << "room is made at the next chance";
   EXPECT_TRUE(cache.find("third", "1"));
+}
+
+// A reader in another process takes a new modification time for a new content.
+TEST(DiskCache, FindingAFileDoesNotDisturbItsReaders) {
+  TempDir dir;
+  const io::DiskCache cache(dir.path("cache"), 25);
+  const std::string first = keep(cache, "first");
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
+  std::filesystem::last_write_time(first, old);
+  const platform::InputFile reader(first);
+  EXPECT_EQ(cache.find("first", "1"), first);
+  EXPECT_NO_THROW(reader.require_unchanged());
+  const std::string second = keep(cache, "second");
+  std::filesystem::last_write_time(second, old + std::chrono::hours(1));
+  keep(cache, "third");  // there is room for two
+  EXPECT_TRUE(cache.find("first", "1")) << "used later than the second";
+  EXPECT_FALSE(cache.find("second", "1"));
+}
+
+TEST(DiskCache, RemovesWhatAKilledProcessWasWriting) {
+  TempDir dir;
+  const io::DiskCache cache(dir.path("cache"), 25);
+  for (const char* name : {"x.shard.part-7-0", "x.shard.part-8-0"})
+    std::ofstream(dir.path("cache/") + name) << "half";
+  std::filesystem::last_write_time(
+      dir.path("cache/x.shard.part-7-0"),
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  keep(cache, "first");
+  EXPECT_FALSE(std::filesystem::exists(dir.path("cache/x.shard.part-7-0")));
+  EXPECT_TRUE(std::filesystem::exists(dir.path("cache/x.shard.part-8-0"))) << "may be in progress";
 }
 
 TEST(DiskCache, SaysWhereItCannotMakeRoom) {
