@@ -106,6 +106,15 @@ void remove(const Manifest& manifest) {
            cat("the old checkpoint '", manifest.folder, "' cannot be removed: ", error.message()));
 }
 
+// Removes what writes and removals that were interrupted have left.
+void remove_unfinished(const std::string& directory) {
+  const auto unfinished = [](const std::string& name) {
+    return name.ends_with(".tmp") && is_checkpoint_name(name.substr(0, name.size() - 4));
+  };
+  std::error_code error;
+  for (const fs::path& folder : folders(directory, unfinished)) fs::remove_all(folder, error);
+}
+
 fs::path free_name(const std::string& directory, uint64_t step) {
   const fs::path plain = fs::path(directory) / name_of(step);
   fs::path name = plain;
@@ -171,7 +180,7 @@ std::string Store::save(uint64_t step, const Files& files) const {
   if (!lock)
     fail(Code::state, "another run or trainer is writing a checkpoint into '", directory_, "' (",
          holder, "): save again when it is done, or into another folder");
-  fs::remove_all(temporary, error);
+  remove_unfinished(directory_);
   fs::create_directories(temporary, error);
   if (error) fail(Code::io, "cannot create '", temporary.string(), "': ", error.message());
   const Listing there = list(directory_);
@@ -246,11 +255,8 @@ void Store::clear() const {
   for (const std::string& problem : all.problems)
     log_line(LogLevel::warning,
              cat("what is no checkpoint stays in '", directory_, "': ", problem));
-  const auto unfinished = [](const std::string& name) {
-    return name.ends_with(".tmp") && is_checkpoint_name(name.substr(0, name.size() - 4));
-  };
+  remove_unfinished(directory_);
   std::error_code error;
-  for (const fs::path& folder : folders(directory_, unfinished)) fs::remove_all(folder, error);
   fs::remove(directory_, error);  // if it is empty now
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 
 namespace etr::optim {
@@ -53,6 +54,42 @@ constexpr OptionSpec kOptions[] = {
 
 constexpr const char* kChanging[] = {"momentum", "weight_decay", "label_smoothing"};
 
+// Options that only some kinds read.
+struct Readers {
+  const char *option, *kinds;
+};
+
+const Readers kReaders[] = {
+    {"step_every", "step"},
+    {"gamma", "step"},
+    {"power", "polynomial"},
+    {"rise", "one_cycle"},
+    {"end_factor", "linear, cosine, polynomial, one_cycle"},
+    {"warmup_steps", "constant, step, linear, cosine, polynomial, inverse_sqrt"},
+    {"warmup_share", "constant, step, linear, cosine, polynomial, inverse_sqrt"},
+};
+
+// An option without an effect would make another run than the one asked for, and a search over it
+// would compare seeds.
+void check_options(const Options& options) {
+  const std::string kind = options.string("schedule");
+  for (const auto& [option, kinds] : kReaders) {
+    if (cat(", ", kinds, ",").find(cat(", ", kind, ",")) != std::string::npos) continue;
+    const OptionSpec& spec = *std::find_if(
+        std::begin(kOptions), std::end(kOptions),
+        [&](const OptionSpec& each) { return std::string_view(each.name) == option; });
+    const Json& value = options.json()[option];
+    if (value != Json::parse(spec.default_json))
+      fail(Code::invalid_argument, "schedule.", option, " is ", value.dump(),
+           ", which has no effect on the schedule '", kind, "', only on: ", kinds,
+           ". Leave it out");
+  }
+  for (const std::string name : kChanging)
+    if (const double end = options.number(name + "_end"); end < 0 && end != -1)
+      fail(Code::invalid_argument, "schedule.", name, "_end is ", end,
+           ": give 0 or more, or -1 so that it stays");
+}
+
 // Half a cosine, falling from 1 to 0.
 double falling(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
 
@@ -79,6 +116,7 @@ Schedule::Schedule(const Options& options, int64_t length)
       warmup_(options.integer("warmup_steps")),
       decay_(options.integer("decay_steps")),
       step_every_(options.integer("step_every")) {
+  check_options(options);
   const std::string kind = options.string("schedule");
   kind_ = kind == "step"           ? Kind::step
           : kind == "linear"       ? Kind::linear

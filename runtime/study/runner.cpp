@@ -177,8 +177,18 @@ void Runner::make_use_of_room(const TrialRun& ended) {
 }
 
 bool Runner::may_begin(const Place& place) const {
+  if (one_alone_ || (taken_ > 0 && alone_.contains(place))) return false;
   const Condition& condition = study_.workloads()[place.workload].conditions[place.condition];
   return !condition.base || left_.at({place.workload, *condition.base}) == 0;
+}
+
+// A trial may run out of memory because of those beside it, and whether it fits must not depend on
+// them. So it runs once more, without others. The caller holds mutex_.
+bool Runner::runs_again_alone(const Place& place, std::optional<Code> error) {
+  if (error != Code::out_of_memory || parallel_ == 1 || !alone_.insert(place).second) return false;
+  pending_.push_back(place);
+  changed_.notify_all();
+  return true;
 }
 
 // Returns the next trial that need not wait for another; none if there are no more, or the study
@@ -191,6 +201,8 @@ std::optional<Place> Runner::take(std::unique_lock<std::mutex>& lock) {
       const Place place = *found;
       pending_.erase(found);
       latest_ = place;
+      ++taken_;
+      one_alone_ = alone_.contains(place);
       return place;
     }
     changed_.wait_for(lock, clock_duration(kPollSeconds));
@@ -241,6 +253,9 @@ void Runner::work(size_t slot) {
       lock.lock();
       if (!failure_) failure_ = std::current_exception();
     }
+    --taken_;
+    one_alone_ = false;
+    changed_.notify_all();
   }
   --working_;
   changed_.notify_all();
@@ -282,6 +297,7 @@ void Runner::run_one(const Place& place, Devices& devices) {
   const std::optional<Record> record = run_trial(run, devices);
   if (!record) return;
   const std::lock_guard lock(mutex_);
+  if (runs_again_alone(place, run->error())) return;
   finish(place, *record, /*is_new=*/true, run->error());
   make_use_of_room(*run);
 }

@@ -93,6 +93,7 @@ class Runner {
   void run_on(std::optional<Devices>& devices, size_t slot, const Place& place);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);
   bool may_begin(const Place& place) const;
+  bool runs_again_alone(const Place& place, std::optional<Code> error);
   void start_threads(uint64_t count);
   void make_use_of_room(const TrialRun& ended);
   void run_one(const Place& place, Devices& devices);
@@ -120,6 +121,9 @@ class Runner {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::deque<Place> pending_;
+  std::set<Place> alone_;   // trials that ran out of memory beside others
+  size_t taken_ = 0;        // trials that threads have taken and not ended
+  bool one_alone_ = false;  // one of alone_ is taken
   std::map<std::pair<size_t, size_t>, uint64_t> left_;  // unfinished trials of a condition
   // Of a condition's searches.
   std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;

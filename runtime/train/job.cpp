@@ -527,6 +527,10 @@ void Job::validate() {
   require_object(evaluation["pipeline"], "the 'pipeline' of 'evaluation'");
   evaluation.erase("pipeline");
   evaluation_.emplace(kEvaluation, "evaluation", evaluation);
+  if (evaluation_->number("target_accuracy") > 0 && !check_model.loss().classifies())
+    fail(Code::invalid_argument,
+         "evaluation.target_accuracy: the model's loss has no accuracy, so the run would never "
+         "reach it; set evaluation.target_loss");
   json_["evaluation"]["pipeline"]["epochs"] = 1;
   pipeline::Pipeline check_evaluation(evaluation_pipeline());
 }

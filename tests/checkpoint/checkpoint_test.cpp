@@ -598,6 +598,17 @@ TEST(Store, AnInterruptedWriteLeavesTheOldOne) {
   EXPECT_EQ(text_of(*store.load_latest()), "whole");
 }
 
+TEST(Store, TheNextSaveRemovesWhatAnInterruptedRemovalHasLeft) {
+  TempDir dir;
+  const checkpoint::Store store(dir.path("c"));
+  fs::create_directories(dir.path("c/step-000000000300.tmp"));
+  std::ofstream(dir.path("c/step-000000000300.tmp/a.bin")) << "old";
+  fs::create_directories(dir.path("c/notes.tmp"));
+  store.save(400, files_with("new"));
+  EXPECT_FALSE(fs::exists(dir.path("c/step-000000000300.tmp")));
+  EXPECT_TRUE(fs::exists(dir.path("c/notes.tmp"))) << "not a checkpoint's";
+}
+
 TEST(Store, OneSavesAtATime) {
   TempDir dir;
   const checkpoint::Store store(dir.path("run"));

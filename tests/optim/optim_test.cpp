@@ -508,6 +508,14 @@ TEST(Schedule, ContradictionsAreErrors) {
       "fresh examples (train.fresh of a job)");
   has(error_of(R"({"schedule": "constant", "learning_rate": 1, "warmup_share": 0.1})", 0),
       "warmup_share");
+  has(error_of(R"({"schedule": "cosine", "learning_rate": 1, "power": 2})", 10),
+      "schedule.power is 2, which has no effect on the schedule 'cosine', only on: polynomial");
+  has(error_of(R"({"schedule": "one_cycle", "learning_rate": 1, "warmup_share": 0.1})", 10),
+      "only on: constant, step, linear");
+  has(error_of(R"({"learning_rate": 1, "momentum_end": -0.5})", 10),
+      "schedule.momentum_end is -0.5: give 0 or more, or -1 so that it stays");
+  EXPECT_EQ(error_of(R"({"schedule": "cosine", "learning_rate": 1, "power": 1})", 10), "none")
+      << "a default may be given anywhere";
 }
 
 // Both clocks give the same rates if each step has 8 fresh examples.
@@ -515,10 +523,12 @@ TEST(Schedule, CountsStepsOrFreshExamples) {
   for (const char* kind :
        {"constant", "step", "linear", "cosine", "polynomial", "inverse_sqrt", "one_cycle"}) {
     const auto of = [&](const char* clock, int ticks) {
-      return schedule_of(
-          cat(R"({"learning_rate": 2, "end_factor": 0.1, "schedule": ")", kind, R"(", "clock": ")",
-              clock, R"(", "warmup_steps": )", 5 * ticks, R"(, "step_every": )", 7 * ticks, "}"),
-          40 * ticks);
+      const std::string name = kind;
+      Json options{{"learning_rate", 2}, {"schedule", name}, {"clock", clock}};
+      if (name != "one_cycle") options["warmup_steps"] = 5 * ticks;
+      if (name == "step") options["step_every"] = 7 * ticks;
+      if (name == "linear" || name == "one_cycle") options["end_factor"] = 0.1;
+      return schedule_of(options.dump(), 40 * ticks);
     };
     const auto steps = of("steps", 1), fresh = of("fresh", 8);
     EXPECT_EQ(steps.clock({30, 999}, 2), 15) << "counts updates";

@@ -41,6 +41,24 @@ TEST_F(StudyFaults, ATrialBeginsAgainOnANewDeviceIfItsOwnIsLost) {
   for (const Record& record : records) EXPECT_NE(record.status, Status::failed) << record.error;
 }
 
+TEST_F(StudyFaults, ATrialThatRunsOutOfMemoryBesideOthersRunsAgainAlone) {
+  std::optional<Faults> faults;
+  RunOptions options = run_options(folder(), 2);
+  options.open = [&](const std::string&) {  // for the second thread
+    const auto kernels = new_kernels();
+    faults.emplace(*kernels->device());
+    faults->fail_at(60, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+    return kernels;
+  };
+  Runner runner(new_kernels(), parsed(json_), options);
+  EXPECT_EQ(run_to_end(runner).done, 8u);
+  ASSERT_TRUE(faults);
+  EXPECT_GE(faults->calls(), 60) << "there was always memory";
+  const auto records = records_in(folder());
+  ASSERT_EQ(records.size(), 8u);
+  for (const Record& record : records) EXPECT_NE(record.status, Status::failed) << record.error;
+}
+
 TEST_F(StudyFaults, AStudyEndsIfItsDeviceCannotBeOpenedAgain) {
   const auto kernels = new_kernels();
   Faults faults(*kernels->device());

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/platform.h"
+#include "study/labels.h"
 #include "study/small_study.h"
 #include "support/error_text.h"
 #include "support/eventually.h"
@@ -451,9 +452,10 @@ TEST_F(Studies, ScaledConditionsBeginFromTheBestOfTheirBase) {
       {{"labels", {{"rule", "tuned"}}}}};
   run_study(json_, folder(), 2);
   const Json results = study::results(parsed(json_), folder());
-  Json tuned;
+  Json base;
   for (const Json& result : results)
-    if (result["name"] == "rule=tuned, batch=16") tuned = result["best"]["point"];
+    if (result["name"] == "rule=tuned, batch=16") base = result;
+  const Json tuned = base["best"]["point"];
   size_t scaled = 0;
   for (const Record& record : records_in(folder()))
     if (record.condition["rule"] == "linear") {
@@ -466,6 +468,19 @@ TEST_F(Studies, ScaledConditionsBeginFromTheBestOfTheirBase) {
     }
   EXPECT_EQ(scaled, 4u);
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 12u);
+  // With a better trial of the base, those that were scaled from the former best are to be run
+  // again, and reports leave them out until then.
+  EXPECT_EQ(study::records_of(parsed(json_), folder()).size(), 12u);
+  Record better;
+  for (const Record& record : records_in(folder()))
+    if (study::label_key(record.condition) == study::label_key(base["labels"]) &&
+        record.point != tuned)
+      better = record;
+  ASSERT_FALSE(better.point.is_null());
+  better.status = Status::reached;
+  better.to_target = study::Clock{1, 1, 1, 0.001};
+  train::JsonLines(folder() + "/trials.jsonl").write(study::to_json(better));
+  EXPECT_EQ(study::records_of(parsed(json_), folder()).size(), 8u);
 }
 
 TEST_F(Studies, AScaledConditionNamesTheBaseThatHasFailed) {

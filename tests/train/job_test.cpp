@@ -57,6 +57,16 @@ TEST(Job, AVariableKeepsItsType) {
             "7/x-*.tar");
 }
 
+TEST(Job, ATargetThatNoEvaluationCanReachIsRefused) {
+  const std::string evaluation =
+      R"(evaluation={"target_accuracy": 0.9, "pipeline": {"stages": [
+           {"stage": "webdataset", "pattern": "/d/t-*.tar"}, {"stage": "batch", "size": 8}]}})";
+  EXPECT_EQ(error_of({"data=/d", evaluation}), "");
+  EXPECT_NE(error_of({"data=/d", evaluation, R"(model.loss={"loss": "mse"})"})
+                .find("evaluation.target_accuracy: the model's loss has no accuracy"),
+            std::string::npos);
+}
+
 TEST(Job, ReadsBackWhatItWrites) {
   const Job job = Job::parse(kJob, "the job", {"data=/d"});
   EXPECT_EQ(Job::parse(job.json().dump(), "again").json(), job.json());

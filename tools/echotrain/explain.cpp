@@ -42,6 +42,8 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
       Json::parse(text, shallow, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   Json pipeline = file;
   if (!deep && file.is_object() && file.contains("stages")) {
+    if (!arguments.values("set").empty())
+      throw UsageError("--set changes keys of a job, and '" + path + "' holds only a pipeline");
     // The library rejects duplicate keys; this program has seen only the last of each.
     Pipeline checked;
     check(etr_pipeline_create_from_json(text.c_str(), checked.out()));

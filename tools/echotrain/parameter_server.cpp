@@ -52,6 +52,7 @@ int command_parameter_server(const Arguments& arguments) {
   Job job;
   load_job(arguments, job);
   const int64_t shard = arguments.integer("shard").value_or(0);
+  if (shard < 0 || shard > INT32_MAX) throw UsageError("--shard is a number from 0 on");
   const InterruptGuard guard;
   Server server;
   check(etr_server_start(job.get(), static_cast<int32_t>(shard), server.out()));
