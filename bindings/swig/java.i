@@ -8,11 +8,27 @@ namespace {
 
 JavaVM* echotrain_jvm = nullptr;
 
+// Converts UTF-8 to a Java string. NewStringUTF would take it for JNI's "modified UTF-8", which
+// writes characters beyond U+FFFF in another way.
+jstring echotrain_string(JNIEnv* env, const std::string& utf8) {
+  std::u16string units;
+  units.reserve(utf8.size());
+  for (size_t i = 0; i < utf8.size();) {
+    const auto first = static_cast<unsigned char>(utf8[i++]);
+    const int more = first < 0xC0 ? 0 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
+    uint32_t c = more == 0 ? first : first & (0x3F >> more);
+    for (int k = 0; k < more && i < utf8.size(); ++k) c = c << 6 | (utf8[i++] & 0x3F);
+    if (c >= 0x10000) units += static_cast<char16_t>(0xD7C0 + (c >> 10));
+    units += static_cast<char16_t>(c >= 0x10000 ? 0xDC00 + (c & 0x3FF) : c);
+  }
+  return env->NewString(reinterpret_cast<const jchar*>(units.data()), static_cast<jsize>(units.size()));
+}
+
 void echotrain_throw(JNIEnv* env, int status, const char* message) {
   const jclass type = env->FindClass("io/echotrain/EchoTrainException");
   if (!type) return;  // a NoClassDefFoundError is pending
   const jmethodID make = env->GetMethodID(type, "<init>", "(ILjava/lang/String;)V");
-  const jstring text = env->NewStringUTF(message);
+  const jstring text = echotrain_string(env, message);
   if (!make || !text) return;
   const jobject error = env->NewObject(type, make, static_cast<jint>(status), text);
   if (error) env->Throw(static_cast<jthrowable>(error));
@@ -62,8 +78,8 @@ extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
   }
 }
 
-// Strings are passed as UTF-8. JNI's own "modified UTF-8" writes NUL as two bytes, which would end
-// up in paths.
+// Strings are passed as UTF-8, in both directions. JNI's own "modified UTF-8" also writes NUL as two
+// bytes, which would end up in paths.
 %{
 namespace {
 
@@ -106,6 +122,12 @@ std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
     return $null;
   }
   $1 = &utf8;
+}
+%typemap(out) std::string { $result = echotrain_string(jenv, $1); }
+%typemap(out) const std::string& { $result = echotrain_string(jenv, *$1); }
+%typemap(directorout) std::string {
+  if (!$input) return $null;  // an exception is pending
+  $result = echotrain_utf8(jenv, $input, "result");
 }
 
 // The hand-written layer frees natives through a Cleaner.

@@ -189,6 +189,23 @@ public final class Behaviour {
               () -> trainer.load(root + "/" + half));
       }
     });
+    test("texts come back as they were given", () -> {
+      String smile = "\u00e9\u20ac\ud83d\ude00!";
+      Batch batch = new Batch().set(smile, new int[] {1}, 1);
+      expect(batch.fields().equals(List.of(smile)) && batch.ints(smile).get(0) == 1, batch.fields());
+      failsWith(Code.NOT_FOUND, smile + "2", () -> batch.ints(smile + "2"));
+      Job job = Job.parse(jobJson(), "output.dir=" + root + "/" + smile);
+      expect(job.outputDir().equals(root + "/" + smile), job.outputDir());
+      expect(job.json().contains(smile) && job.json().equals(Job.parse(job.json()).json()), job.json());
+      for (String reason : new String[] {smile, "half of one: \ud83d", "a NUL: \0."}) {
+        IllegalStateException thrown = new IllegalStateException(reason);
+        try (Pipeline pipeline = images().map(smile, item -> { throw thrown; }).build()) {
+          EchoTrainException error = fails(EchoTrainException.class, pipeline::next);
+          expect(error.getCause() == thrown, error);
+          expect(error.getMessage().contains(smile), error);
+        }
+      }
+    });
     test("functions are stages", () -> {
       try (Pipeline pipeline = images().map("double", item -> {
         item.set("twice", new int[] {2 * item.ints("label").get(0)});

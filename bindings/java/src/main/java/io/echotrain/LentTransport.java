@@ -18,7 +18,8 @@ final class LentTransport extends io.echotrain.internal.Transport {
     private String told;
 
     synchronized String add(Throwable failure) {
-      String text = failure instanceof EchoTrainException ? failure.getMessage() : failure.toString();
+      String text = Natives.passable(
+          failure instanceof EchoTrainException ? failure.getMessage() : failure.toString());
       if (first == null) {
         first = failure;
         told = text.substring(0, Math.min(text.length(), 250));

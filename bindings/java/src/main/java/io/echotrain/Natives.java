@@ -3,6 +3,7 @@ package io.echotrain;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.ref.Cleaner;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.AtomicMoveNotSupportedException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -42,6 +43,14 @@ final class Natives {
    * Runs {@code action} when {@code owner} has become unreachable; the action must not refer to it.
    */
   static void free(Object owner, Runnable action) { CLEANER.register(owner, action); }
+
+  /**
+   * Returns a text that the library passes on unchanged: without lone surrogates, which UTF-8 does
+   * not have, and without NUL characters, at which C would cut it.
+   */
+  static String passable(String text) {
+    return new String(text.replace('\0', '?').getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+  }
 
   private static boolean fromProperty(List<String> tried) {
     String folder = System.getProperty("echotrain.library.path");

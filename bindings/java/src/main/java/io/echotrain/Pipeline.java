@@ -45,7 +45,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     /** Keeps the exception and returns the reason to report to the library. */
     String add(String name, Throwable failure) {
-      String reason = failure.toString();
+      String reason = Natives.passable(failure.toString());
       kept.add(Map.entry("the function '" + name + "' failed: " + reason, failure));
       if (kept.size() > KEPT) kept.poll();
       return reason;
