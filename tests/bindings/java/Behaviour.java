@@ -96,6 +96,21 @@ public final class Behaviour {
     return Long.parseLong(Files.readString(Paths.get("/proc/self/statm")).split(" ")[1]) * 4096;
   }
 
+  /** Runs the class {@code name} of the tests in a JVM of its own; its output is that of an error. */
+  static void inANewProcess(List<String> options, String... command) throws Exception {
+    List<String> words = new ArrayList<>(List.of(Paths.get(System.getProperty("java.home"), "bin", "java").toString(),
+        "-cp", System.getProperty("java.class.path")));
+    for (String name : new String[] {"echotrain.cache.dir", "echotrain.library.path", "java.library.path"})
+      if (System.getProperty(name) != null) words.add("-D" + name + "=" + System.getProperty(name));
+    words.addAll(options);
+    words.addAll(List.of(command));
+    ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
+    builder.environment().put("MALLOC_PERTURB_", "165");  // what is used after it was freed shows
+    Process process = builder.start();
+    String output = new String(process.getInputStream().readAllBytes());
+    expect(process.waitFor() == 0, output);
+  }
+
   public static void main(String[] arguments) throws Exception {
     root = arguments[0];
     test("an epoch at a time", () -> {
@@ -109,6 +124,7 @@ public final class Behaviour {
         expect(pipeline.stats().contains("\"fresh\":128"), pipeline.stats());
       }
     });
+    test("a batch may come first", () -> inANewProcess(List.of(), "FirstUse"));
     test("buffers are views, and outlive their batch", () -> {
       FloatBuffer kept;
       float first;

@@ -25,6 +25,8 @@ public final class Batch implements AutoCloseable {
   private static final long BUFFER_LIMIT = Long.getLong("echotrain.buffers.limit", 512L << 20);
   private static final AtomicLong bufferBytes = new AtomicLong();
 
+  static { Natives.load(); }  // a batch may be the first object that a program makes
+
   private BatchHandle handle;  // null once the call of a map function is over
 
   /** Creates an empty batch, for a trainer without a pipeline. */
