@@ -229,10 +229,20 @@ bool Trainer::finished() const {
          (ranks_ ? agreed_.is_over : time_is_over());
 }
 
+// Waits until `from` has a batch, or until the run is stopped. One rank alone must not leave a call
+// that all of them make.
+void Trainer::await_batch(pipeline::Pipeline& from) const {
+  if (!wait_for_data(from, [&] { return stop_ && !ranks_ ? 0 : kPatience; }))
+    fail(Code::cancelled, "the run was stopped before its pipeline gave a batch");
+}
+
 Learner& Trainer::shaped_learner() {
   if (learner().trainable() == 0) {
-    pipeline::Pipeline one(without_side_files(pipeline_spec(job_.pipeline())), {}, /*defers=*/true);
+    // The samples that a budget measures are read at the first wait, which a stop can end.
+    pipeline::Pipeline one(without_side_files(pipeline_spec(job_.pipeline())), {}, /*defers=*/true,
+                           pipeline::Pipeline::Budget::at_start);
     pipeline::Item batch;
+    await_batch(one);
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state, "the job's pipeline gave no batch to take shapes from: ", one.why_empty());
     learner_->shape(batch);
@@ -243,6 +253,7 @@ Learner& Trainer::shaped_learner() {
 Json Trainer::profile(int steps) {
   check_whole();
   pipeline::Item batch;
+  await_batch(supply_->pipeline());
   if (supply_->pipeline().next(batch) != pipeline::Pipeline::Next::item)
     fail(Code::state,
          "the job's pipeline gave no batch to profile with: ", supply_->pipeline().why_empty());

@@ -95,13 +95,14 @@ class Trainer {
   }
 
   // Returns the learner with its parameters. Before the first step their shapes come from a batch
-  // of the job's pipeline.
+  // of the job's pipeline. Error(cancelled) if the run is stopped before there is one.
   Learner& shaped_learner();
 
   // In examples, from the measurements so far (train.noise_scale_every); none without an estimate.
   std::optional<double> noise_scale() const { return progress_.noise().value(); }
 
-  // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
+  // Profiles steps on the next batch of the job's pipeline; see Learner::profile. Error(cancelled)
+  // if the run is stopped before there is one.
   Json profile(int steps);
   // Returns the pipeline's statistics; with device echo also {"device_echo": {"capacity",
   // "uploaded", "reused"}} in examples.
@@ -127,6 +128,7 @@ class Trainer {
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
   bool time_is_over() const;
+  void await_batch(pipeline::Pipeline& from) const;
   bool is_ready(const std::function<double()>& left);
   bool saves() const;
   Event advance_or_recover(double seconds);

@@ -1,7 +1,10 @@
 // Runs of jobs through the C API, and their trainers.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -328,6 +331,40 @@ TEST_F(RunsTrainer, OnesOwnFunctionIsNotTheRuns) {
   run.reset();
   EXPECT_EQ(of_run.use_count(), 1) << "the run's function is released with it";
   EXPECT_EQ(own.use_count(), 2);
+}
+
+// What needs a batch of the job's pipeline does not wait for one longer than the run may.
+TEST_F(RunsTrainer, AStopEndsTheWaitForAFirstBatch) {
+  const std::vector<std::string> stalled = {
+      R"(pipeline.stages=[{"stage": "folder", "root": ")" + images_.path() +
+      R"("}, {"stage": "delay", "milliseconds": 600000}, {"stage": "label"}, {"stage": "decode"},
+         {"stage": "batch", "size": 16}, {"stage": "normalize"}])"};
+  const etr::test::TempDir dir;
+  const std::vector<std::function<void(et::Run&, et::Trainer&)>> calls = {
+      [](et::Run& run, et::Trainer&) { run.profile(1, "json"); },
+      [](et::Run&, et::Trainer& trainer) { trainer.weights(); },
+      [](et::Run&, et::Trainer& trainer) { trainer.set_weights(batch()); },
+      [](et::Run&, et::Trainer& trainer) { trainer.summary(); },
+      [path = dir.path("model.onnx")](et::Run&, et::Trainer& trainer) {
+        trainer.export_onnx(path);
+      }};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto run = std::make_shared<et::Run>(runtime(), job(stalled));
+    std::promise<int32_t> status;
+    std::future<int32_t> ended = status.get_future();
+    std::thread([run, call = calls[i], status = std::move(status)]() mutable {
+      try {
+        et::Trainer trainer = run->trainer();
+        call(*run, trainer);
+        status.set_value(ETR_OK);
+      } catch (const et::Error& error) {
+        status.set_value(error.status());
+      }
+    }).detach();  // a call that waited for ever would keep the test from ending
+    run->stop();
+    ASSERT_EQ(ended.wait_for(std::chrono::seconds(60)), std::future_status::ready) << "call " << i;
+    EXPECT_EQ(ended.get(), ETR_CANCELLED) << "call " << i;
+  }
 }
 
 TEST_F(RunsTrainer, ARunToEvaluateHasNoEvents) {

@@ -1141,8 +1141,9 @@ ETR_API int32_t etr_run_on_evaluation(etr_run* run,
                                       void* user_data, void (*destroy)(void* user_data));
 
 /* Measures where the time of a training step goes, as etr_trainer_profile does, on a batch of the
- * job's pipeline. These steps train: start the run with ETR_START_TRIAL. ETR_UNSUPPORTED if the
- * device has no timestamps; ETR_STATE if the pipeline gives no batch. */
+ * job's pipeline, for which it waits. These steps train: start the run with ETR_START_TRIAL.
+ * ETR_UNSUPPORTED if the device has no timestamps; ETR_STATE if the pipeline gives no batch;
+ * ETR_CANCELLED after etr_run_stop while no batch comes, unless several ranks train together. */
 ETR_API int32_t etr_run_profile(etr_run* run, int32_t steps, const char* format, char** text);
 
 /* Returns the statistics of the run's input pipeline, as etr_pipeline_stats does. If several
@@ -1154,6 +1155,11 @@ ETR_API int32_t etr_run_pipeline_stats(etr_run* run, char** json);
 /* Returns the run's trainer, to read and set weights and hyperparameters, to predict, evaluate,
  * save and export. What is set takes effect in the run's next step. A run makes its own steps, so
  * the functions of the section "custom training loops" return ETR_STATE for this trainer.
+ *
+ * Before the run's first step, functions that need the shapes of the weights (to read or set
+ * weights, for a summary or an export) wait for a batch of the job's pipeline and take them from
+ * that. They return ETR_CANCELLED after etr_run_stop while no batch comes, unless several ranks
+ * train together.
  *
  * The caller destroys the trainer, before or after the run; see etr_run_destroy. */
 ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
