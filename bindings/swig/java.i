@@ -130,8 +130,28 @@ std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
   $result = echotrain_utf8(jenv, $input, "result");
 }
 
-// The hand-written layer frees natives through a Cleaner.
+// The hand-written layer frees natives through a Cleaner, which watches the proxy: the generated
+// calls pass it on, so that it stays reachable during a call even if its owner does not.
 %typemap(javafinalize) SWIGTYPE ""
+%define ECHOTRAIN_HANDLE(NAME)
+%typemap(javacode) echotrain::facade::NAME %{
+  /** Returns what frees the native object in the place of {@link #delete}; it does not refer to the proxy. */
+  public Runnable release() {
+    long pointer = swigCPtr;
+    swigCMemOwn = false;
+    return () -> BindingsJNI.delete_$javaclassname(pointer);
+  }
+%}
+%enddef
+ECHOTRAIN_HANDLE(BatchHandle)
+ECHOTRAIN_HANDLE(PipelineHandle)
+ECHOTRAIN_HANDLE(ModelHandle)
+ECHOTRAIN_HANDLE(RuntimeHandle)
+ECHOTRAIN_HANDLE(JobHandle)
+ECHOTRAIN_HANDLE(TrainerHandle)
+ECHOTRAIN_HANDLE(RunHandle)
+ECHOTRAIN_HANDLE(ServerHandle)
+ECHOTRAIN_HANDLE(StudyHandle)
 
 // Java has no unsigned 64-bit integer; addresses are passed as long.
 %apply long long { uint64_t };

@@ -340,6 +340,9 @@ public final class Behaviour {
         }
       }
     });
+    test("not collected during a call", () -> inANewProcess(
+        List.of("-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=compileonly,io.echotrain.*::*",
+            "-XX:CompileCommand=compileonly,Collected::*"), "Collected", root));
     test("a source of one's own", () -> {
       try (Pipeline p = Pipeline.builder().source("count", item -> {
         int number = (int) (item.ordinal() & 0xFFFFFFFFFFL);

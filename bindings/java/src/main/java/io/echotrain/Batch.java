@@ -34,7 +34,7 @@ public final class Batch implements AutoCloseable {
 
   Batch(BatchHandle handle, boolean owned) {
     this.handle = handle;
-    if (owned) Natives.free(this, handle::delete);
+    if (owned) Natives.free(handle, handle.release());
   }
 
   // Calls that use the handle hold the monitor. So neither close() nor the end of a map function

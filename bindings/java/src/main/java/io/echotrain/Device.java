@@ -34,7 +34,7 @@ public final class Device {
   public Device(String selector, long memoryLimitBytes, String tuning, double hangSeconds) {
     Natives.load();
     handle = new RuntimeHandle(selector, memoryLimitBytes, tuning, hangSeconds);
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /**

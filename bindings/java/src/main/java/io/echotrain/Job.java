@@ -117,7 +117,7 @@ public final class Job {
       this.handle = handle;
       this.device = device;
       this.failures = failures;
-      Natives.free(this, handle::delete);
+      Natives.free(handle, handle.release());
     }
 
     @Override
@@ -235,7 +235,7 @@ public final class Job {
     Strings strings = new Strings();
     for (String override : overrides) strings.add(override);
     handle = new JobHandle(text, isJson, strings);
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /** Reads a job file. {@code overrides} are strings "key=value". */

@@ -19,12 +19,12 @@ public final class Model {
   public Model(String[] inputs, Spec... layers) {
     Natives.load();
     handle = new ModelHandle(json(inputs, layers));
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   private Model(ModelHandle handle) {
     this.handle = handle;
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /**

@@ -35,7 +35,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     this.handle = handle;
     this.failures = failures;
     this.shown = shown;
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /** The exceptions that a pipeline's functions threw. */

@@ -37,7 +37,7 @@ public final class Server implements AutoCloseable {
   /** Starts a shard; {@code shard} counts from 0. Returns before any worker has come. */
   public Server(Job job, int shard) {
     handle = new ServerHandle(Objects.requireNonNull(job, "job").handle, shard);
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /**

@@ -19,7 +19,7 @@ public final class Study implements AutoCloseable {
     Strings strings = new Strings();
     for (String override : overrides) strings.add(override);
     handle = new StudyHandle(path, strings);
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /** Reads a study file. {@code overrides} are strings "key=value" for the jobs of all trials. */

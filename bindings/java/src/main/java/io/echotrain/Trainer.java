@@ -97,7 +97,7 @@ public final class Trainer implements AutoCloseable {
       spec.delete();
     }
     shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.name() + ")";
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /** The trainer of a run. */
@@ -105,7 +105,7 @@ public final class Trainer implements AutoCloseable {
     this.device = device;
     this.handle = handle;
     this.shown = shown;
-    Natives.free(this, handle::delete);
+    Natives.free(handle, handle.release());
   }
 
   /** Creates a trainer with a constant learning rate. */
