@@ -105,6 +105,18 @@ class MisuseTest(Case):
             self.assertIs(caught.exception, ended)
             self.assertIn("key '1'", str(ended.__cause__))
 
+    def test_the_exception_is_what_ended_the_evaluation(self):
+        ended = OSError("mine")
+
+        def fail(sample):
+            raise ended
+
+        with self.pipeline(fail, et.stages.batch(16), et.stages.normalize()) as validation:
+            with self.assertRaises(OSError) as caught:
+                self.trainer().evaluate(validation)
+        self.assertIs(caught.exception, ended)
+        self.assertIsInstance(ended.__cause__, et.errors.CallbackError)
+
     def test_functions_of_one_name_and_failure(self):
         def first(sample):
             raise failures[0] if sample["label"] == 0 else failures[1]

@@ -185,6 +185,29 @@ class TransportTest(Case):
         self.assertIsInstance(good, et.errors.RankLostError)
         self.assertIn("the wire is cut", str(good))
 
+    def test_what_it_raises_comes_out_of_an_evaluation(self):
+        class Cut(Threads):
+            is_cut = False
+
+            def all_reduce(self, array, op):
+                if self.is_cut:
+                    raise ZeroDivisionError("the wire is cut")
+                super().all_reduce(array, op)
+
+            def all_gather(self, part, sizes, array):
+                if self.is_cut:
+                    raise ZeroDivisionError("the wire is cut")
+                super().all_gather(part, sizes, array)
+
+        job = self.job(8)
+        job["evaluation"] = {"pipeline": job["pipeline"]}
+        for call in (et.JobRun.evaluate, et.JobRun.profile):
+            Cut.is_cut = False
+            with et.Job(job).run(transport=Cut(Place(1), 0), device=et.Runtime(0), start="trial") as run:
+                Cut.is_cut = True
+                with self.assertRaises(ZeroDivisionError, msg=call):
+                    call(run)
+
     def test_a_lost_connection_is_a_lost_rank(self):
         class Cut(Threads):
             def split(self, colour, key):

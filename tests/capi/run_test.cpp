@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -331,6 +332,25 @@ TEST_F(RunsTrainer, OnesOwnFunctionIsNotTheRuns) {
   run.reset();
   EXPECT_EQ(of_run.use_count(), 1) << "the run's function is released with it";
   EXPECT_EQ(own.use_count(), 2);
+}
+
+// Wherever the library calls the program, the program's exception comes out unchanged.
+TEST_F(RunsTrainer, TheProgramsExceptionsAreRethrown) {
+  const et::Runtime device = runtime();
+  et::Model model;
+  model.add("flatten").add("dense", {{"units", 2}});
+  et::Trainer trainer(device, model, et::Optimizer("sgd", {}, {{"learning_rate", 0.1}}));
+  et::Pipeline input({{"epochs", 2}});
+  input.add("folder", {{"root", images_.path()}}).add("label").add("decode");
+  input.map("mine", [](et::Batch&) { throw std::domain_error("of a map"); });
+  input.add("batch", {{"size", 16}}).add("normalize");
+  EXPECT_THROW(trainer.evaluate(input), std::domain_error);
+  et::Pipeline good = et::Pipeline::from_json(images_.spec());
+  trainer.on_evaluation([](int64_t, int64_t) -> bool { throw std::length_error("of progress"); });
+  EXPECT_THROW(trainer.evaluate(good), std::length_error);
+  EXPECT_THROW(job().advise(device, 0.05, false,
+                            [](const std::string&) -> bool { throw std::logic_error("advised"); }),
+               std::logic_error);
 }
 
 // What needs a batch of the job's pipeline does not wait for one longer than the run may.

@@ -90,7 +90,9 @@ namespace EchoTrain
         /// the handler is thrown again.</summary>
         public Scores Evaluate()
         {
-            using (EvalResult r = Evaluation.Run(this, evaluation, handle.evaluate, out var failure))
+            Exception failure = null;
+            using (EvalResult r = failures.Explained(
+                () => Evaluation.Run(this, evaluation, handle.evaluate, out failure)))
             {
                 Evaluation.ThrowAgain(failure);
                 return new Scores(r.samples, r.loss, r.accuracy);
@@ -101,7 +103,8 @@ namespace EchoTrain
         /// steps on a batch of the job's pipeline. These steps train: begin the run with <see
         /// cref="JobStart.Trial"/>. <paramref name="format"/> is "text" (for people), "json" or
         /// "trace" (one step, for chrome://tracing).</summary>
-        public string Profile(int steps = 10, string format = "text") => handle.profile(steps, format);
+        public string Profile(int steps = 10, string format = "text") =>
+            failures.Explained(() => handle.profile(steps, format));
 
         /// <summary>Returns the statistics of the run's input pipeline as JSON, as <see
         /// cref="Pipeline.Stats"/> does; with several ranks also what this one has

@@ -97,7 +97,7 @@ namespace EchoTrain
                 try
                 {
                     functions.Start(this);
-                    BatchHandle batch = Handle.next();
+                    BatchHandle batch = Explained(Handle.next);
                     GC.KeepAlive(this);
                     return batch == null ? null : new Batch(batch);
                 }
@@ -106,12 +106,22 @@ namespace EchoTrain
                 {
                     throw new OperationCanceledException(error.Message, error, cancellation);
                 }
-                catch (EchoTrainException error) when (error.Code == ErrorCode.Callback)
-                {
-                    Exception failure = failures.Original(error);
-                    if (failure == null) throw;
-                    throw new EchoTrainException(error.Code, error.Message, failure);
-                }
+            }
+        }
+
+        /// Returns the result of <paramref name="call"/>, which reads the pipeline. If a function of
+        /// the pipeline ended it, its exception becomes the inner exception of the error.
+        internal T Explained<T>(Func<T> call)
+        {
+            try
+            {
+                return call();
+            }
+            catch (EchoTrainException error) when (error.Code == ErrorCode.Callback)
+            {
+                Exception failure = failures.Original(error);
+                if (failure == null) throw;
+                throw new EchoTrainException(error.Code, error.Message, failure);
             }
         }
 

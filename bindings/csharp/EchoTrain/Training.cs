@@ -331,8 +331,8 @@ namespace EchoTrain
         {
             if (pipeline == null) throw new ArgumentNullException(nameof(pipeline));
             pipeline.StartFunctions();
-            using (EvalResult r = Evaluation.Run(this, handler,
-                                                 progress => handle.evaluate(pipeline.Handle, progress), out var failure))
+            using (EvalResult r = Evaluation.Run(
+                this, handler, progress => pipeline.Explained(() => handle.evaluate(pipeline.Handle, progress)), out var failure))
             {
                 Evaluation.ThrowAgain(failure);
                 return new Scores(r.samples, r.loss, r.accuracy);

@@ -7,7 +7,7 @@ import json
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Literal, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Literal, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from . import _log, _schema, native
 from ._calls import OnEvaluation, Told, interruptible
@@ -24,6 +24,7 @@ __all__ = ["Event", "Job", "JobRun"]
 
 _Start = Literal["new", "resume", "overwrite", "evaluate", "trial"]
 _EventKind = Literal["progress", "evaluation", "checkpoint", "end", "step", "epoch"]
+_Result = TypeVar("_Result")
 
 
 class Event(NamedTuple):
@@ -163,12 +164,14 @@ class JobRun(_NotPicklable):
         self._failures = failures
         return handle
 
-    def _next_event(self, progress: Optional[native.Progress]) -> native.Event:
+    def _call(self, call: Callable[[], _Result]) -> _Result:
+        """Returns the result of a call that may use the transport. An exception of the transport that
+        ended it is raised again."""
         with self._calling:
             if self._program_ends:
                 raise StateError("the program ends, and its runs with it")
             try:
-                return self._handle.next_event(progress)
+                return call()
             except EchoTrainError as error:
                 raise self._failures.original(error) if self._failures else error
 
@@ -188,7 +191,7 @@ class JobRun(_NotPicklable):
         while True:
             told = Told(self._on_evaluation, later=True)
             with told as progress:
-                e = interruptible(lambda: self._next_event(progress), self._handle.stop)
+                e = interruptible(lambda: self._call(lambda: self._handle.next_event(progress)), self._handle.stop)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
             told.raise_failure()
             if e.kind == 3:
@@ -214,18 +217,13 @@ class JobRun(_NotPicklable):
         its progress; if that returns False, or after `stop`, this raises CancelledError. An
         exception of ``on_evaluation`` is raised again."""
         with Told(self._on_evaluation) as told:
-            r = interruptible(lambda: self._evaluate(told), self._handle.stop)
+            r = interruptible(lambda: self._call(lambda: self._handle.evaluate(told)), self._handle.stop)
         return {"loss": r.loss, "accuracy": r.accuracy}
-
-    def _evaluate(self, progress: Optional[native.Progress]) -> native.EvalResult:
-        with self._calling:
-            return self._handle.evaluate(progress)
 
     def profile(self, steps: int = 10) -> Dict[str, Any]:
         """Measures where the time of a training step goes, kernel by kernel, over steps on a batch
         of the job's pipeline. These steps train: begin the run with ``start="trial"``."""
-        with self._calling:
-            return _schema.from_json(self._handle.profile(steps, "json"))
+        return _schema.from_json(self._call(lambda: self._handle.profile(steps, "json")))
 
     def set_hyperparameter(self, name: str, value: float) -> None:
         """Deprecated: use `Trainer.set_hyperparameter` of `trainer`."""

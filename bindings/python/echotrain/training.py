@@ -16,7 +16,7 @@ from ._job import schedule
 from ._schema import Optimizer, Schedule, Spec, former_argument
 from .callbacks import Callback, CallbackFunction, as_callbacks
 from .device import Runtime, as_runtime
-from .errors import CancelledError, StateError
+from .errors import CallbackError, CancelledError, StateError
 from ._calls import OnEvaluation, Told, interruptible, of_pipelines
 from .job import Event, _EventKind
 from .model import Model, Summary
@@ -183,7 +183,10 @@ class Trainer(_NotPicklable):
         known. It must not use the trainer. Returning False stops the evaluation, which then raises
         CancelledError; an exception of ``progress`` is raised again."""
         with Told(progress) as told:
-            r = interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
+            try:
+                r = interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
+            except CallbackError as error:
+                raise pipeline._failures.original(error)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
     def predict(self, images: Union[Batch, Fields, Array]) -> Floats:

@@ -112,11 +112,13 @@ class Failure {
   // Checks as check() does, but rethrows the program's own exception if `status` says that one of
   // its functions failed.
   int32_t check(int32_t status) const {
-    if (status == ETR_CALLBACK) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (exception_) std::rethrow_exception(exception_);
-    }
+    rethrow(status);
     return echotrain::check(status);
+  }
+  void rethrow(int32_t status) const {
+    if (status != ETR_CALLBACK) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (exception_) std::rethrow_exception(exception_);
   }
 
  private:
@@ -523,8 +525,8 @@ class Pipeline {
   }
 
   // Appends a function of the program as a stage; see etr_pipeline_add_map. An exception that it
-  // throws ends the run or drops the record, as `on_error` says; if it ends the run, next()
-  // rethrows it.
+  // throws ends the run or drops the record, as `on_error` says; if it ends the run, next() and
+  // Trainer::evaluate() rethrow it.
   Pipeline& map(const std::string& name, std::function<void(Batch&)> function) {
     auto goes_on = [f = std::move(function)](Batch& item) {
       f(item);
@@ -598,6 +600,7 @@ class Pipeline {
 
  private:
   using Owned = detail::Handle<etr_pipeline, etr_pipeline_destroy>;
+  friend class Trainer;
   struct MapCall {
     std::function<bool(Batch&)> function;  // returns false if a source's pass is over
     std::shared_ptr<detail::Failure> failure;
@@ -729,19 +732,14 @@ class Job {
     return text ? std::optional<std::string>(text) : std::nullopt;
   }
   // Measures the job and advises on echoing; see etr_job_advise. `goes_on` (may be empty) is told
-  // what is being done; if it returns false, advise() throws Error(ETR_CANCELLED).
+  // what is being done; if it returns false, advise() throws Error(ETR_CANCELLED). Its exception is
+  // rethrown.
   std::string advise(const Runtime& runtime, double seconds = 3, bool check = false,
                      const std::function<bool(const std::string&)>& goes_on = {}) const {
-    return detail::text_by([&](char** out) {
-      return etr_job_advise(
-          runtime.get(), get(), seconds, check ? 1 : 0,
-          [](void* told, const char* what) -> int32_t {
-            const auto& function =
-                *static_cast<const std::function<bool(const std::string&)>*>(told);
-            return !function || function(what);
-          },
-          const_cast<std::function<bool(const std::string&)>*>(&goes_on), out);
-    });
+    return detail::Progress<const char*>::text_by(
+        goes_on, [&](auto report, void* self, char** out) {
+          return etr_job_advise(runtime.get(), get(), seconds, check ? 1 : 0, report, self, out);
+        });
   }
   etr_job* get() const { return handle_.get(); }
 
@@ -1121,8 +1119,11 @@ class Trainer {
     check(etr_trainer_set_gradients(get(), gradients.get()));
   }
 
-  // Evaluates an epoch of `pipeline`; see etr_trainer_evaluate.
-  etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
+  // Evaluates an epoch of `pipeline`; see etr_trainer_evaluate. Rethrows an exception of a function
+  // of the pipeline.
+  etr_eval_result evaluate(Pipeline& pipeline) {
+    return evaluate(pipeline.get(), pipeline.failure_.get());
+  }
   // Sets the function that is called after each batch of an evaluation with the number of batches
   // done and their total (-1: not known). Returning false stops the evaluation. An exception ends
   // it, too, and is rethrown by evaluate(). An empty function removes the callback.
@@ -1212,7 +1213,7 @@ class Trainer {
     handle_.reset(raw);
   }
   [[deprecated("use Run::evaluate")]] etr_eval_result evaluate() {
-    return evaluate(static_cast<etr_pipeline*>(nullptr));
+    return evaluate(nullptr, nullptr);
   }
   [[deprecated("pass the batch, or use Run::profile")]] std::string profile(
       const Batch* batch, int32_t steps, const std::string& format) {
@@ -1244,11 +1245,14 @@ class Trainer {
   static Batch made_batch(Make&& make) {
     return Batch(detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>(make).release());
   }
-  etr_eval_result evaluate(etr_pipeline* pipeline) {
+  etr_eval_result evaluate(etr_pipeline* pipeline, const detail::Failure* of_pipeline) {
     etr_eval_result out{};
     out.struct_size = sizeof out;
     failure_->clear();
-    failure_->check(etr_trainer_evaluate(get(), pipeline, &out));
+    const int32_t status = etr_trainer_evaluate(get(), pipeline, &out);
+    failure_->rethrow(status);
+    if (of_pipeline) of_pipeline->rethrow(status);
+    check(status);
     return out;
   }
   std::string profile_on(const etr_batch* batch, int32_t steps, const std::string& format) {
@@ -1306,8 +1310,10 @@ class Run {
   // Measures where a step's time goes, on a batch of the job's pipeline; see etr_run_profile.
   // `format`: "text", "json" or "trace".
   std::string profile(int32_t steps, const std::string& format) {
+    failure_->clear();
     return detail::text_by([&](char** out) {
-      return etr_run_profile(get(), steps, detail::c_string(format, "format"), out);
+      return failure_->check(
+          etr_run_profile(get(), steps, detail::c_string(format, "format"), out));
     });
   }
   // Returns statistics of the run's input pipeline as JSON; see etr_run_pipeline_stats.

@@ -87,6 +87,13 @@ public static partial class Behaviour
                 Expect(error.InnerException != null, error);
                 Expect(error.InnerException.Message == "" != error.Message.Contains("number one"), error);
             }
+        var mine = new InvalidDataException("mine");
+        using (var trainer = MakeTrainer())
+        using (var validation = Images(new { threads = 2 }).Map("mine", item => throw mine).Add(Stages.Batch(16), Stages.Normalize()))
+        {
+            var error = Fails<EchoTrainException>(() => trainer.Evaluate(validation));
+            Expect(error.Code == ErrorCode.Callback && error.InnerException == mine, error);
+        }
     }
 
     private static void StoppedEvaluations()

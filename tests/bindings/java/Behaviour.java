@@ -67,7 +67,7 @@ public final class Behaviour {
     expect(error.getMessage().contains(text), error.getMessage());
   }
 
-  private static Pipeline.Builder images() {
+  static Pipeline.Builder images() {
     return Pipeline.builder().option("threads", 2).option("epochs", 2)
         .add(Stages.folder(root), Stages.label(), Stages.decode());
   }

@@ -121,6 +121,13 @@ final class Misuse {
         Behaviour.expect((cause.getMessage() == null) == !error.getMessage().contains("number one"), error);
       }
     }
+    IllegalStateException mine = new IllegalStateException("mine");
+    try (Trainer trainer = Behaviour.trainer();
+        Pipeline validation = Behaviour.images().map("mine", item -> { throw mine; })
+            .add(Stages.batch(16), Stages.normalize()).build()) {
+      EchoTrainException error = Behaviour.fails(EchoTrainException.class, () -> trainer.evaluate(validation));
+      Behaviour.expect(error.code() == Code.CALLBACK && error.getCause() == mine, error);
+    }
   }
 
   private static void stoppedEvaluations() throws Exception {

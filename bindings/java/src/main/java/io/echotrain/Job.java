@@ -137,15 +137,13 @@ public final class Job {
           if (ended) throw new NoSuchElementException("the run is over");
           Event event;
           try (Evaluation told = new Evaluation(evaluationListener)) {
-            io.echotrain.internal.Event raw = told.run(handle::next_event);
+            io.echotrain.internal.Event raw = failures.explained(() -> told.run(handle::next_event));
             try {
               event = new Event(raw);
             } finally {
               raw.delete();
             }
             failure = told.failure();
-          } catch (EchoTrainException error) {
-            throw failures.explained(error);
           }
           ended = event.kind == Event.Kind.END;
           return event;
@@ -180,7 +178,7 @@ public final class Job {
      */
     public Trainer.Scores evaluate() {
       try (Evaluation told = new Evaluation(evaluationListener)) {
-        EvalResult r = told.run(handle::evaluate);
+        EvalResult r = failures.explained(() -> told.run(handle::evaluate));
         try {
           Evaluation.throwAgain(told.failure());
           return new Trainer.Scores(r.getSamples(), r.getLoss(), r.getAccuracy());
@@ -196,7 +194,9 @@ public final class Job {
      *
      * @param format "text" (for people), "json" or "trace" (one step, for chrome://tracing)
      */
-    public String profile(int steps, String format) { return handle.profile(steps, format); }
+    public String profile(int steps, String format) {
+      return failures.explained(() -> handle.profile(steps, format));
+    }
 
     /**
      * Returns the statistics of the run's input pipeline as JSON, as {@link Pipeline#stats} does;
@@ -288,12 +288,8 @@ public final class Job {
     LentTransport.Failures failures = new LentTransport.Failures();
     LentTransport lent = new LentTransport(transport, failures);
     lent.swigReleaseOwnership();  // the run now owns it
-    try {
-      return new Run(new RunHandle(device.handle, handle, start.ordinal(), transport.rank(), transport.size(), lent),
-          device, failures);
-    } catch (EchoTrainException error) {
-      throw failures.explained(error);
-    }
+    return failures.explained(() -> new Run(
+        new RunHandle(device.handle, handle, start.ordinal(), transport.rank(), transport.size(), lent), device, failures));
   }
 
   /** Runs the job with {@link Start#RESUME} or {@link Start#NEW}. */

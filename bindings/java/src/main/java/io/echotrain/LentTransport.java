@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Supplier;
 
 /** Adapts a {@link Transport} to the library's interface. */
 final class LentTransport extends io.echotrain.internal.Transport {
@@ -28,9 +29,18 @@ final class LentTransport extends io.echotrain.internal.Transport {
     }
 
     /**
-     * Returns {@code error}, with the transport's exception as its cause if that has ended the run.
+     * Returns the result of {@code call}. An error of the library gets the transport's exception as
+     * its cause if that has ended the run.
      */
-    synchronized EchoTrainException explained(EchoTrainException error) {
+    <T> T explained(Supplier<T> call) {
+      try {
+        return call.get();
+      } catch (EchoTrainException error) {
+        throw explained(error);
+      }
+    }
+
+    private synchronized EchoTrainException explained(EchoTrainException error) {
       if (first == null || !error.getMessage().contains(told)) return error;
       return new EchoTrainException(error.code(), error.getMessage(), first);
     }

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.Supplier;
 
 /**
  * Stages from a source to batches.
@@ -171,9 +172,17 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
   /** Waits for the next batch and returns it; null at the end of an epoch. The caller closes it. */
   public Batch next() {
+    BatchHandle batch = explained(handle::next);
+    return batch == null ? null : new Batch(batch, true);
+  }
+
+  /**
+   * Returns the result of {@code call}, which reads the pipeline. If a function of the pipeline ended
+   * it, its exception becomes the cause of the error.
+   */
+  <T> T explained(Supplier<T> call) {
     try {
-      BatchHandle batch = handle.next();
-      return batch == null ? null : new Batch(batch, true);
+      return call.get();
     } catch (EchoTrainException error) {
       if (error.code() != EchoTrainException.Code.CALLBACK) throw error;
       Throwable failure = failures.original(error);

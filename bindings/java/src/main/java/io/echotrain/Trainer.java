@@ -213,7 +213,8 @@ public final class Trainer implements AutoCloseable {
 
   private Scores runEvaluation(Pipeline pipeline, EvaluationListener listener) {
     try (Evaluation told = new Evaluation(listener)) {
-      EvalResult r = told.run(progress -> handle.evaluate(pipeline.handle, progress));
+      EvalResult r = told.run(
+          progress -> pipeline.explained(() -> handle.evaluate(pipeline.handle, progress)));
       try {
         Evaluation.throwAgain(told.failure());
         return new Scores(r.getSamples(), r.getLoss(), r.getAccuracy());
