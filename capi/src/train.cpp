@@ -189,6 +189,9 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                            const etr_optimizer* optimizer, uint64_t seed, int64_t total_steps,
                            etr_trainer** trainer) {
   return guarded([&] {
+    if (total_steps < 0)
+      fail(Code::invalid_argument, "total_steps is ", total_steps,
+           "; expected the step at which decaying schedules end, or 0: unknown");
     const train::LearnerSpec spec{required(model, "model").spec,
                                   required(optimizer, "optimizer").optimizer,
                                   optimizer->schedule,

@@ -752,8 +752,8 @@ typedef struct etr_eval_result {
 
 /* Creates a trainer for a custom training loop. The model and the optimizer are copied: they may be
  * changed or destroyed afterwards, which does not affect the trainer. `total_steps` is the step at
- * which decaying schedules end; 0: unknown. ETR_INVALID_ARGUMENT if the model has no layer;
- * ETR_STATE while etr_runtime_tune uses the runtime. */
+ * which decaying schedules end; 0: unknown. ETR_INVALID_ARGUMENT if it is negative or the model has
+ * no layer; ETR_STATE while etr_runtime_tune uses the runtime. */
 ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    const etr_optimizer* optimizer, uint64_t seed,
                                    int64_t total_steps, etr_trainer** trainer);
