@@ -25,8 +25,10 @@ HookSlot& slot() {
 }  // namespace
 
 void set_log_hook(LogHook hook) {
+  // The former hook goes with `hook`, after the lock: its destructor is the program's, and may log
+  // or set a hook.
   std::scoped_lock lock(slot().mutex);
-  slot().hook = std::move(hook);
+  std::swap(slot().hook, hook);
 }
 
 void log_line(LogLevel level, const std::string& message, LogSubject subject) {

@@ -12,7 +12,8 @@ enum class LogLevel : int { debug = 0, info = 1, warning = 2, error = 3 };
 using LogHook = std::function<void(LogLevel, const char* message)>;
 
 // The hook is process-wide because log lines can occur before any handle exists. Thread safe. The
-// hook runs on whichever thread logs and must not call back into the library.
+// hook runs on whichever thread logs and must not call back into the library; the destructor of one
+// that was replaced may.
 void set_log_hook(LogHook hook);
 
 // The subject of a log line, for lines that programs handle specially.

@@ -138,4 +138,17 @@ TEST(CApi, LogHookIsDestroyedOnce) {
   EXPECT_EQ(destroyed, 1);
 }
 
+TEST(CApi, ALogHooksDestroyMaySetAnother) {
+  static int destroyed = 0;
+  destroyed = 0;
+  static constexpr auto ignore = [](void*, int32_t, const char*) {};
+  ASSERT_OK(etr_set_log_hook(ignore, nullptr, [](void*) {
+    EXPECT_EQ(etr_set_log_hook(ignore, nullptr, [](void*) { ++destroyed; }), ETR_OK);
+  }));
+  ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
+  EXPECT_EQ(destroyed, 0) << "it was set last";
+  ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
+  EXPECT_EQ(destroyed, 1);
+}
+
 }  // namespace

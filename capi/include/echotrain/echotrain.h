@@ -131,7 +131,8 @@ enum { ETR_LOG_ABOUT_OTHER = 0, ETR_LOG_ABOUT_BAD_RECORD = 1, ETR_LOG_ABOUT_PART
 ETR_API int32_t etr_log_subject(void);
 
 /* Sends the log lines of the whole process to `function`. NULL, the default, drops them. `destroy`
- * (may be NULL) is called once with `user_data` when the hook is replaced. Any thread. */
+ * (may be NULL) is called once with `user_data` when the hook has been replaced; it may call the
+ * library. Any thread. */
 ETR_API int32_t etr_set_log_hook(etr_log_function function, void* user_data,
                                  void (*destroy)(void* user_data));
 
