@@ -99,8 +99,10 @@ void read_tuning(gpu::Kernels& kernels, const char* path, const std::string& cac
   const std::string& device = kernels.device()->info().name;
   if (path && !*path) return;
   if (path) {
-    if (!std::filesystem::exists(path))
-      fail(Code::not_found, "there is no tuning file '", path, "'");
+    std::error_code error;
+    const bool there = std::filesystem::exists(path, error);
+    if (error) fail(Code::io, "cannot read the tuning file '", path, "': ", error.message());
+    if (!there) fail(Code::not_found, "there is no tuning file '", path, "'");
     return kernels.tuning().read(path, device);
   }
   if (cache_directory.empty()) return;
@@ -299,7 +301,7 @@ int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
       if (target.empty())
         fail(Code::invalid_argument,
              "there is no cache directory to keep the tuning file in: give a path");
-      std::filesystem::create_directories(target);
+      platform::create_directories_synced(target);
       target += kTuningFile;
     }
     const std::string& device = kernels.device()->info().name;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -204,6 +205,20 @@ TEST(CApi, KernelsAreTunedIntoAFile) {
   options.tuning = "/no/such/file";
   EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_NOT_FOUND);
   EXPECT_NE(std::string(etr_last_error()).find("'/no/such/file'"), std::string::npos);
+  const std::string too_long(5000, 'x');
+  options.tuning = too_long.c_str();
+  EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_IO) << etr_last_error();
+#ifndef _WIN32
+  // The user's cache directory cannot be made below a file.
+  const char* const home = std::getenv("XDG_CACHE_HOME");
+  const std::string before = home ? home : "";
+  options.tuning = "";
+  ASSERT_OK(etr_runtime_create(&options, &runtime));
+  ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
+  EXPECT_EQ(etr_runtime_tune(runtime, nullptr, nullptr, nullptr), ETR_IO) << etr_last_error();
+  home ? ::setenv("XDG_CACHE_HOME", before.c_str(), 1) : ::unsetenv("XDG_CACHE_HOME");
+  etr_runtime_destroy(runtime);
+#endif
   options.tuning = path.c_str();
   for (const char* damaged :
        {"", "{", "[]", R"({"format": 1, "devices": {}})", R"({"format": "echotrain kernels 1"})",
