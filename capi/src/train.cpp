@@ -215,12 +215,16 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
   return guarded([&]() -> int32_t {
     train::Learner& learner = own_learner(trainer);
     etr_trainer& t = *trainer;
-    const auto collect = [&](bool wait_all) {
-      for (const train::StepMetrics& m : learner.take_metrics(wait_all)) t.results.push_back(m);
+    const auto collect = [&] {
+      for (const train::StepMetrics& m : learner.take_metrics(/*wait_all=*/false))
+        t.results.push_back(m);
     };
     // A failure is reported only after the results of the steps before it.
-    if (t.results.empty()) collect(false);
-    if (t.results.empty() && wait) collect(true);
+    if (t.results.empty()) collect();
+    if (t.results.empty() && wait) {
+      learner.wait_oldest();
+      collect();
+    }
     if (t.results.empty()) return ETR_END;
     fill_struct(result, c_result(t.results.front()));
     t.results.pop_front();

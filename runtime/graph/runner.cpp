@@ -214,6 +214,13 @@ void Runner::wait() {
   for (size_t i = 0; i < slots_.size(); ++i) harvest(*slots_[(next_ + i) % slots_.size()]);
 }
 
+void Runner::wait_oldest() {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = *slots_[(next_ + i) % slots_.size()];
+    if (slot.recording->in_flight()) return harvest(slot);
+  }
+}
+
 std::vector<StepResult> Runner::take_results(bool wait_all) {
   for (size_t i = 0; i < slots_.size(); ++i) {  // oldest first: next_ is the longest in flight
     Slot& slot = *slots_[(next_ + i) % slots_.size()];

@@ -78,6 +78,9 @@ class Runner {
   // Blocks until nothing is in flight. The results remain for take_results().
   void wait();
 
+  // Blocks until the oldest step in flight has ended, if there is one.
+  void wait_oldest();
+
   int in_flight() const;
 
  private:

@@ -85,6 +85,8 @@ class Learner {
   // the earlier results have been taken. Neither that step nor those in flight after it, which give
   // no results, changed the weights.
   std::vector<StepMetrics> take_metrics(bool wait_all);
+  // Waits until the oldest step whose result has not been taken has ended, and not for later ones.
+  void wait_oldest() { steps_.wait_oldest(); }
   // After other ranks were lost: waits for the steps in flight, for at most `seconds`, because some
   // may be waiting for those ranks. Steps that fail give no results.
   void wait_for_steps(double seconds);

@@ -152,6 +152,13 @@ void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
   gpu::run_once(plans.kernels().device(), commands);
 }
 
+void Steps::wait_oldest() {
+  if (started_.empty()) return;
+  // Without its plan, which waits for its steps before it goes, the step has ended.
+  const auto planned = started_.front().planned.lock();
+  if (planned && planned->training()) planned->training()->fed.runner->wait_oldest();
+}
+
 std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
   std::vector<StepMetrics> out;
   if (failed_) fail_not_finite(plans);

@@ -71,6 +71,7 @@ class Steps {
   // Writes the hyperparameters of the next step.
   void put_hyperparameters(ops::StepValues& values) const;
 
+  void wait_oldest();  // like Learner::wait_oldest()
   // Like Learner::take_metrics().
   std::vector<StepMetrics> take_metrics(Plans& plans, bool wait_all);
 

@@ -266,6 +266,29 @@ TEST_P(RunnerWith, ResultsComeInOrderWithSeveralStepsInFlight) {
   EXPECT_EQ(on.device()->validation_messages(), 0);
 }
 
+TEST(Runner, WaitsForTheOldestStepAlone) {
+  gpu::Kernels on(std::make_shared<gpu::Device>(device_options()));
+  Graph g;
+  const ValueId x = g.add_input("x", {4}, DType::f32);
+  const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
+  ParameterStore store(on.device(), g, 1);
+  Plan plan(on, g, store, {false, -1, {mean}});
+  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, 3);
+  runner.wait_oldest();  // nothing is in flight
+  for (uint64_t tag = 0; tag < 4; ++tag) {
+    std::memset(runner.input(0), 0, 4 * sizeof(float));
+    ops::StepValues values;
+    values.valid_rows = 4;
+    runner.submit(values, tag);
+  }
+  EXPECT_EQ(runner.in_flight(), 3);
+  runner.wait_oldest();
+  EXPECT_EQ(runner.in_flight(), 2) << "the later ones were not waited for";
+  const std::vector<StepResult> results = runner.take_results(false);
+  ASSERT_GE(results.size(), 2u);
+  EXPECT_EQ(results[1].tag, 1u);
+}
+
 INSTANTIATE_TEST_SUITE_P(UploadsApart, RunnerWith, ::testing::Bool());
 
 }  // namespace
