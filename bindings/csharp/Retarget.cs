@@ -22,6 +22,11 @@ static class Retarget
                 {
                     case "System.Span`1":
                     case "System.ReadOnlySpan`1":
+                    case "System.Memory`1":
+                    case "System.ReadOnlyMemory`1":
+                    case "System.Buffers.IPinnable":
+                    case "System.Buffers.MemoryHandle":
+                    case "System.Buffers.MemoryManager`1":
                     case "System.MemoryExtensions":
                     case "System.Runtime.InteropServices.MemoryMarshal":
                         type.Scope = memory;

@@ -1,4 +1,5 @@
 using System;
+using System.Buffers;
 using System.Collections.Generic;
 using System.Linq;
 using System.Runtime.InteropServices;
@@ -59,22 +60,70 @@ namespace EchoTrain
 
         public DType DType(string field) => WithTensor(field, tensor => (DType)tensor.dtype());
 
-        private static unsafe ReadOnlySpan<T> SpanOf<T>(string field, Tensor tensor) where T : struct
+        private static int CountOf<T>(string field, Tensor tensor) where T : struct
         {
             var dtype = (DType)tensor.dtype();
             if (typeof(T) != TypeOf(dtype))
                 throw new ArgumentException("field '" + field + "' is " + dtype + ", not " + typeof(T));
-            int count = checked((int)(tensor.size_bytes() / Marshal.SizeOf<T>()));
-            return new ReadOnlySpan<T>((void*)tensor.address(), count);
+            return checked((int)(tensor.size_bytes() / Marshal.SizeOf<T>()));
         }
 
+        private static unsafe ReadOnlySpan<T> SpanOf<T>(string field, Tensor tensor) where T : struct =>
+            new ReadOnlySpan<T>((void*)tensor.address(), CountOf<T>(field, tensor));
+
         /// <summary>Returns the field's values (byte, ushort, int or float) without a copy, on the
-        /// library's memory. They are valid until any thread disposes of the batch; copy what must
-        /// live longer.</summary>
+        /// library's memory. They are valid until any thread disposes of the batch or the garbage
+        /// collector frees it: a span does not keep the batch alive, so hold the batch in a
+        /// <c>using</c>, or call <c>GC.KeepAlive(batch)</c> after the last use of the span.
+        /// <c>Memory</c> needs no such care.</summary>
         public ReadOnlySpan<T> Span<T>(string field) where T : struct
         {
             lock (gate)
                 using (Tensor tensor = With(fields => fields.tensor(field))) return SpanOf<T>(field, tensor);
+        }
+
+        /// <summary>Returns the field's values (byte, ushort, int or float) without a copy. The
+        /// result keeps the library's memory alive, also beyond the batch. Do not write to
+        /// it.</summary>
+        public ReadOnlyMemory<T> Memory<T>(string field) where T : struct
+        {
+            Tensor tensor = With(fields => fields.tensor(field));
+            try
+            {
+                return new FieldMemory<T>(tensor, CountOf<T>(field, tensor)).Memory;
+            }
+            catch
+            {
+                tensor.Dispose();
+                throw;
+            }
+        }
+
+        /// Keeps a field's memory as long as anything refers to this object.
+        private sealed unsafe class FieldMemory<T> : MemoryManager<T> where T : struct
+        {
+            private readonly Tensor tensor;  // its finalizer frees the memory
+            private readonly int count;
+            private readonly long bytes;
+
+            internal FieldMemory(Tensor tensor, int count)
+            {
+                this.tensor = tensor;
+                this.count = count;
+                bytes = Math.Max(tensor.size_bytes(), 1);
+                GC.AddMemoryPressure(bytes);  // which the garbage collector cannot see
+            }
+
+            ~FieldMemory() { GC.RemoveMemoryPressure(bytes); }
+
+            public override Span<T> GetSpan() => new Span<T>((void*)tensor.address(), count);
+
+            public override MemoryHandle Pin(int elementIndex = 0) =>
+                new MemoryHandle((byte*)tensor.address() + (long)elementIndex * Marshal.SizeOf<T>(), default(GCHandle), this);
+
+            public override void Unpin() { }
+
+            protected override void Dispose(bool disposing) { }
         }
 
         /// <summary>Returns a copy of the field's values.</summary>

@@ -2,6 +2,7 @@ using System;
 using System.Diagnostics;
 using System.IO;
 using System.Linq;
+using System.Runtime.CompilerServices;
 using System.Threading;
 using EchoTrain;
 
@@ -23,6 +24,17 @@ public static partial class Behaviour
             ++failed;
             Console.WriteLine("FAILED " + name + "\n" + error);
         }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static ReadOnlyMemory<float> OfABatchThatIsCollected()
+    {
+        ReadOnlyMemory<float> memory = default(ReadOnlyMemory<float>);
+        var thread = new Thread(() =>  // whose stack is gone when it has ended
+            memory = new Batch().Set("x", Enumerable.Repeat(7f, 1000).ToArray(), 1000).Memory<float>("x"));
+        thread.Start();
+        thread.Join();
+        return memory;
     }
 
     private static void Expect(bool condition, object detail)
@@ -96,6 +108,24 @@ public static partial class Behaviour
                 batch.Dispose();
                 batch.Dispose();
                 FailsWith(ErrorCode.State, "closed", () => batch.ToArray<float>("image"));
+            }
+        });
+        Test("memory outlives its batch", () =>
+        {
+            ReadOnlyMemory<float> kept = OfABatchThatIsCollected();
+            for (int i = 0; i < 3; ++i)
+            {
+                GC.Collect();
+                GC.WaitForPendingFinalizers();
+            }
+            for (int i = 0; i < 64; ++i)  // whatever has been freed is written over
+                using (var other = new Batch()) other.Set("x", new float[1000], 1000);
+            Expect(kept.Length == 1000 && kept.ToArray().All(value => value == 7), kept.ToArray().Max());
+            using (kept.Slice(3).Pin())
+            using (var batch = new Batch().Set("x", new int[0], 0))
+            {
+                Expect(batch.Memory<int>("x").IsEmpty, "empty");
+                Fails<ArgumentException>(() => batch.Memory<float>("x"));
             }
         });
         Test("a loop pass by pass", () =>
