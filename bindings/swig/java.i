@@ -172,25 +172,36 @@ ECHOTRAIN_HANDLE(StudyHandle)
 
 %inline %{
 namespace echotrain::facade {
+
 struct Memory {
   const void* data;
   int64_t size_bytes;
 };
+
+// Refuses more than a ByteBuffer can hold: NewDirectByteBuffer would take the size modulo 2^32.
+inline Memory memory_at(uint64_t address, int64_t size_bytes) {
+  if (size_bytes > INT32_MAX)
+    throw Error(ETR_UNSUPPORTED, "an array of " + std::to_string(size_bytes) +
+                                     " bytes does not fit a java.nio.ByteBuffer, which holds less "
+                                     "than 2 GiB; make the batches smaller");
+  return {reinterpret_cast<const void*>(address), size_bytes};
+}
+
 }  // namespace echotrain::facade
 %}
 %ignore echotrain::facade::Memory;
 
 %extend echotrain::facade::Tensor {
   echotrain::facade::Memory memory() const {
-    return {reinterpret_cast<const void*>($self->address()), $self->size_bytes()};
+    return echotrain::facade::memory_at($self->address(), $self->size_bytes());
   }
 }
 %extend echotrain::facade::TransportCall {
   echotrain::facade::Memory input_memory() const {
-    return {reinterpret_cast<const void*>($self->input()), $self->input_bytes()};
+    return echotrain::facade::memory_at($self->input(), $self->input_bytes());
   }
   echotrain::facade::Memory output_memory() const {
-    return {reinterpret_cast<const void*>($self->output()), $self->output_bytes()};
+    return echotrain::facade::memory_at($self->output(), $self->output_bytes());
   }
 }
 %extend echotrain::facade::BatchHandle {

@@ -144,6 +144,14 @@ public final class Behaviour {
       System.gc();
       expect(kept.get(0) == first, kept.get(0));
     });
+    test("memory that no buffer holds", () -> {
+      long address = 1 << 12;  // it is not read
+      ByteBuffer largest = io.echotrain.internal.Bindings.memory_at(address, Integer.MAX_VALUE);
+      expect(largest.capacity() == Integer.MAX_VALUE, largest);
+      for (long bytes : new long[] {1L << 31, (1L << 32) + 400})
+        failsWith(Code.UNSUPPORTED, "an array of " + bytes + " bytes",
+            () -> io.echotrain.internal.Bindings.memory_at(address, bytes));
+    });
     test("a loop pass by pass", () -> {
       float[] x = {1, 2, -1, 0.5f, 3, -2};
       Model model = new Model(new String[] {"x"}, Layers.dense(1), Layers.dense(1)).loss("mse").freeze("dense_1.*");

@@ -74,12 +74,21 @@ public final class Batch implements AutoCloseable {
     }
   }
 
-  /** Returns the field's bytes without a copy, as a direct, read-only buffer in native order. */
+  /**
+   * Returns the field's bytes without a copy, as a direct, read-only buffer in native order. Fails
+   * with the code UNSUPPORTED if there are 2 GiB or more, which no buffer holds.
+   */
   public synchronized ByteBuffer buffer(String field) { return bufferOf(handle().tensor(field)); }
 
   // Takes ownership of the tensor, which lives as long as the buffer.
   private static ByteBuffer bufferOf(Tensor tensor) {
-    ByteBuffer memory = tensor.memory();
+    ByteBuffer memory;
+    try {
+      memory = tensor.memory();
+    } catch (EchoTrainException error) {
+      tensor.delete();
+      throw error;
+    }
     long bytes = memory.capacity();
     if (bufferBytes.addAndGet(bytes) > BUFFER_LIMIT) System.gc();
     Natives.free(memory, () -> {
