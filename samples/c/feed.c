@@ -12,12 +12,29 @@
 
 #include "echotrain/echotrain.h"
 
-enum { CLASSES = 10 };
+enum { CLASSES = 10 }; /* at most so many class folders */
 
 static void check(int32_t status) {
   if (status >= 0) return;
   fprintf(stderr, "error: %s\n", etr_last_error());
   exit(1);
+}
+
+/* Appends a stage with options, a JSON object. */
+static void stage(etr_pipeline* pipeline, const char* name, const char* json) {
+  etr_options* options;
+  check(etr_options_create_from_json(json, &options));
+  check(etr_pipeline_add(pipeline, name, options));
+  etr_options_destroy(options);
+}
+
+/* Appends the source. A path may hold characters that JSON would need escaped. */
+static void folder(etr_pipeline* pipeline, const char* root) {
+  etr_options* options;
+  check(etr_options_create(&options));
+  check(etr_options_set_string(options, "root", root));
+  check(etr_pipeline_add(pipeline, "folder", options));
+  etr_options_destroy(options);
 }
 
 /* Makes one step of gradient descent on `n` images of `pixels` bytes. A byte stands for the value
@@ -53,9 +70,10 @@ static double step(float* weights, const uint8_t* images, float scale, float shi
 
 int main(int argc, char** argv) {
   etr_pipeline* pipeline;
+  etr_options* options;
   etr_batch* batch;
   etr_tensor image, label, scale, shift;
-  char spec[4096], *why;
+  char* why;
   float* weights = NULL;
   int64_t pixels = 0;
   int32_t status;
@@ -65,13 +83,16 @@ int main(int argc, char** argv) {
   image.struct_size = label.struct_size = scale.struct_size = shift.struct_size = sizeof image;
 
   /* `deferred`: batches are u8 [N, H, W, C], with f32 [C] as image_scale and image_shift. */
-  snprintf(spec, sizeof spec,
-           "{\"seed\": 1, \"stages\": [{\"stage\": \"folder\", \"root\": \"%s\"}, {\"stage\": \"label\"},"
-           " {\"stage\": \"decode\", \"channels\": \"gray\"}, {\"stage\": \"cache\"},"
-           " {\"stage\": \"random_crop\", \"pad\": 1}, {\"stage\": \"batch\", \"size\": 32},"
-           " {\"stage\": \"normalize\", \"std\": [0.25], \"deferred\": true}]}",
-           argv[1]);
-  check(etr_pipeline_create_from_json(spec, &pipeline));
+  check(etr_options_create_from_json("{\"seed\": 1}", &options));
+  check(etr_pipeline_create(options, &pipeline));
+  etr_options_destroy(options);
+  folder(pipeline, argv[1]);
+  stage(pipeline, "label", "{\"classes\": 10}"); /* refuses labels for which step() has no weights */
+  stage(pipeline, "decode", "{\"channels\": \"gray\"}");
+  stage(pipeline, "cache", "{}");
+  stage(pipeline, "random_crop", "{\"pad\": 1}");
+  stage(pipeline, "batch", "{\"size\": 32}");
+  stage(pipeline, "normalize", "{\"std\": [0.25], \"deferred\": true}");
   for (epoch = 1; epoch <= 3; ++epoch) {
     /* ETR_END is the end of an epoch; the next call begins the next one. */
     for (steps = 0; (status = etr_pipeline_next(pipeline, &batch)) == ETR_OK; ++steps) {

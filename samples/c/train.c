@@ -23,6 +23,23 @@ static void layer(etr_model* model, const char* name, const char* option, int64_
   etr_options_destroy(options);
 }
 
+/* Appends a stage with options, a JSON object. */
+static void stage(etr_pipeline* pipeline, const char* name, const char* json) {
+  etr_options* options;
+  check(etr_options_create_from_json(json, &options));
+  check(etr_pipeline_add(pipeline, name, options));
+  etr_options_destroy(options);
+}
+
+/* Appends the source. A path may hold characters that JSON would need escaped. */
+static void folder(etr_pipeline* pipeline, const char* root) {
+  etr_options* options;
+  check(etr_options_create(&options));
+  check(etr_options_set_string(options, "root", root));
+  check(etr_pipeline_add(pipeline, "folder", options));
+  etr_options_destroy(options);
+}
+
 int main(int argc, char** argv) {
   etr_options *sgd, *schedule;
   etr_pipeline* pipeline;
@@ -32,19 +49,19 @@ int main(int argc, char** argv) {
   etr_trainer* trainer;
   etr_batch* batch;
   etr_step_result result;
-  char spec[4096];
   int32_t status;
   if (argc != 2) return fprintf(stderr, "usage: train FOLDER\n"), 2;
   result.struct_size = sizeof result;
 
   /* Each image is used twice, with a new augmentation each time. */
-  snprintf(spec, sizeof spec,
-           "{\"stages\": [{\"stage\": \"folder\", \"root\": \"%s\"}, {\"stage\": \"label\"},"
-           " {\"stage\": \"decode\"}, {\"stage\": \"echo\", \"factor\": 2},"
-           " {\"stage\": \"random_crop\", \"pad\": 2}, {\"stage\": \"batch\", \"size\": 32},"
-           " {\"stage\": \"normalize\"}]}",
-           argv[1]);
-  check(etr_pipeline_create_from_json(spec, &pipeline));
+  check(etr_pipeline_create(NULL, &pipeline));
+  folder(pipeline, argv[1]);
+  stage(pipeline, "label", "{}");
+  stage(pipeline, "decode", "{}");
+  stage(pipeline, "echo", "{\"factor\": 2}");
+  stage(pipeline, "random_crop", "{\"pad\": 2}");
+  stage(pipeline, "batch", "{\"size\": 32}");
+  stage(pipeline, "normalize", "{}");
 
   check(etr_model_create(&model));
   layer(model, "conv2d", "filters", 16);
