@@ -56,8 +56,10 @@ class ServerTest(Case):
         server.close()
 
     def test_nobody_comes(self):
-        with et.Server(self.job(timeout=0.5)) as server, self.assertRaisesRegex(et.errors.RankLostError, "no worker"):
-            server.wait()
+        with et.Server(self.job(timeout=0.5)) as server:
+            with self.assertRaisesRegex(et.errors.RankLostError, "no worker"):
+                server.wait()
+            self.assertEqual(server.status(), (0, 0, 0, 0), "it still says how many there were")
 
     def test_what_is_wrong_is_said(self):
         with self.assertRaisesRegex(et.errors.InvalidArgumentError, "shard 1 of 1"):
