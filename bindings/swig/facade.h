@@ -371,11 +371,33 @@ inline DeviceInfo describe(const etr_device_info& info) {
           info.driver};
 }
 
+// Those of a runtime; see etr_runtime_options.
+struct DeviceOptions {
+  std::string device, tuning, cache_dir;
+  bool users_tuning = true, users_cache = true;  // in the place of `tuning` and `cache_dir`
+  int64_t memory_limit_bytes = 0;
+  double hang_seconds = 0;
+  int kernels = ETR_KERNELS_AUTOMATIC;
+  bool validation = false, trust_driver = false;
+#ifndef SWIG
+  RuntimeOptions options() const {
+    RuntimeOptions out;
+    out.device = device;
+    out.memory_limit_bytes = static_cast<uint64_t>(memory_limit_bytes);
+    if (!users_tuning) out.tuning = tuning;
+    out.hang_seconds = hang_seconds;
+    out.kernels = kernels;
+    if (!users_cache) out.cache_dir = cache_dir;
+    out.validation = validation;
+    out.trust_driver = trust_driver;
+    return out;
+  }
+#endif
+};
+
 class RuntimeHandle {
  public:
-  RuntimeHandle(const std::string& device, int64_t memory_limit_bytes, const std::string& tuning,
-                double hang_seconds)
-      : runtime_(device, static_cast<uint64_t>(memory_limit_bytes), tuning, hang_seconds) {}
+  explicit RuntimeHandle(const DeviceOptions& options) : runtime_(options.options()) {}
   void tune(const std::string& path) { runtime_.tune(path); }
   DeviceInfo device() const { return describe(runtime_.device()); }
   const Runtime& get() const { return runtime_; }

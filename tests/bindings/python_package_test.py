@@ -1,6 +1,7 @@
 """The Python package in its process, and what it makes of the schemas."""
 
 import errno
+import gc
 import json
 import logging
 import os
@@ -172,6 +173,20 @@ class SchemaTest(unittest.TestCase):
         with self.assertRaises(et.errors.EchoTrainError):
             et.Runtime("no such device")
         self.assertGreaterEqual(len(et.devices()), 1)
+
+    def test_options_of_a_runtime(self):
+        device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
+        for trusts in (False, True):
+            folder = pathlib.Path(tempfile.mkdtemp())
+            runtime = et.Runtime(device, tuning="", kernels="tiled", cache_dir=folder, trust_driver=trusts)
+            trainer = et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, device=runtime)
+            trainer.step({"image": np.ones((4, 3), np.float32), "label": np.zeros(4, np.int32)})
+            list(trainer.results(wait=True))
+            del trainer, runtime
+            gc.collect()  # the device goes, and writes its cache
+            self.assertEqual(not list(folder.glob("kernels-*")), trusts, "what was compared is kept there")
+        with self.assertRaisesRegex(ValueError, "kernels is 'best'; it is one of automatic, cpu"):
+            et.Runtime(device, kernels="best")
 
     def test_how_long_a_device_may_hang_is_an_option(self):
         et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), hang_seconds=60)

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -351,6 +352,28 @@ TEST_F(RunsTrainer, TheProgramsExceptionsAreRethrown) {
   EXPECT_THROW(job().advise(device, 0.05, false,
                             [](const std::string&) -> bool { throw std::logic_error("advised"); }),
                std::logic_error);
+}
+
+TEST_F(RunsTrainer, ARuntimeHasTheOptionsOfTheCFunction) {
+  const etr::test::TempDir dir;
+  et::RuntimeOptions options;
+  if (const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE")) options.device = device;
+  options.kernels = ETR_KERNELS_TILED;
+  options.tuning = "";
+  for (const bool trusts : {false, true}) {
+    options.trust_driver = trusts;
+    options.cache_dir = dir.path(trusts ? "trusted" : "compared");
+    {
+      et::Run run(et::Runtime(options), job());
+      while (run.next_event()) continue;
+    }  // which writes the cache
+    bool compared = false;
+    for (const auto& file : fs::directory_iterator(*options.cache_dir))
+      compared |= file.path().filename().string().starts_with("kernels-");
+    EXPECT_NE(compared, trusts) << "what was compared is kept there";
+  }
+  options.kernels = ETR_KERNELS_MATRIX + 1;
+  EXPECT_THROW(et::Runtime{options}, et::Error);
 }
 
 // What needs a batch of the job's pipeline does not wait for one longer than the run may.

@@ -116,6 +116,37 @@ namespace EchoTrain
     /// <summary>The kinds of devices.</summary>
     public enum DeviceKind { Discrete, Integrated, Virtual, Cpu, Other }
 
+    /// <summary>Families of kernels; see ETR_KERNELS_* in the C header.</summary>
+    public enum DeviceKernels { Automatic, Cpu, Tiled, Matrix }
+
+    /// <summary>How a device is opened.</summary>
+    public sealed class DeviceOptions
+    {
+        /// <summary>At most so much of the device's memory is used; 0: no limit.</summary>
+        public long MemoryLimitBytes { get; set; }
+
+        /// <summary>A file that <see cref="Device.Tune"/> wrote; null: the user's file, if it
+        /// exists; empty: none.</summary>
+        public string Tuning { get; set; }
+
+        /// <summary>A device that does not finish its work within so many seconds of waiting is
+        /// treated as lost; 0: 300 on GPUs, no limit on CPUs.</summary>
+        public double HangSeconds { get; set; }
+
+        /// <summary>The family of kernels.</summary>
+        public DeviceKernels Kernels { get; set; }
+
+        /// <summary>The folder of the pipeline cache; null: the user's; empty: none.</summary>
+        public string CacheDir { get; set; }
+
+        /// <summary>Whether to load Vulkan's validation layer, whose messages are logged.</summary>
+        public bool Validation { get; set; }
+
+        /// <summary>Whether to use kernels without comparing their first results with the
+        /// host's.</summary>
+        public bool TrustDriver { get; set; }
+    }
+
     /// <summary>An open Vulkan device with its kernels; trainers share it.</summary>
     public sealed class Device
     {
@@ -129,9 +160,26 @@ namespace EchoTrain
         /// on CPUs.</summary>
         public Device(string selector = "", long memoryLimitBytes = 0, string tuning = "",
                       double hangSeconds = 0)
+            : this(selector, new DeviceOptions { MemoryLimitBytes = memoryLimitBytes,
+                                                 Tuning = tuning.Length == 0 ? null : tuning, HangSeconds = hangSeconds }) { }
+
+        /// <summary>Opens a device with options.</summary>
+        public Device(string selector, DeviceOptions options)
         {
             Natives.Load();
-            Handle = new RuntimeHandle(selector, memoryLimitBytes, tuning, hangSeconds);
+            using (var given = new Native.DeviceOptions
+            {
+                device = selector,
+                memory_limit_bytes = options.MemoryLimitBytes,
+                hang_seconds = options.HangSeconds,
+                kernels = (int)options.Kernels,
+                validation = options.Validation,
+                trust_driver = options.TrustDriver,
+                users_tuning = options.Tuning == null,
+                users_cache = options.CacheDir == null,
+                tuning = options.Tuning ?? "",
+                cache_dir = options.CacheDir ?? ""
+            }) Handle = new RuntimeHandle(given);
         }
 
         /// <summary>Finds, by trying them, the fastest kernels on this device for the models whose

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Device", "Runtime", "devices"]
 
 _Kind = Literal["discrete", "integrated", "virtual", "cpu", "other"]
+_Kernels = Literal["automatic", "cpu", "tiled", "matrix"]
 
 
 class Device(NamedTuple):
@@ -26,6 +27,7 @@ class Device(NamedTuple):
 
 
 _KINDS: Tuple[_Kind, ...] = ("discrete", "integrated", "virtual", "cpu", "other")
+_KERNELS: Tuple[_Kernels, ...] = ("automatic", "cpu", "tiled", "matrix")  # ETR_KERNELS_*
 
 
 def _device(info: native.DeviceInfo) -> Device:
@@ -40,14 +42,28 @@ def devices() -> List[Device]:
 class Runtime(_NotPicklable):
     """An open device. ``device`` is its index or part of its name; None: the first device. At most
     ``memory_limit_bytes`` of its memory are used; 0: no limit. ``tuning`` is a file that
-    :meth:`tune` wrote; None: the user's file, if it exists. A device that does not finish its work
-    within ``hang_seconds`` of waiting is treated as lost; 0: 300 on GPUs, no limit on CPUs."""
+    :meth:`tune` wrote; None: the user's file, if it exists; "": none. A device that does not finish
+    its work within ``hang_seconds`` of waiting is treated as lost; 0: 300 on GPUs, no limit on CPUs.
+
+    ``kernels`` is the family of kernels. ``cache_dir`` is the folder of the pipeline cache; None:
+    the user's, "": none. ``validation`` loads Vulkan's validation layer, whose messages are logged.
+    With ``trust_driver``, the first results of kernels are not compared with the host's. See
+    etr_runtime_options in the C header."""
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
-                 tuning: Optional["StrPath"] = None, hang_seconds: float = 0) -> None:
+                 tuning: Optional["StrPath"] = None, hang_seconds: float = 0, *, kernels: _Kernels = "automatic",
+                 cache_dir: Optional["StrPath"] = None, validation: bool = False, trust_driver: bool = False) -> None:
+        if kernels not in _KERNELS:
+            raise ValueError(f"kernels is {kernels!r}; it is one of {', '.join(_KERNELS)}")
         _log.start()
-        self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
-                                            "" if tuning is None else str(tuning), hang_seconds)
+        options = native.DeviceOptions()
+        options.device = "" if device is None else str(device)
+        options.memory_limit_bytes, options.hang_seconds = memory_limit_bytes, hang_seconds
+        options.kernels = _KERNELS.index(kernels)
+        options.validation, options.trust_driver = validation, trust_driver
+        options.users_tuning, options.users_cache = tuning is None, cache_dir is None
+        options.tuning, options.cache_dir = str(tuning or ""), str(cache_dir or "")
+        self._handle = native.RuntimeHandle(options)
 
     def tune(self, path: Optional["StrPath"] = None) -> None:
         """Finds, by trying them, the fastest kernels on this device for the models whose trainers

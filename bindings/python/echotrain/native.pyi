@@ -129,8 +129,21 @@ class DeviceInfo:
     driver: str
     def __init__(self) -> None: ...
 
+class DeviceOptions:
+    device: str
+    tuning: str
+    cache_dir: str
+    users_tuning: bool
+    users_cache: bool
+    memory_limit_bytes: int
+    hang_seconds: float
+    kernels: int
+    validation: bool
+    trust_driver: bool
+    def __init__(self) -> None: ...
+
 class RuntimeHandle:
-    def __init__(self, device: str, memory_limit_bytes: int, tuning: str, hang_seconds: float) -> None: ...
+    def __init__(self, options: DeviceOptions) -> None: ...
     def tune(self, path: str) -> None: ...
     def device(self) -> DeviceInfo: ...
 

@@ -347,6 +347,17 @@ inline std::vector<etr_device_info> devices() {
   return out;
 }
 
+// How a Runtime opens its device; see etr_runtime_options.
+struct RuntimeOptions {
+  std::string device;                 // an index or part of a name; "": the first device
+  uint64_t memory_limit_bytes = 0;    // 0: no limit
+  std::optional<std::string> tuning;  // nullopt: the user's file, if it exists; "": none
+  double hang_seconds = 0;
+  int32_t kernels = ETR_KERNELS_AUTOMATIC;
+  std::optional<std::string> cache_dir;  // nullopt: the user's; "": none
+  bool validation = false, trust_driver = false;
+};
+
 // An open device with its kernels.
 class Runtime {
  public:
@@ -354,20 +365,21 @@ class Runtime {
   // `memory_limit_bytes` is the most device memory to use; 0: no limit. `tuning` is a file that
   // tune() wrote; "": the user's file, if it exists. `hang_seconds`: see etr_runtime_options.
   explicit Runtime(const std::string& device = "", uint64_t memory_limit_bytes = 0,
-                   const std::string& tuning = "", double hang_seconds = 0) {
-    etr_runtime_options options{};
-    options.struct_size = sizeof options;
-    options.device = detail::c_string(device, "device");
-    options.memory_limit_bytes = memory_limit_bytes;
-    options.hang_seconds = hang_seconds;
-    options.tuning = tuning.empty() ? nullptr : detail::c_string(tuning, "tuning");
-    handle_ = detail::made_by<Owned>(
-        [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
+                   const std::string& tuning = "", double hang_seconds = 0)
+      : Runtime(RuntimeOptions{device, memory_limit_bytes,
+                               tuning.empty() ? std::nullopt : std::optional<std::string>(tuning),
+                               hang_seconds}) {}
+  explicit Runtime(const RuntimeOptions& options) {
+    const etr_runtime_options given = c_options(options);
+    handle_ =
+        detail::made_by<Owned>([&](etr_runtime** out) { return etr_runtime_create(&given, out); });
   }
   // Uses a Vulkan device of the program; see etr_runtime_create_shared.
-  explicit Runtime(const etr_vulkan_device& shared)
-      : handle_(detail::made_by<Owned>(
-            [&](etr_runtime** out) { return etr_runtime_create_shared(&shared, nullptr, out); })) {}
+  explicit Runtime(const etr_vulkan_device& shared, const RuntimeOptions& options = {}) {
+    const etr_runtime_options given = c_options(options);
+    handle_ = detail::made_by<Owned>(
+        [&](etr_runtime** out) { return etr_runtime_create_shared(&shared, &given, out); });
+  }
   etr_device_info device() const {
     etr_device_info info{};
     info.struct_size = sizeof info;
@@ -384,6 +396,23 @@ class Runtime {
 
  private:
   using Owned = detail::Handle<etr_runtime, etr_runtime_destroy>;
+  // The result refers to the strings of `options`.
+  static etr_runtime_options c_options(const RuntimeOptions& options) {
+    const auto text = [](const std::optional<std::string>& given, const char* name) {
+      return given ? detail::c_string(*given, name) : nullptr;
+    };
+    etr_runtime_options out{};
+    out.struct_size = sizeof out;
+    out.device = detail::c_string(options.device, "device");
+    out.memory_limit_bytes = options.memory_limit_bytes;
+    out.tuning = text(options.tuning, "tuning");
+    out.hang_seconds = options.hang_seconds;
+    out.kernels = options.kernels;
+    out.cache_dir = text(options.cache_dir, "cache_dir");
+    out.validation = options.validation ? 1 : 0;
+    out.trust_driver = options.trust_driver ? 1 : 0;
+    return out;
+  }
   Owned handle_;
 };
 

@@ -1,6 +1,7 @@
 package io.echotrain;
 
 import io.echotrain.internal.DeviceInfo;
+import io.echotrain.internal.DeviceOptions;
 import io.echotrain.internal.RuntimeHandle;
 import io.echotrain.internal.Bindings;
 import java.util.ArrayList;
@@ -10,6 +11,65 @@ import java.util.List;
 public final class Device {
   /** The kinds of devices. */
   public enum Kind { DISCRETE, INTEGRATED, VIRTUAL, CPU, OTHER }
+
+  /** Families of kernels; see {@code ETR_KERNELS_*} in the C header. */
+  public enum Kernels { AUTOMATIC, CPU, TILED, MATRIX }
+
+  /** How a device is opened. */
+  public static final class Options {
+    private long memoryLimitBytes;
+    private String tuning;
+    private double hangSeconds;
+    private Kernels kernels = Kernels.AUTOMATIC;
+    private String cacheDir;
+    private boolean validation;
+    private boolean trustDriver;
+
+    /** At most so much of the device's memory is used; 0: no limit. */
+    public Options memoryLimitBytes(long bytes) {
+      memoryLimitBytes = bytes;
+      return this;
+    }
+
+    /** A file that {@link Device#tune} wrote; null: the user's file, if it exists; empty: none. */
+    public Options tuning(String path) {
+      tuning = path;
+      return this;
+    }
+
+    /**
+     * A device that does not finish its work within so many seconds of waiting is treated as lost;
+     * 0: 300 on GPUs, no limit on CPUs.
+     */
+    public Options hangSeconds(double seconds) {
+      hangSeconds = seconds;
+      return this;
+    }
+
+    /** The family of kernels. */
+    public Options kernels(Kernels family) {
+      kernels = family;
+      return this;
+    }
+
+    /** The folder of the pipeline cache; null: the user's; empty: none. */
+    public Options cacheDir(String folder) {
+      cacheDir = folder;
+      return this;
+    }
+
+    /** Whether to load Vulkan's validation layer, whose messages are logged. */
+    public Options validation(boolean load) {
+      validation = load;
+      return this;
+    }
+
+    /** Whether to use kernels without comparing their first results with the host's. */
+    public Options trustDriver(boolean trust) {
+      trustDriver = trust;
+      return this;
+    }
+  }
 
   final RuntimeHandle handle;
 
@@ -32,8 +92,29 @@ public final class Device {
    * treated as lost; 0: 300 seconds on GPUs, no limit on CPUs.
    */
   public Device(String selector, long memoryLimitBytes, String tuning, double hangSeconds) {
+    this(selector, new Options().memoryLimitBytes(memoryLimitBytes).tuning(tuning.isEmpty() ? null : tuning)
+        .hangSeconds(hangSeconds));
+  }
+
+  /** Opens a device with options. */
+  public Device(String selector, Options options) {
     Natives.load();
-    handle = new RuntimeHandle(selector, memoryLimitBytes, tuning, hangSeconds);
+    DeviceOptions given = new DeviceOptions();
+    try {
+      given.setDevice(selector);
+      given.setMemory_limit_bytes(options.memoryLimitBytes);
+      given.setHang_seconds(options.hangSeconds);
+      given.setKernels(options.kernels.ordinal());
+      given.setValidation(options.validation);
+      given.setTrust_driver(options.trustDriver);
+      given.setUsers_tuning(options.tuning == null);
+      given.setUsers_cache(options.cacheDir == null);
+      if (options.tuning != null) given.setTuning(options.tuning);
+      if (options.cacheDir != null) given.setCache_dir(options.cacheDir);
+      handle = new RuntimeHandle(given);
+    } finally {
+      given.delete();
+    }
     Natives.free(handle, handle.release());
   }
 
