@@ -30,6 +30,36 @@ using Shape =
   throw Error(ETR_STATE, std::string("the ") + what + " is closed");
 }
 
+#ifndef SWIG
+// An object that one thread may close while others use it: their calls keep it alive.
+template <typename T>
+class Closable {
+ public:
+  template <typename... Arguments>
+  explicit Closable(const char* what, Arguments&&... arguments)
+      : what_(what), object_(std::make_shared<T>(std::forward<Arguments>(arguments)...)) {}
+  std::shared_ptr<T> get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!object_) closed(what_);
+    return object_;
+  }
+  void close() {
+    std::shared_ptr<T> last;  // destroyed after the lock is released
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last.swap(object_);
+  }
+  bool is_closed() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return !object_;
+  }
+
+ private:
+  const char* const what_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<T> object_;
+};
+#endif
+
 inline int element_bytes(int dtype) { return dtype == ETR_U8 ? 1 : dtype == ETR_U16 ? 2 : 4; }
 
 // A field's memory. The object keeps it alive, also beyond the batch. The memory must not be
@@ -329,21 +359,23 @@ class PipelineHandle {
 
 class ModelHandle {
  public:
-  explicit ModelHandle(const std::string& json) : model_(json) {}
+  explicit ModelHandle(const std::string& json) : model_("model", json) {}
   void loss(const std::string& loss, const std::string& options) {
-    model_.loss(loss, Options::from_json(options));
+    get()->loss(loss, Options::from_json(options));
   }
-  void freeze(const std::string& pattern) { model_.freeze(pattern); }
-  void quantize(int bits) { model_.quantize(bits); }
-  void lora(const std::string& options) { model_.lora(Options::from_json(options)); }
-  std::string json() const { return model_.json(); }
+  void freeze(const std::string& pattern) { get()->freeze(pattern); }
+  void quantize(int bits) { get()->quantize(bits); }
+  void lora(const std::string& options) { get()->lora(Options::from_json(options)); }
+  std::string json() const { return get()->json(); }
   std::string summary(const std::string& fields, const std::string& format) const {
-    return model_.summary(fields, format);
+    return get()->summary(fields, format);
   }
-  const Model& get() const { return model_; }
+  void close() { model_.close(); }
+  bool is_closed() const { return model_.is_closed(); }
+  std::shared_ptr<Model> get() const { return model_.get(); }
 
  private:
-  Model model_;
+  Closable<Model> model_;
 };
 
 class OptimizerHandle {
@@ -397,36 +429,40 @@ struct DeviceOptions {
 
 class RuntimeHandle {
  public:
-  explicit RuntimeHandle(const DeviceOptions& options) : runtime_(options.options()) {}
-  void tune(const std::string& path) { runtime_.tune(path); }
-  DeviceInfo device() const { return describe(runtime_.device()); }
-  const Runtime& get() const { return runtime_; }
+  explicit RuntimeHandle(const DeviceOptions& options) : runtime_("device", options.options()) {}
+  void tune(const std::string& path) { get()->tune(path); }
+  DeviceInfo device() const { return describe(get()->device()); }
+  // Trainers and runs on the device remain usable.
+  void close() { runtime_.close(); }
+  std::shared_ptr<Runtime> get() const { return runtime_.get(); }
 
  private:
-  Runtime runtime_;
+  Closable<Runtime> runtime_;
 };
 
 class JobHandle {
  public:
   // `text` is JSON if `is_json`, otherwise a path.
   JobHandle(const std::string& text, bool is_json, const std::vector<std::string>& overrides)
-      : job_(is_json ? Job::parse(text, overrides) : Job::load(text, overrides)) {}
-  std::string json() const { return job_.json(); }
+      : job_("job", is_json ? Job::parse(text, overrides) : Job::load(text, overrides)) {}
+  std::string json() const { return get()->json(); }
   // Returns whether the job does not say where a run writes. Such a run writes nothing, and the
   // program should be warned.
-  bool forgets_output() const { return !job_.output_dir(); }
-  std::string output_dir() const { return job_.output_dir().value_or(""); }
+  bool forgets_output() const { return !get()->output_dir(); }
+  std::string output_dir() const { return get()->output_dir().value_or(""); }
   // Throws Error(ETR_CANCELLED) after stop_advising(), which any thread may call.
   std::string advise(const RuntimeHandle& runtime, double seconds, bool check) {
     stops_advising_ = false;
-    return job_.advise(runtime.get(), seconds, check,
-                       [this](const std::string&) { return !stops_advising_; });
+    return get()->advise(*runtime.get(), seconds, check,
+                         [this](const std::string&) { return !stops_advising_; });
   }
   void stop_advising() { stops_advising_ = true; }
-  const Job& get() const { return job_; }
+  void close() { job_.close(); }
+  bool is_closed() const { return job_.is_closed(); }
+  std::shared_ptr<Job> get() const { return job_.get(); }
 
  private:
-  Job job_;
+  Closable<Job> job_;
   std::atomic<bool> stops_advising_{false};
 };
 
@@ -458,7 +494,7 @@ class TrainerHandle {
  public:
   TrainerHandle(const RuntimeHandle& runtime, const ModelHandle& model,
                 const OptimizerHandle& optimizer, int64_t seed, int64_t total_steps)
-      : trainer_(std::make_shared<Trainer>(runtime.get(), model.get(), optimizer.get(),
+      : trainer_(std::make_shared<Trainer>(*runtime.get(), *model.get(), optimizer.get(),
                                            static_cast<uint64_t>(seed), total_steps)) {
     trainer_->on_evaluation(Told::report);
   }
@@ -542,13 +578,13 @@ class TrainerHandle {
 class RunHandle {
  public:
   RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
-      : run_(std::make_shared<Run>(runtime.get(), job.get(), static_cast<Start>(start))) {
+      : run_(std::make_shared<Run>(*runtime.get(), *job.get(), static_cast<Start>(start))) {
     run_->on_evaluation(Told::report);
   }
   // Trains as one of `size` ranks over `transport`, and takes ownership of it.
   RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
             Transport* transport)
-      : run_(std::make_shared<Run>(runtime.get(), job.get(), static_cast<Start>(start),
+      : run_(std::make_shared<Run>(*runtime.get(), *job.get(), static_cast<Start>(start),
                                    std::make_unique<LentTransport>(rank, size, transport))) {
     run_->on_evaluation(Told::report);
   }

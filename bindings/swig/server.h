@@ -15,7 +15,7 @@ struct ServerStatus {
 class ServerHandle {
  public:
   ServerHandle(const JobHandle& job, int shard)
-      : server_(std::make_shared<Server>(job.get(), shard)) {}
+      : server_(std::make_shared<Server>(*job.get(), shard)) {}
 
   // Waits for at most `seconds`. Returns whether the run is over or the server was stopped; see
   // etr_server_wait.

@@ -20,7 +20,7 @@ class StudyHandle {
   // `directory`: "" for output_dir().
   void start(const RuntimeHandle& runtime, const std::string& directory, int parallel,
              bool overwrite) {
-    get()->start(runtime.get(), directory, parallel, overwrite);
+    get()->start(*runtime.get(), directory, parallel, overwrite);
   }
   // Returns "" after the last event.
   std::string next_event(double seconds) { return get()->next_event(seconds).value_or(""); }

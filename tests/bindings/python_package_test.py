@@ -185,6 +185,11 @@ class SchemaTest(unittest.TestCase):
             del trainer, runtime
             gc.collect()  # the device goes, and writes its cache
             self.assertEqual(not list(folder.glob("kernels-*")), trusts, "what was compared is kept there")
+        with et.Runtime(device) as runtime:
+            name = runtime.device.name
+        self.assertEqual(repr(runtime), f"Runtime({name!r})")
+        with self.assertRaisesRegex(et.errors.StateError, "the device is closed"):
+            runtime.device
         with self.assertRaisesRegex(ValueError, "kernels is 'best'; it is one of automatic, cpu"):
             et.Runtime(device, kernels="best")
 

@@ -6,7 +6,7 @@ using EchoTrain.Native;
 namespace EchoTrain
 {
     /// <summary>A sequence of layers; the loss is softmax cross-entropy unless set.</summary>
-    public sealed class Model
+    public sealed class Model : IDisposable
     {
         internal ModelHandle Handle { get; }
 
@@ -101,7 +101,10 @@ namespace EchoTrain
         /// <summary>The model in the form that jobs use.</summary>
         public string Json => Handle.json();
 
-        public override string ToString() => "Model(" + Json + ")";
+        /// <summary>Releases the model's memory. Its trainers remain usable.</summary>
+        public void Dispose() => Handle.close();
+
+        public override string ToString() => Handle.is_closed() ? "Model(closed)" : "Model(" + Json + ")";
 
         /// <summary>Sets the loss: "softmax_cross_entropy" (integer labels),
         /// "binary_cross_entropy", "mse", "l1" or "huber". <paramref name="options"/> is an object
@@ -148,7 +151,7 @@ namespace EchoTrain
     }
 
     /// <summary>An open Vulkan device with its kernels; trainers share it.</summary>
-    public sealed class Device
+    public sealed class Device : IDisposable
     {
         internal RuntimeHandle Handle { get; }
 
@@ -198,6 +201,10 @@ namespace EchoTrain
 
         public string Name => Handle.device().name;
         public string Driver => Handle.device().driver;
+
+        /// <summary>Releases the device when its trainers and runs, which remain usable, are
+        /// disposed of, too.</summary>
+        public void Dispose() => Handle.close();
 
         /// <summary>Returns the names of the Vulkan devices, discrete GPUs first.</summary>
         public static IReadOnlyList<string> List()
@@ -605,7 +612,7 @@ namespace EchoTrain
 
     /// <summary>A job: <c>foreach (JobEvent e in Job.Load("job.json").Run(new Device())) ...</c>
     /// runs it.</summary>
-    public sealed class Job
+    public sealed class Job : IDisposable
     {
         internal JobHandle Handle { get; }
 
@@ -646,7 +653,10 @@ namespace EchoTrain
                 return Handle.advise(device.Handle, seconds, check);
         }
 
-        public override string ToString() => "Job(" + Json + ")";
+        /// <summary>Releases the job's memory. Its runs remain usable.</summary>
+        public void Dispose() => Handle.close();
+
+        public override string ToString() => Handle.is_closed() ? "Job(closed)" : "Job(" + Json + ")";
 
         /// <summary>Starts a run with JobStart.Resume or JobStart.New; enumerating it
         /// trains.</summary>

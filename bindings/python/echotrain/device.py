@@ -64,6 +64,7 @@ class Runtime(_NotPicklable):
         options.users_tuning, options.users_cache = tuning is None, cache_dir is None
         options.tuning, options.cache_dir = str(tuning or ""), str(cache_dir or "")
         self._handle = native.RuntimeHandle(options)
+        self._name = self.device.name
 
     def tune(self, path: Optional["StrPath"] = None) -> None:
         """Finds, by trying them, the fastest kernels on this device for the models whose trainers
@@ -76,8 +77,18 @@ class Runtime(_NotPicklable):
         """The device that is open."""
         return _device(self._handle.device())
 
+    def close(self) -> None:
+        """Releases the device when its trainers and runs, which remain usable, are gone, too."""
+        self._handle.close()
+
+    def __enter__(self) -> "Runtime":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        return f"Runtime({self.device.name!r})"
+        return f"Runtime({self._name!r})"
 
 
 _runtimes: Dict[str, Runtime] = {}

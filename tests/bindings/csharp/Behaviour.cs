@@ -157,6 +157,28 @@ public static partial class Behaviour
                 FailsWith(ErrorCode.State, "call backward()", () => trainer.Update());
             }
         });
+        Test("options of a device", () =>
+        {
+            foreach (bool trusts in new[] { false, true })
+            {
+                string folder = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+                var device = new Device(Environment.GetEnvironmentVariable("ECHOTRAIN_TEST_DEVICE") ?? "", new DeviceOptions
+                    { Tuning = "", Kernels = DeviceKernels.Tiled, CacheDir = folder, TrustDriver = trusts });
+                var model = new Model(Layers.Flatten(), Layers.Dense(10));
+                using (var pipeline = Batches())
+                using (var trainer = new Trainer(device, model, Optimizers.Sgd(), 0.01, seed: 1))
+                {
+                    device.Dispose();
+                    model.Dispose();
+                    FailsWith(ErrorCode.State, "the device is closed", () => Expect(device.Name == null, device));
+                    Expect(model.ToString() == "Model(closed)", model);
+                    trainer.Step(pipeline.Next());
+                    trainer.Result(true);
+                }  // the device goes, and writes its cache
+                bool compared = Directory.Exists(folder) && Directory.GetFiles(folder, "kernels-*").Length > 0;
+                Expect(compared != trusts, "what was compared is kept there");
+            }
+        });
         Test("fields of sixteen bits", () =>
         {
             using (var batch = new Batch())

@@ -230,6 +230,28 @@ public final class Behaviour {
         }
       }
     });
+    test("options of a device", () -> {
+      for (boolean trusts : new boolean[] {false, true}) {
+        Path folder = Files.createTempDirectory("echotrain-cache");
+        Device.Options options = new Device.Options().tuning("").kernels(Device.Kernels.TILED)
+            .cacheDir(folder.toString()).trustDriver(trusts);
+        String selector = System.getenv("ECHOTRAIN_TEST_DEVICE");
+        Model model = new Model(Layers.flatten(), Layers.dense(10));
+        Device device = new Device(selector == null ? "" : selector, options);
+        try (Pipeline pipeline = batches().build(); Trainer trainer = new Trainer(device, model, Optimizers.sgd(), 0.01, 1)) {
+          device.close();
+          model.close();
+          failsWith(Code.STATE, "the device is closed", device::name);
+          failsWith(Code.STATE, "the model is closed", model::json);
+          trainer.step(pipeline.next());
+          trainer.result(true);
+        }  // the device goes, and writes its cache
+        try (Stream<Path> files = Files.list(folder)) {
+          boolean compared = files.anyMatch(file -> file.getFileName().toString().startsWith("kernels-"));
+          expect(compared != trusts, "what was compared is kept there");
+        }
+      }
+    });
     test("functions are stages", () -> {
       try (Pipeline pipeline = images().map("double", item -> {
         item.set("twice", new int[] {2 * item.ints("label").get(0)});

@@ -42,6 +42,11 @@ final class Misuse {
   private static void closedRuns() throws Exception {
     Path out = Files.createTempDirectory("echotrain-run");
     Job job = Job.parse(Behaviour.jobJson(), "output.dir=" + out);
+    try (Job closed = Job.parse(Behaviour.jobJson())) {
+      closed.close();
+      Behaviour.failsWith(Code.STATE, "the job is closed", closed::json);
+      Behaviour.expect(closed.toString().equals("Job(closed)"), closed);
+    }
     Device device = Behaviour.device();
     try (Job.Run run = job.run(device, Job.Start.NEW)) {
       for (Job.Event event : run) break;

@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** An open Vulkan device with its kernels; trainers share it. */
-public final class Device {
+public final class Device implements AutoCloseable {
   /** The kinds of devices. */
   public enum Kind { DISCRETE, INTEGRATED, VIRTUAL, CPU, OTHER }
 
@@ -138,6 +138,10 @@ public final class Device {
   public String name() { return handle.device().getName(); }
 
   public String driver() { return handle.device().getDriver(); }
+
+  /** Releases the device when its trainers and runs, which remain usable, are closed, too. */
+  @Override
+  public void close() { handle.close(); }
 
   /** Returns the names of the Vulkan devices, discrete GPUs first. */
   public static List<String> list() {

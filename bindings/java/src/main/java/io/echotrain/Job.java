@@ -12,7 +12,7 @@ import java.util.Objects;
  * A job. {@code try (Job.Run run = job.run(device, Job.Start.NEW)) { for (Job.Event event : run)
  * ... }} runs it.
  */
-public final class Job {
+public final class Job implements AutoCloseable {
   /** How a run begins. */
   public enum Start {
     /** From the beginning. A folder that holds an earlier run is an error (Code.STATE). */
@@ -266,8 +266,12 @@ public final class Job {
   /** Makes {@link #advise} on another thread throw an exception of code CANCELLED. */
   public void stopAdvising() { handle.stop_advising(); }
 
+  /** Releases the job's memory. Its runs remain usable. */
   @Override
-  public String toString() { return "Job(" + json() + ")"; }
+  public void close() { handle.close(); }
+
+  @Override
+  public String toString() { return handle.is_closed() ? "Job(closed)" : "Job(" + json() + ")"; }
 
   /**
    * Runs the job. The folder {@code output.dir} holds one run. If a job file names none, it is

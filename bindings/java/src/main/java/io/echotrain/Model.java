@@ -7,7 +7,7 @@ import java.util.Map;
 /**
  * Layers, or a ready-made model of {@link Models}; the loss is softmax cross-entropy unless set.
  */
-public final class Model {
+public final class Model implements AutoCloseable {
   final ModelHandle handle;
 
   /** A sequence of layers. A layer may read others by their names ({@code input("a", "b")}). */
@@ -106,8 +106,12 @@ public final class Model {
   /** Returns the model in the form that jobs use. */
   public String json() { return handle.json(); }
 
+  /** Releases the model's memory. Its trainers remain usable. */
   @Override
-  public String toString() { return "Model(" + json() + ")"; }
+  public void close() { handle.close(); }
+
+  @Override
+  public String toString() { return handle.is_closed() ? "Model(closed)" : "Model(" + json() + ")"; }
 
   /**
    * Sets the loss: "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or
