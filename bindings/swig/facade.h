@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -220,13 +219,13 @@ class MapFunction {
   virtual std::string apply(BatchHandle& item) = 0;
 };
 
-// Receives the progress of an evaluation or of packing, on the thread that does it; each language
-// derives from it.
+// Receives the progress of an evaluation, of packing, tuning or advising, on the thread that does
+// it; each language derives from it.
 class Progress {
  public:
   virtual ~Progress() = default;
-  // `batches` is the number of batches (of files, when packing), or -1 if it is not known. Returns
-  // false to stop. It must not throw.
+  // `batches` is the number of batches (of files, trials or products), or -1 if it is not known.
+  // Returns false to stop. It must not throw.
   virtual bool report(int64_t done, int64_t batches) = 0;
 };
 
@@ -430,7 +429,15 @@ struct DeviceOptions {
 class RuntimeHandle {
  public:
   explicit RuntimeHandle(const DeviceOptions& options) : runtime_("device", options.options()) {}
-  void tune(const std::string& path) { get()->tune(path); }
+  // `progress` may be nullptr.
+  void tune(const std::string& path, Progress* progress) {
+    std::function<bool(int64_t, int64_t, const char*, const char*)> report;
+    if (progress)
+      report = [=](int64_t done, int64_t total, const char*, const char*) {
+        return progress->report(done, total);
+      };
+    get()->tune(path, report);
+  }
   DeviceInfo device() const { return describe(get()->device()); }
   // Trainers and runs on the device remain usable.
   void close() { runtime_.close(); }
@@ -450,20 +457,21 @@ class JobHandle {
   // program should be warned.
   bool forgets_output() const { return !get()->output_dir(); }
   std::string output_dir() const { return get()->output_dir().value_or(""); }
-  // Throws Error(ETR_CANCELLED) after stop_advising(), which any thread may call.
-  std::string advise(const RuntimeHandle& runtime, double seconds, bool check) {
-    stops_advising_ = false;
-    return get()->advise(*runtime.get(), seconds, check,
-                         [this](const std::string&) { return !stops_advising_; });
+  // `progress` may be nullptr; it is called often, with how often it was before.
+  std::string advise(const RuntimeHandle& runtime, double seconds, bool check, Progress* progress) {
+    std::function<bool(const std::string&)> report;
+    if (progress)
+      report = [=, calls = int64_t{0}](const std::string&) mutable {
+        return progress->report(calls++, -1);
+      };
+    return get()->advise(*runtime.get(), seconds, check, report);
   }
-  void stop_advising() { stops_advising_ = true; }
   void close() { job_.close(); }
   bool is_closed() const { return job_.is_closed(); }
   std::shared_ptr<Job> get() const { return job_.get(); }
 
  private:
   Closable<Job> job_;
-  std::atomic<bool> stops_advising_{false};
 };
 
 struct StepResult {
@@ -654,8 +662,15 @@ inline std::vector<DeviceInfo> devices() {
   for (const etr_device_info& info : echotrain::devices()) out.push_back(describe(info));
   return out;
 }
-inline std::string tune(const std::string& spec, double seconds, double step_ms) {
-  return tune_pipeline(spec, seconds, step_ms);
+// `progress` may be null; it is told the number of trials.
+inline std::string tune(const std::string& spec, double seconds, double step_ms,
+                        Progress* progress) {
+  std::function<bool(const char*)> report;
+  if (progress)
+    report = [=, trials = int64_t{0}](const char*) mutable {
+      return progress->report(++trials, -1);
+    };
+  return tune_pipeline(spec, seconds, step_ms, report);
 }
 // `progress` may be null.
 inline std::string pack_folder(const std::string& root, const std::string& prefix,

@@ -59,6 +59,24 @@ class ProcessTest(Case):
         _, err = process.communicate(timeout=240)
         self.assertIn("KeyboardInterrupt", err)
 
+    def test_ctrl_c_ends_calls_that_report_their_progress(self):
+        for call in ("et.tune([et.stages.folder(root)])", "et.pack_folder(root, root + '-packed')"):
+            process = self.run_script(f"""
+                import os, signal, time
+                from echotrain import native
+                def works_until_it_is_stopped(*arguments):  # in the place of the library
+                    progress = arguments[-1]
+                    progress.report(1, -1)
+                    os.kill(os.getpid(), signal.SIGINT)
+                    while progress.report(2, -1):
+                        time.sleep(0.01)
+                    raise et.errors.CancelledError("stopped")
+                native.tune = native.pack_folder = works_until_it_is_stopped
+                {call}
+            """)
+            _, err = process.communicate(timeout=240)
+            self.assertIn("KeyboardInterrupt", err)
+
     def writer_of(self, pipe, process):
         """The pipe for writing, once the process reads it."""
         while True:
@@ -162,7 +180,9 @@ class SchemaTest(unittest.TestCase):
         trainer = et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, device=runtime)
         batch = et.Batch({"image": np.ones((4, 3), np.float32), "label": np.zeros(4, np.int32)})
         trainer.step(batch)
-        runtime.tune(path)
+        told = []
+        runtime.tune(path, progress=lambda done, total: told.append((done, total)))
+        self.assertEqual(told, [(done, len(told)) for done in range(1, len(told) + 1)])
         with open(path) as file:
             self.assertIn("nn 4x2x3 fp32", json.load(file)["devices"][runtime.device.name])
         et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), tuning=path)

@@ -168,7 +168,11 @@ class PipelineTest(Case):
 
     def test_tune_finds_settings_that_a_pipeline_takes(self):
         stages = [et.stages.folder(self.root), et.stages.decode(), et.stages.keep("image"), et.stages.batch(8)]
-        found = et.tune(stages, seconds=0.05)
+        told = []
+        found = et.tune(stages, seconds=0.05, progress=lambda trials, total: told.append(trials))
+        self.assertEqual(told, list(range(1, len(found["trials"]) + 1)))
+        with self.assertRaises(et.errors.CancelledError):
+            et.tune(stages, seconds=0.05, progress=lambda trials, total: False)
         self.assertGreater(found["samples_per_s"], 0)
         self.assertEqual({"threads", "prefetch"}, set(found["options"]))
         with et.Pipeline(stages, epochs=1, **found["options"]) as p:

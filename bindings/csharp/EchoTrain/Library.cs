@@ -62,11 +62,16 @@ namespace EchoTrain
         /// <summary>Finds good settings for a pipeline, given as JSON, by trying them for
         /// <paramref name="seconds"/> each: threads, connections and prefetching. The consumer takes
         /// <paramref name="stepMs"/> milliseconds for a batch. Returns JSON: "options" for the
-        /// pipeline, "samples_per_s" and "trials".</summary>
-        public static string TunePipeline(string pipeline, double seconds = 2, double stepMs = 0)
+        /// pipeline, "samples_per_s" and "trials". <paramref name="progress"/> is told the number of
+        /// trials so far; if it stops, this fails with the code Cancelled.</summary>
+        public static string TunePipeline(string pipeline, double seconds = 2, double stepMs = 0,
+                                          EventHandler<EvaluationEventArgs> progress = null)
         {
             Natives.Load();
-            return Bindings.tune(pipeline, seconds, stepMs);
+            string tuned = Evaluation.Run(null, progress, told => Bindings.tune(pipeline, seconds, stepMs, told),
+                                          out Exception failure);
+            Evaluation.ThrowAgain(failure);
+            return tuned;
         }
 
         /// <summary>Explains the speed of a pipeline from its statistics: <see cref="Pipeline.Stats"/>

@@ -187,8 +187,14 @@ namespace EchoTrain
 
         /// <summary>Finds, by trying them, the fastest kernels on this device for the models whose
         /// trainers have had their first batch. Writes them to the file <paramref name="path"/>
-        /// (empty: the user's file, for all later runs). Trainers created later use them.</summary>
-        public void Tune(string path = "") => Handle.tune(path);
+        /// (empty: the user's file, for all later runs). Trainers created later use them.
+        /// <paramref name="progress"/> is told how many products and convolutions have been
+        /// measured, and their number; if it stops, what was measured is written.</summary>
+        public void Tune(string path = "", EventHandler<EvaluationEventArgs> progress = null)
+        {
+            Evaluation.Run(this, progress, told => { Handle.tune(path, told); return true; }, out Exception failure);
+            Evaluation.ThrowAgain(failure);
+        }
 
         /// <summary>The device's place in <see cref="List"/>: discrete GPUs come first, CPU devices
         /// last.</summary>
@@ -649,8 +655,8 @@ namespace EchoTrain
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
         {
             if (device == null) throw new ArgumentNullException(nameof(device));
-            using (cancellation.Register(() => Handle.stop_advising()))
-                return Handle.advise(device.Handle, seconds, check);
+            return Evaluation.Run(this, (sender, told) => told.Stop = cancellation.IsCancellationRequested,
+                                  progress => Handle.advise(device.Handle, seconds, check, progress), out _);
         }
 
         /// <summary>Releases the job's memory. Its runs remain usable.</summary>

@@ -76,6 +76,20 @@ def of_pipelines(method: _Method) -> _Method:
     return cast(_Method, checked)
 
 
+def reporting(call: Callable[[native.Progress], _Result], progress: Optional[_Progress] = None) -> _Result:
+    """Runs a call that reports its progress, so that Ctrl-C ends it at its next report. ``progress``
+    (None: nobody) is called on the thread that does the work; an exception of it is raised again."""
+    stopped = threading.Event()
+
+    def report(done: int, total: Any) -> Optional[bool]:
+        if stopped.is_set():
+            return False
+        return None if progress is None else progress(done, total)
+
+    with Told(report) as told:
+        return interruptible(lambda: call(cast(native.Progress, told)), stopped.set)
+
+
 def interruptible(call: Callable[[], _Result], cancel: Optional[Callable[[], None]] = None) -> _Result:
     """Runs a blocking call on another thread, so that Ctrl-C can cancel it or, without ``cancel``,
     leave it to end by itself."""

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Literal, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from . import _log, _schema, native
-from ._calls import OnEvaluation, Told, interruptible
+from ._calls import OnEvaluation, Told, interruptible, reporting
 from .device import Runtime, as_runtime
 from .errors import EchoTrainError, StateError
 from .pipeline import _NotPicklable
@@ -89,8 +89,7 @@ class Job(_NotPicklable):
         the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
         turns, and ``checked`` has the outcomes. Writes nothing. Ctrl-C ends it."""
         runtime = as_runtime(device)
-        return _schema.from_json(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
-                                               self._handle.stop_advising))
+        return _schema.from_json(reporting(lambda told: self._handle.advise(runtime._handle, seconds, check, told)))
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
             overwrite: bool = False, start: Optional[_Start] = None,
@@ -222,8 +221,10 @@ class JobRun(_NotPicklable):
 
     def profile(self, steps: int = 10) -> Dict[str, Any]:
         """Measures where the time of a training step goes, kernel by kernel, over steps on a batch
-        of the job's pipeline. These steps train: begin the run with ``start="trial"``."""
-        return _schema.from_json(self._call(lambda: self._handle.profile(steps, "json")))
+        of the job's pipeline. These steps train: begin the run with ``start="trial"``. `stop` and
+        Ctrl-C end the wait for that batch."""
+        return _schema.from_json(interruptible(lambda: self._call(lambda: self._handle.profile(steps, "json")),
+                                               self._handle.stop))
 
     def set_hyperparameter(self, name: str, value: float) -> None:
         """Deprecated: use `Trainer.set_hyperparameter` of `trainer`."""

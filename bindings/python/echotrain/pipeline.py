@@ -550,16 +550,22 @@ class Pipeline(_NotPicklable):
         self.close()
 
 
-def tune(stages: Iterable[Stage], seconds: float = 2, step_ms: float = 0,
+def tune(stages: Iterable[Stage], seconds: float = 2, step_ms: float = 0, *,
+         progress: Optional[Callable[[int, None], Optional[bool]]] = None,
          **options: Unpack[PipelineOptions]) -> Dict[str, Any]:
     """Finds good settings (threads, connections, prefetching) for a pipeline of stages, without
     Python functions, by trying them, each for ``seconds``, with a consumer that takes ``step_ms``
-    for a batch. ``Pipeline(stages, **tune(stages)["options"])`` uses the result."""
+    for a batch. ``Pipeline(stages, **tune(stages)["options"])`` uses the result.
+
+    ``progress(trials, None)`` is called after each trial, on the thread that tries; if it returns
+    False, this raises CancelledError. Ctrl-C ends it after the current trial."""
+    from ._calls import reporting  # which imports this module
     rows = [_schema.plain(stage) for stage in stages]
     if not all(isinstance(row, dict) for row in rows):
         raise TypeError("tune takes stages of echotrain.stages; Python functions would time the interpreter")
     spec = json.loads(_schema.to_json(options))
-    return _schema.from_json(native.tune(json.dumps({"stages": rows, **spec}), seconds, step_ms))
+    text = json.dumps({"stages": rows, **spec})
+    return _schema.from_json(reporting(lambda told: native.tune(text, seconds, step_ms, told), progress))
 
 
 def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, zstd_level: int = 3,
@@ -576,10 +582,10 @@ def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, z
     lists the files that were left out, with the reasons. PNGs are stored in fast shards turned as
     their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file.
 
-    ``progress(done, total)`` is called after each file; returning False stops the packing, and no
-    shard of it is left."""
-    from ._calls import Told  # which imports this module
+    ``progress(done, total)`` is called after each file, on the thread that packs; returning False
+    stops the packing, as Ctrl-C does, and no shard of it is left."""
+    from ._calls import reporting  # which imports this module
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
-    with Told(progress) as told:
-        return _schema.from_json(native.pack_folder(str(root), str(prefix), _schema.to_json(options), told))
+    return _schema.from_json(reporting(
+        lambda told: native.pack_folder(str(root), str(prefix), _schema.to_json(options), told), progress))

@@ -250,14 +250,20 @@ class Progress {
   using Function = std::function<bool(Arguments...)>;
 
   template <typename Call>
-  static std::string text_by(const Function& function, Call&& call) {
+  static void run(const Function& function, Call&& call) {
     Progress progress{function};
-    char* raw = nullptr;
-    const int32_t status = call(function ? report : nullptr, &progress, &raw);
-    const std::unique_ptr<char, void (*)(char*)> owned(raw, etr_string_free);
+    const int32_t status = call(function ? report : nullptr, &progress);
     if (progress.thrown_) std::rethrow_exception(progress.thrown_);
     check(status);
-    return owned.get();
+  }
+  template <typename Call>
+  static std::string text_by(const Function& function, Call&& call) {
+    struct Text {
+      ~Text() { etr_string_free(raw); }
+      char* raw = nullptr;
+    } text;
+    run(function, [&](auto report, void* self) { return call(report, self, &text.raw); });
+    return text.raw;
   }
 
  private:
@@ -387,10 +393,16 @@ class Runtime {
     return info;
   }
   // Finds the fastest kernels for what the runtime's trainers have planned and writes them to
-  // `path`; "": the user's file. See etr_runtime_tune.
-  void tune(const std::string& path = "") {
-    check(etr_runtime_tune(get(), path.empty() ? nullptr : detail::c_string(path, "path"), nullptr,
-                           nullptr));
+  // `path`; "": the user's file. `progress` (may be empty) is told of each product; if it returns
+  // false, tuning ends early and what was measured is written. See etr_runtime_tune.
+  void tune(const std::string& path = "",
+            const std::function<bool(int64_t done, int64_t total, const char* product,
+                                     const char* kernel)>& progress = {}) {
+    detail::Progress<int64_t, int64_t, const char*, const char*>::run(
+        progress, [&](auto report, void* self) {
+          return etr_runtime_tune(get(), path.empty() ? nullptr : detail::c_string(path, "path"),
+                                  report, self);
+        });
   }
   etr_runtime* get() const { return handle_.get(); }
 

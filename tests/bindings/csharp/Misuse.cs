@@ -186,7 +186,12 @@ public static partial class Behaviour
                                                               (sender, progress) => progress.Stop = true));
         string spec = "{\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root +
             "\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 4}]}";
-        Expect(Library.TunePipeline(spec, 0.02).Contains("samples_per_s"), spec);
+        var trials = new List<long>();
+        string tuned = Library.TunePipeline(spec, 0.02, 0, (sender, progress) => trials.Add(progress.Done));
+        Expect(tuned.Contains("samples_per_s") && trials.Last() == trials.Count, trials.Count);
+        FailsWith(ErrorCode.Cancelled, "", () => Library.TunePipeline(spec, 0.02, 0, (sender, progress) => progress.Stop = true));
+        Fails<InvalidDataException>(
+            () => Library.TunePipeline(spec, 0.02, 0, (sender, progress) => throw new InvalidDataException("mine")));
         using (Pipeline pipeline = Pipeline.FromJson(spec))
         {
             pipeline.Next().Dispose();

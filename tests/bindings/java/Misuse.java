@@ -230,7 +230,13 @@ final class Misuse {
     }
     String spec = "{\"stages\": [{\"stage\": \"folder\", \"root\": \"" + Behaviour.root
         + "\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 4}]}";
-    Behaviour.expect(Library.tunePipeline(spec, 0.02, 0).contains("samples_per_s"), spec);
+    List<Long> trials = new ArrayList<>();
+    String tuned = Library.tunePipeline(spec, 0.02, 0, (done, total) -> trials.add(done));
+    Behaviour.expect(tuned.contains("samples_per_s") && trials.get(trials.size() - 1) == trials.size(), trials);
+    Behaviour.failsWith(Code.CANCELLED, "", () -> Library.tunePipeline(spec, 0.02, 0, (done, total) -> false));
+    Behaviour.fails(IllegalStateException.class, () -> Library.tunePipeline(spec, 0.02, 0, (done, total) -> {
+      throw new IllegalStateException("mine");
+    }));
     try (Pipeline pipeline = Pipeline.fromJson(spec)) {
       pipeline.next().close();
       Behaviour.expect(Library.explainStats(pipeline.stats(), "json").contains("bottleneck"), pipeline);

@@ -123,7 +123,21 @@ public final class Device implements AutoCloseable {
    * had their first batch. Writes them to the file {@code path} (empty: the user's file, for all
    * later runs). Trainers created later use them.
    */
-  public void tune(String path) { handle.tune(path); }
+  public void tune(String path) { tune(path, null); }
+
+  /**
+   * Does the same. {@code listener} is told how many products and convolutions have been measured,
+   * and their number. If it returns false, tuning ends there, and what was measured is written.
+   */
+  public void tune(String path, Trainer.EvaluationListener listener) {
+    try (Evaluation call = new Evaluation(listener)) {
+      call.run(progress -> {
+        handle.tune(path, progress);
+        return null;
+      });
+      Evaluation.throwAgain(call.failure());
+    }
+  }
 
   public Device() { this(""); }
 

@@ -229,6 +229,7 @@ public final class Job implements AutoCloseable {
   }
 
   final JobHandle handle;
+  private volatile boolean stopsAdvising;
 
   private Job(String text, boolean isJson, String... overrides) {
     Natives.load();
@@ -260,11 +261,15 @@ public final class Job implements AutoCloseable {
    * @param check whether to run both jobs in turns, too; "checked" then has the outcomes
    */
   public String advise(Device device, double seconds, boolean check) {
-    return handle.advise(Objects.requireNonNull(device, "device").handle, seconds, check);
+    Objects.requireNonNull(device, "device");
+    stopsAdvising = false;
+    try (Evaluation call = new Evaluation((done, total) -> !stopsAdvising)) {
+      return call.run(progress -> handle.advise(device.handle, seconds, check, progress));
+    }
   }
 
   /** Makes {@link #advise} on another thread throw an exception of code CANCELLED. */
-  public void stopAdvising() { handle.stop_advising(); }
+  public void stopAdvising() { stopsAdvising = true; }
 
   /** Releases the job's memory. Its runs remain usable. */
   @Override

@@ -72,8 +72,22 @@ public final class Library {
    * @return JSON: "options" for the pipeline, "samples_per_s" and "trials"
    */
   public static String tunePipeline(String pipeline, double seconds, double stepMs) {
+    return tunePipeline(pipeline, seconds, stepMs, null);
+  }
+
+  /**
+   * Does the same.
+   * @param listener is told the number of trials so far, and -1; returning false ends the call with
+   *     the code CANCELLED. null: nobody
+   */
+  public static String tunePipeline(String pipeline, double seconds, double stepMs,
+                                    Trainer.EvaluationListener listener) {
     Natives.load();
-    return Bindings.tune(pipeline, seconds, stepMs);
+    try (Evaluation call = new Evaluation(listener)) {
+      String tuned = call.run(progress -> Bindings.tune(pipeline, seconds, stepMs, progress));
+      Evaluation.throwAgain(call.failure());
+      return tuned;
+    }
   }
 
   /**
