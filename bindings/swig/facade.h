@@ -597,11 +597,11 @@ class RunHandle {
     run_->on_evaluation(Told::report);
   }
 
-  // Returns the next event; ETR_EVENT_END again when the run is over. `progress` is as in
-  // TrainerHandle::evaluate().
-  Event next_event(Progress* progress) {
+  // Returns the next event, within `seconds` (0: as the job says); ETR_EVENT_END again when the run
+  // is over. `progress` is as in TrainerHandle::evaluate().
+  Event next_event(double seconds, Progress* progress) {
     const Told told(progress);
-    if (const auto e = get()->next_event()) {
+    if (const auto e = get()->next_event(seconds)) {
       Event event = {e->kind,
                      static_cast<int64_t>(e->step),
                      static_cast<int64_t>(e->epoch),

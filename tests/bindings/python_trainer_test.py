@@ -345,6 +345,16 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(et.errors.EchoTrainError, "step.*steps"):
             et.Job(job.json, {"train.stepz": 1})
 
+    def test_events_come_in_time(self):
+        stages = self.job().json["pipeline"]["stages"]
+        stages.insert(1, {"stage": "delay", "milliseconds": 600000})  # no step is ever made
+        job = et.Job(self.job().json, {"pipeline.stages": stages, "train.progress_every": 3600})
+        with job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE")) as run:
+            event = next(run.events(0.01))
+            self.assertEqual((event.kind, event.step), ("progress", 0))
+            with self.assertRaisesRegex(et.errors.InvalidArgumentError, "seconds is -1"):
+                next(run.events(-1))
+
     def test_a_job_is_advised(self):
         device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
         advice = self.job().advise(device=device, seconds=0.1)

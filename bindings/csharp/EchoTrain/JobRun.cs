@@ -37,7 +37,18 @@ namespace EchoTrain
         /// <summary>Runs the job. Leaving the loop ends the run, and progress since the newest
         /// checkpoint is lost. To keep it, call <see cref="Stop"/> and read to the last
         /// event.</summary>
-        public IEnumerator<JobEvent> GetEnumerator()
+        public IEnumerator<JobEvent> GetEnumerator() => Begin(0);
+
+        /// <summary>Runs the job as enumerating this object does, with an event at least every
+        /// <paramref name="seconds"/>; 0: as the job says. An evaluation, a checkpoint or the first
+        /// step may take longer.</summary>
+        public IEnumerable<JobEvent> Events(double seconds)
+        {
+            using (IEnumerator<JobEvent> events = Begin(seconds))
+                while (events.MoveNext()) yield return events.Current;
+        }
+
+        private IEnumerator<JobEvent> Begin(double seconds)
         {
             lock (gate)
             {
@@ -46,12 +57,12 @@ namespace EchoTrain
                         "; Job.Run begins another", null);
                 enumerated = true;
             }
-            return Events();
+            return Enumerate(seconds);
         }
 
         IEnumerator IEnumerable.GetEnumerator() => GetEnumerator();
 
-        private IEnumerator<JobEvent> Events()
+        private IEnumerator<JobEvent> Enumerate(double seconds)
         {
             using (this)
             using (cancellation.Register(Stop))
@@ -61,7 +72,7 @@ namespace EchoTrain
                 {
                     Exception failure = null;  // the handler's; thrown after this event
                     using (Event raw = failures.Explained(
-                        () => Evaluation.Run(this, evaluation, handle.next_event, out failure)))
+                        () => Evaluation.Run(this, evaluation, progress => handle.next_event(seconds, progress), out failure)))
                         current = new JobEvent(raw);
                     yield return current;
                     Evaluation.ThrowAgain(failure);

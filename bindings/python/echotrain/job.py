@@ -187,10 +187,16 @@ class JobRun(_NotPicklable):
         return self._shown
 
     def __iter__(self) -> Iterator[Event]:
+        return self.events()
+
+    def events(self, every: float = 0) -> Iterator[Event]:
+        """Runs the job and yields events, as iterating over it does, at least every ``every``
+        seconds; 0: as the job says. An evaluation, a checkpoint or the first step may take
+        longer."""
         while True:
             told = Told(self._on_evaluation, later=True)
             with told as progress:
-                e = interruptible(lambda: self._call(lambda: self._handle.next_event(progress)), self._handle.stop)
+                e = interruptible(lambda: self._call(lambda: self._handle.next_event(every, progress)), self._handle.stop)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
             told.raise_failure()
             if e.kind == 3:

@@ -520,6 +520,13 @@ public static partial class Behaviour
             JobEvent last = Job.Parse(json, "train.steps=12").Run(new Device()).Last();
             Expect(last.Kind == JobEventKind.End && last.Step == 12, last.Step);
             FailsWith(ErrorCode.InvalidArgument, "steps", () => Job.Parse(json, "train.stepz=1"));
+            string stalled = json.Replace("{\"stage\": \"label\"}",
+                "{\"stage\": \"delay\", \"milliseconds\": 600000}, {\"stage\": \"label\"}");
+            foreach (JobEvent e in Job.Parse(stalled, "train.progress_every=3600").Run(new Device()).Events(0.01))
+            {
+                Expect(e.Kind == JobEventKind.Progress && e.Step == 0, e.Step);
+                break;
+            }
             string advice = Job.Parse(json, "train.steps=12").Advise(new Device(), 0.1);
             Expect(advice.Contains("\"helps\":") && advice.Contains("\"edges\":"), advice);
             using (var stopped = new System.Threading.CancellationTokenSource(200))

@@ -59,6 +59,12 @@ final class Misuse {
     again.close();
     again.stop();
     Behaviour.failsWith(Code.STATE, "closed", events::next);
+    String stalled = Behaviour.jobJson().replace("{\"stage\": \"label\"}",
+        "{\"stage\": \"delay\", \"milliseconds\": 600000}, {\"stage\": \"label\"}");
+    try (Job.Run run = Job.parse(stalled, "train.progress_every=3600").run(device, Job.Start.NEW)) {
+      Job.Event event = run.events(0.01).iterator().next();
+      Behaviour.expect(event.kind == Job.Event.Kind.PROGRESS && event.step == 0, event.step);
+    }
     try (Job.Run last = job.run(device, Job.Start.OVERWRITE)) {
       last.stop();
       for (Job.Event event : last) Behaviour.expect(event.step < 50, event.step);

@@ -121,7 +121,15 @@ public final class Job implements AutoCloseable {
     }
 
     @Override
-    public Iterator<Event> iterator() {
+    public Iterator<Event> iterator() { return iterator(0); }
+
+    /**
+     * Returns the same events, at least every {@code seconds}; 0: as the job says. An evaluation, a
+     * checkpoint or the first step may take longer.
+     */
+    public Iterable<Event> events(double seconds) { return () -> iterator(seconds); }
+
+    private Iterator<Event> iterator(double seconds) {
       return new Iterator<Event>() {
         private boolean ended;
         private Throwable failure; // of the listener; thrown after the event that came with it
@@ -137,7 +145,8 @@ public final class Job implements AutoCloseable {
           if (ended) throw new NoSuchElementException("the run is over");
           Event event;
           try (Evaluation told = new Evaluation(evaluationListener)) {
-            io.echotrain.internal.Event raw = failures.explained(() -> told.run(handle::next_event));
+            io.echotrain.internal.Event raw = failures.explained(
+                () -> told.run(progress -> handle.next_event(seconds, progress)));
             try {
               event = new Event(raw);
             } finally {
