@@ -152,7 +152,8 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
   }
 }
 
-// These functions keep the GIL, because they cannot block.
+// These functions keep the GIL, because they do not wait. The end of a batch may run the deleter of
+// another library's tensor, which may be called with the GIL or without it.
 %nothread echotrain::facade::BatchHandle::~BatchHandle;
 %nothread echotrain::facade::PipelineHandle::ended;
 %nothread echotrain_set_error_factory;

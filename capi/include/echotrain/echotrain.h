@@ -407,7 +407,7 @@ ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline);
  * ETR_NOT_FOUND if there is no such stage, or if the file that the option "tuned" names is missing.
  * ETR_INVALID_ARGUMENT if an option is wrong or missing, or if the stage cannot stand in this
  * place. ETR_STATE once the pipeline is in use, that is after any call below that reads it, waits
- * for it, reports on it, saves or restores it. */
+ * for it, asks for its length, cancels it, reports on it, saves or restores it. */
 ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
                                  const etr_options* options);
 
@@ -560,7 +560,8 @@ ETR_API int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_ten
 
 /* Sets a field to `tensor` without a copy. The memory must not change and must live until `release`
  * (may be NULL) is called with `user_data`. That happens exactly once, on any thread, also after an
- * error. Errors are those of etr_batch_set. */
+ * error (with etr_batch_set_dlpack, in contrast, the tensor then remains the caller's). Errors are
+ * those of etr_batch_set. */
 ETR_API int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* tensor,
                                void (*release)(void* user_data), void* user_data);
 
@@ -605,7 +606,8 @@ ETR_API int32_t etr_batch_to_dlpack(const etr_batch* batch, const char* field, v
 
 /* Sets a field to a DLPack tensor (u8, u16, i32 or f32, row-major, in CPU memory) without a copy
  * and takes ownership of it: its deleter runs, on any thread, when nobody uses it any more. After
- * an error it still belongs to the caller. ETR_UNSUPPORTED for other types, layouts and devices. */
+ * an error it still belongs to the caller, unlike what etr_batch_wrap takes. ETR_UNSUPPORTED for
+ * other types, layouts and devices. */
 ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed);
 
 /* Packs images root/CLASS/NAME.EXT, shuffled, into shards: PREFIX-000000.tar.zst and so on for the
