@@ -289,8 +289,8 @@ TEST(Threads, WhatAnEvaluationsFunctionThrowsComesOutOfTheCall) {
   }
   trainer.on_evaluation({});
   echotrain::Pipeline fails = data();
-  fails.map("fails", [](echotrain::Batch&) { throw std::runtime_error("not of the listener"); });
-  EXPECT_THROW(trainer.evaluate(fails), echotrain::Error);
+  fails.map("fails", [](echotrain::Batch&) { throw std::logic_error("not of the listener"); });
+  EXPECT_THROW(trainer.evaluate(fails), std::logic_error);
   echotrain::Pipeline p = data();
   EXPECT_EQ(trainer.evaluate(p).samples, 1);
 }
