@@ -112,7 +112,7 @@ void BadRecords::count_read(int64_t records, uint64_t epoch) {
 // Counts a record for the earliest epoch that has met it.
 BadRecords::Known& BadRecords::note(const Item& item, const BadRecord& record, uint64_t epoch) {
   ++times_;
-  ++tallies_[epoch].times;
+  if (item.replica == 0) ++tallies_[epoch].times;  // copies were not read
   const std::string hash = short_hash(identity(item));
   if (const auto found = known_.find(hash); found != known_.end()) {
     Known& known = found->second;

@@ -1,7 +1,10 @@
 #include "pipeline/sample_cache.h"
 
-#include "core/error.h"
+#include <utility>
+
 #include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
 
 namespace etr::pipeline {
 
@@ -43,20 +46,30 @@ bool OwnCache::store(const Item& item) {
     file_end_ += static_cast<uint64_t>(bytes);
   }
   uint64_t at = held->offset;
-  for (const Field& field : item.fields) {
-    if (!file_) {
-      // A field that views something larger, such as a decompressed block, would keep all of that
-      // in memory.
-      held->fields.push_back({field.name, field.tensor.compact()});
-      continue;
+  for (const Field& field : item.fields) try {
+      if (!file_) {
+        // A field that views something larger, such as a decompressed block, would keep all of that
+        // in memory.
+        held->fields.push_back({field.name, field.tensor.compact()});
+        continue;
+      }
+      file_->write(at, field.tensor.bytes());
+      at += field.tensor.size_bytes();
+      held->metas.push_back({field.name, field.tensor.dtype(), field.tensor.shape()});
+    } catch (const Error& error) {  // the sample is good, and goes on
+      give_up(record, error);
+      return false;
     }
-    file_->write(at, field.tensor.bytes());
-    at += field.tensor.size_bytes();
-    held->metas.push_back({field.name, field.tensor.dtype(), field.tensor.shape()});
-  }
   std::scoped_lock lock(mutex_);
   held_[record] = std::move(held);
   return true;
+}
+
+void OwnCache::give_up(uint64_t record, const Error& error) {
+  std::scoped_lock lock(mutex_);
+  held_.erase(record);
+  if (std::exchange(left_bytes_, 0) > 0)
+    log_line(LogLevel::warning, cat("the cache keeps no more samples: ", error.what()));
 }
 
 void OwnCache::load(Item& item) {

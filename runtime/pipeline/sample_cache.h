@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json_fwd.h"
 #include "core/platform.h"
 #include "pipeline/item.h"
@@ -77,6 +78,9 @@ class OwnCache final : public SampleCache {
     std::vector<Meta> metas;    // if in the file, consecutively from `offset`
     uint64_t offset = 0;
   };
+
+  // Keeps nothing more after the file could not be written.
+  void give_up(uint64_t record, const Error& error);
 
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<const Held>> held_;

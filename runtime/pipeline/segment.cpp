@@ -201,6 +201,7 @@ void Segment::substitute(Chunk& chunk) {
     }
     item.fields = last_good_.fields;
     item.origin = last_good_.origin;
+    item.record.reset();  // a cache must not keep these fields as this record's
     item.missing = false;
   }
   std::erase_if(chunk.items, [](const Item& item) { return item.missing; });

@@ -52,7 +52,7 @@ class Jsonl final : public LineSource {
     return *at;
   }
 
-  static Tensor value(const Column& column, const Json& row) {
+  Tensor value(const Column& column, const Json& row) const {
     const std::string& key = column.from[0];
     if (column.type == ColumnType::text) {
       const Json& text = find(row, key);
@@ -66,6 +66,7 @@ class Jsonl final : public LineSource {
         shape.push_back(static_cast<int64_t>(at->size()));
         if (at->empty()) break;
       }
+      check_in_line(shape, key);
       Tensor out = column_tensor(column, shape);
       size_t filled = 0;
       fill(out, filled, found, 0, "key '" + key + "'");
@@ -76,6 +77,17 @@ class Jsonl final : public LineSource {
       set_element(out, i, number(find(row, column.from[i]), "key '" + column.from[i] + "'"),
                   "key '" + column.from[i] + "'");
     return out;
+  }
+
+  // An element takes a byte of the line at least. A ragged list may seem to have far more of them.
+  void check_in_line(const Shape& shape, const std::string& key) const {
+    uint64_t left = line_.size();
+    for (const int64_t size : shape) {
+      if (size > 0 && static_cast<uint64_t>(size) > left)
+        fail(Code::corrupt_data, "key '", key, "' is a ragged list; its first elements give ",
+             shape_text(shape));
+      if (size > 0) left /= static_cast<uint64_t>(size);
+    }
   }
 
   static double number(const Json& value, const std::string& what) {

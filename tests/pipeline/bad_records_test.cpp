@@ -401,6 +401,32 @@ TEST(BadRecords, RecordsOfLaterEpochsEndTheRunInTheirs) {
   EXPECT_EQ(run.epochs_before("more than max_bad_records = 1"), 1);
 }
 
+TEST(BadRecords, CopiesOfAnEchoNodeDoNotCountTowardsTheShare) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 300, 7, -1);
+  Json spec = policy_spec(dir.path("a.tar"), "skip");
+  spec["max_bad_share"] = 0.01;  // one of 300 is less, eight times one is more
+  const Json decode = spec["stages"].back();
+  spec["stages"].back() = {{"stage", "echo"}, {"factor", 8}};
+  spec["stages"].push_back(decode);
+  EXPECT_EQ(error_of(spec), "");
+}
+
+// The neighbour's fields would otherwise be kept as those of the bad record.
+TEST(BadRecords, ASubstituteIsNotCachedAsTheBadRecord) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, 7, -1);
+  const auto spec = [&](const char* policy) {
+    Json out = policy_spec(dir.path("a.tar"), policy);
+    out["epochs"] = 2;
+    out["stages"].push_back({{"stage", "shuffle"}, {"buffer", 4}});
+    out["stages"].push_back({{"stage", "cache"}, {"shared", dir.path("cache")}});
+    return out;
+  };
+  EXPECT_EQ(error_of(spec("substitute")), "");
+  EXPECT_NE(error_of(spec("fail")).find("bad PNG"), std::string::npos);
+}
+
 TEST(BadRecords, TheShareCountsWhatEachEpochHasMet) {
   ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 3,
                 {{"on_error", "skip"}, {"max_bad_share", 0.01}});

@@ -111,6 +111,20 @@ TEST(JsonlFamily, NullIsNoText) {
     EXPECT_EQ(with(value, "text"), "no error") << value;
 }
 
+// By its first elements, this list has 4.9 thousand million.
+TEST(JsonlFamily, ARaggedListTakesNoMoreMemoryThanItsLine) {
+  TempDir dir;
+  std::string line = "{\"x\": [[1";
+  for (int i = 1; i < 70'000; ++i) line += ",1";
+  line += "]";
+  for (int i = 1; i < 70'000; ++i) line += ",0";
+  put(dir.path("a"), line + "]}\n");
+  const std::string error =
+      failure(spec_of("jsonl", {{"pattern", dir.path("a")}, {"columns", "x:u8"}}, {{"epochs", 1}}));
+  EXPECT_HAS(error, "key 'line 1'");
+  EXPECT_HAS(error, "ragged list; its first elements give [70000, 70000]");
+}
+
 TEST(TextWindowsFamily, CharactersAreUtf8) {
   TempDir dir;
   const auto with = [&](const std::string& bytes, const std::string& alphabet = "") {
