@@ -355,12 +355,12 @@ inline std::vector<etr_device_info> devices() {
 
 // How a Runtime opens its device; see etr_runtime_options.
 struct RuntimeOptions {
-  std::string device;                 // an index or part of a name; "": the first device
-  uint64_t memory_limit_bytes = 0;    // 0: no limit
-  std::optional<std::string> tuning;  // nullopt: the user's file, if it exists; "": none
+  std::string device;               // an index or part of a name; "": the first device
+  uint64_t memory_limit_bytes = 0;  // 0: no limit
+  std::optional<std::string> tuning = std::nullopt;  // the user's file, if it exists; "": none
   double hang_seconds = 0;
   int32_t kernels = ETR_KERNELS_AUTOMATIC;
-  std::optional<std::string> cache_dir;  // nullopt: the user's; "": none
+  std::optional<std::string> cache_dir = std::nullopt;  // the user's; "": none
   bool validation = false, trust_driver = false;
 };
 
