@@ -18,10 +18,10 @@ done
 
 packages=(build-essential cmake ninja-build pkg-config libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev
           libjpeg-dev nlohmann-json3-dev glslang-tools glslang-dev libvulkan-dev spirv-headers
-          libgloo-dev mesa-vulkan-drivers)
+          libgloo-dev mesa-vulkan-drivers python3-dev python3-venv)
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev ccache abigail-tools vulkan-validationlayers libopenblas-dev zstd nginx-light openssl clang libclang-rt-dev python3-clang
-             zsh fish mandoc swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
+             zsh fish mandoc swig python3-numpy default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
              monodoc-base doxygen python3-torch python3-pil jupyter-nbconvert
              python3-ipykernel python3-matplotlib python3-tqdm libegl1 libgl1 libx11-6 libxext6
              libopenmpi-dev openmpi-bin libmpich-dev mpich)
