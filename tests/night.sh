@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every change; docs/testing.md has the last result of each part.
+# What takes too long for every change; docs/test_results.md has the last result of each part.
 #
 #   tests/night.sh DIRECTORY [--seconds N] [PART ...]    all parts, or those named; --seconds for each fuzz target (600)
 #
