@@ -114,7 +114,11 @@ namespace EchoTrain
                 GC.AddMemoryPressure(bytes);  // which the garbage collector cannot see
             }
 
-            ~FieldMemory() { GC.RemoveMemoryPressure(bytes); }
+            // Also runs where the constructor threw.
+            ~FieldMemory()
+            {
+                if (bytes > 0) GC.RemoveMemoryPressure(bytes);
+            }
 
             public override Span<T> GetSpan() => new Span<T>((void*)tensor.address(), count);
 
