@@ -37,7 +37,7 @@
  *     callback must not end its thread, which usually belongs to the library: pthread_exit ends
  *     the process, with a line on standard error and in the log that names the callback.
  *     Cancelling the thread has no effect.
- * 10. A file to be read that is missing is ETR_NOT_FOUND. A file that cannot be read or written,
+ *  10. A file to be read that is missing is ETR_NOT_FOUND. A file that cannot be read or written,
  *     for example because it is a folder, is ETR_IO. A function that makes a device work may also
  *     return ETR_DEVICE (a Vulkan call failed, or the driver computes a kernel wrongly) or
  *     ETR_DEVICE_LOST (the device was reset or hangs).
