@@ -42,10 +42,10 @@ class Closable {
     if (!object_) closed(what_);
     return object_;
   }
-  void close() {
-    std::shared_ptr<T> last;  // destroyed after the lock is released
+  // Returns the object, so that it is destroyed outside the lock; nullptr if it was closed before.
+  std::shared_ptr<T> close() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    last.swap(object_);
+    return std::exchange(object_, nullptr);
   }
   bool is_closed() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -252,9 +252,8 @@ class Told {
 class PipelineHandle {
  public:
   explicit PipelineHandle(const std::string& options)
-      : pipeline_(std::make_shared<Pipeline>(Options::from_json(options))) {}
-  explicit PipelineHandle(Pipeline&& pipeline)
-      : pipeline_(std::make_shared<Pipeline>(std::move(pipeline))) {}
+      : pipeline_("pipeline", Options::from_json(options)) {}
+  explicit PipelineHandle(Pipeline&& pipeline) : pipeline_("pipeline", std::move(pipeline)) {}
   // Creates a pipeline from {"stages": [...]} and options; the caller owns it.
   static PipelineHandle* from_json(const std::string& json) {
     return new PipelineHandle(Pipeline::from_json(json));
@@ -304,20 +303,11 @@ class PipelineHandle {
 
   // Cancels the pipeline; a call that is blocked in next() throws.
   void close() {
-    std::shared_ptr<Pipeline> last;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      last = std::move(pipeline_);
-    }
     // The status is ignored: a pipeline with wrong settings has nothing to cancel, and has reported
     // them already.
-    if (last) etr_pipeline_cancel(last->get());
+    if (const auto last = pipeline_.close()) etr_pipeline_cancel(last->get());
   }
-  std::shared_ptr<Pipeline> get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!pipeline_) closed("pipeline");
-    return pipeline_;  // the caller keeps it alive
-  }
+  std::shared_ptr<Pipeline> get() const { return pipeline_.get(); }
 
  private:
   static BatchHandle* next(Pipeline& pipeline) {
@@ -351,8 +341,7 @@ class PipelineHandle {
   }
   static constexpr uint64_t kIndexInPass = 0xFFFFFFFFFF;  // of an ordinal
 
-  mutable std::mutex mutex_;
-  std::shared_ptr<Pipeline> pipeline_;
+  Closable<Pipeline> pipeline_;
   bool ended_ = false;  // set by poll(), for the thread that reads
 };
 
@@ -502,13 +491,12 @@ class TrainerHandle {
  public:
   TrainerHandle(const RuntimeHandle& runtime, const ModelHandle& model,
                 const OptimizerHandle& optimizer, int64_t seed, int64_t total_steps)
-      : trainer_(std::make_shared<Trainer>(*runtime.get(), *model.get(), optimizer.get(),
-                                           static_cast<uint64_t>(seed), total_steps)) {
-    trainer_->on_evaluation(Told::report);
+      : trainer_("trainer", *runtime.get(), *model.get(), optimizer.get(),
+                 static_cast<uint64_t>(seed), total_steps) {
+    get()->on_evaluation(Told::report);
   }
-  explicit TrainerHandle(Trainer&& trainer)
-      : trainer_(std::make_shared<Trainer>(std::move(trainer))) {
-    trainer_->on_evaluation(Told::report);
+  explicit TrainerHandle(Trainer&& trainer) : trainer_("trainer", std::move(trainer)) {
+    get()->on_evaluation(Told::report);
   }
 
   void step(const BatchHandle& batch) { get()->step(*batch.get()); }
@@ -563,38 +551,29 @@ class TrainerHandle {
     get()->load_pytorch(path, names);
   }
   // A call of another thread keeps the trainer alive until it ends.
-  void close() {
-    std::shared_ptr<Trainer> last;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    last.swap(trainer_);
-  }
+  void close() { trainer_.close(); }
 
  private:
   static StepResult step_of(const etr_step_result& r) {
     return {true, static_cast<int64_t>(r.step), r.samples, r.loss, r.accuracy, r.learning_rate};
   }
-  std::shared_ptr<Trainer> get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!trainer_) closed("trainer");
-    return trainer_;
-  }
-  mutable std::mutex mutex_;
-  std::shared_ptr<Trainer> trainer_;
+  std::shared_ptr<Trainer> get() const { return trainer_.get(); }
+  Closable<Trainer> trainer_;
 };
 
 // A job that runs; its trainer is a handle of its own.
 class RunHandle {
  public:
   RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
-      : run_(std::make_shared<Run>(*runtime.get(), *job.get(), static_cast<Start>(start))) {
-    run_->on_evaluation(Told::report);
+      : run_("run", *runtime.get(), *job.get(), static_cast<Start>(start)) {
+    get()->on_evaluation(Told::report);
   }
   // Trains as one of `size` ranks over `transport`, and takes ownership of it.
   RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
             Transport* transport)
-      : run_(std::make_shared<Run>(*runtime.get(), *job.get(), static_cast<Start>(start),
-                                   std::make_unique<LentTransport>(rank, size, transport))) {
-    run_->on_evaluation(Told::report);
+      : run_("run", *runtime.get(), *job.get(), static_cast<Start>(start),
+             std::make_unique<LentTransport>(rank, size, transport)) {
+    get()->on_evaluation(Told::report);
   }
 
   // Returns the next event, within `seconds` (0: as the job says); ETR_EVENT_END again when the run
@@ -637,20 +616,12 @@ class RunHandle {
   }
   TrainerHandle* trainer() { return new TrainerHandle(get()->trainer()); }  // the caller owns it
   // A call of another thread keeps the run alive until it ends.
-  void close() {
-    std::shared_ptr<Run> last;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    last.swap(run_);
-  }
+  void close() { run_.close(); }
 
  private:
-  std::shared_ptr<Run> get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!run_) closed("run");
-    return run_;
-  }
-  mutable std::mutex mutex_;
-  std::shared_ptr<Run> run_;
+  std::shared_ptr<Run> get() const { return run_.get(); }
+  Closable<Run> run_;
+  std::mutex mutex_;  // guards last_
   Event last_;
 };
 

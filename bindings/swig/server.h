@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "facade.h"
 
@@ -15,7 +14,7 @@ struct ServerStatus {
 class ServerHandle {
  public:
   ServerHandle(const JobHandle& job, int shard)
-      : server_(std::make_shared<Server>(*job.get(), shard)) {}
+      : server_("server", *job.get(), shard) {}
 
   // Waits for at most `seconds`. Returns whether the run is over or the server was stopped; see
   // etr_server_wait.
@@ -33,22 +32,12 @@ class ServerHandle {
 
   // Stops the shard; a thread that is waiting for it returns first.
   void close() {
-    std::shared_ptr<Server> last;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      last.swap(server_);
-    }
-    if (last) last->stop();
+    if (const auto last = server_.close()) last->stop();
   }
 
  private:
-  std::shared_ptr<Server> get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!server_) closed("server");
-    return server_;
-  }
-  mutable std::mutex mutex_;
-  std::shared_ptr<Server> server_;
+  std::shared_ptr<Server> get() const { return server_.get(); }
+  Closable<Server> server_;
 };
 
 }  // namespace echotrain::facade

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@ namespace echotrain::facade {
 class StudyHandle {
  public:
   StudyHandle(const std::string& path, const std::vector<std::string>& overrides)
-      : study_(std::make_shared<Study>(Study::load(path, overrides))) {}
+      : study_("study", Study::load(path, overrides)) {}
 
   std::string json() const { return get()->json(); }
   std::string output_dir() const { return get()->output_dir(); }
@@ -31,22 +30,13 @@ class StudyHandle {
 
   // Stops the study; a thread that is waiting for an event returns first.
   void close() {
-    std::shared_ptr<Study> last;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      last.swap(study_);
-    }
-    if (last) etr_study_stop(last->get());  // fails, without effect, if it was not started
+    // Fails, without effect, if it was not started.
+    if (const auto last = study_.close()) etr_study_stop(last->get());
   }
 
  private:
-  std::shared_ptr<Study> get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!study_) closed("study");
-    return study_;
-  }
-  mutable std::mutex mutex_;
-  std::shared_ptr<Study> study_;
+  std::shared_ptr<Study> get() const { return study_.get(); }
+  Closable<Study> study_;
 };
 
 }  // namespace echotrain::facade

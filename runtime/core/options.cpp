@@ -175,6 +175,18 @@ std::vector<double> Options::numbers(std::string_view name) const {
   return at(name).get<std::vector<double>>();
 }
 
+std::string changed_options(Schema schema, const Options& options,
+                            std::span<const std::string_view> names, const std::string& section) {
+  std::string out;
+  for (const OptionSpec& spec : schema) {
+    if (std::find(names.begin(), names.end(), spec.name) == names.end()) continue;
+    const Json& value = options.json()[spec.name];
+    if (value != Json::parse(spec.default_json))
+      out += cat(out.empty() ? "" : " and ", section, ".", spec.name, " is ", value.dump());
+  }
+  return out;
+}
+
 void set_option(Json& options, Schema schema, std::string_view name, Json value) {
   for (const OptionSpec& spec : schema)
     if (spec.name == name) options.erase(spec.former);

@@ -72,6 +72,11 @@ class Options {
   std::shared_ptr<const Json> values_;
 };
 
+// Lists those of the named options that are not at their defaults, in the schema's order:
+// "parallel.n_push is 4 and parallel.delay is 2"; "" if all are.
+std::string changed_options(Schema schema, const Options& options,
+                            std::span<const std::string_view> names, const std::string& section);
+
 // Sets an option in JSON that may have it under its former name.
 void set_option(Json& options, Schema schema, std::string_view name, Json value);
 

@@ -360,21 +360,19 @@ void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
     ops::DeviceTensor& gradient = flight.gradients[index(node.inputs[i])];
     if (node.op->inputs[i].role == ops::InputRole::differentiable &&
         needs_gradient_[index(node.inputs[i])]) {
-      if (node.op->view && !gradient) {
-        // A parameter's gradient is read from a place of its own.
-        if (value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
-        if (gradient)
-          emit.add(gpu::Copy{output_grad.buffer, gradient.buffer});
-        else
-          gradient = {output_grad.buffer, value.shape};
-      } else if (!gradient) {
-        if (value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
+      const ops::DeviceTensor viewed{output_grad.buffer, value.shape};
+      const bool first = !gradient;
+      if (first && value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
+      if (!first) {  // another user: into a temporary, then added
+        target = node.op->view ? viewed : emit.scratch(value.shape);
+        sums.emplace_back(target, gradient);
+      } else if (!node.op->view) {
         if (!gradient) gradient = emit.scratch(value.shape);
         target = gradient;
-      } else {  // another user: into a temporary, then added
-        target = node.op->view ? ops::DeviceTensor{output_grad.buffer, value.shape}
-                               : emit.scratch(value.shape);
-        sums.emplace_back(target, gradient);
+      } else if (gradient) {  // of a parameter, which is read from its own place
+        emit.add(gpu::Copy{viewed.buffer, gradient.buffer});
+      } else {
+        gradient = viewed;
       }
     }
     call.input_grads.push_back(target);

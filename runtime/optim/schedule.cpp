@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/json.h"
 #include "core/log.h"
 
 namespace etr::optim {
@@ -56,7 +55,8 @@ constexpr const char* kChanging[] = {"momentum", "weight_decay", "label_smoothin
 
 // Options that only some kinds read.
 struct Readers {
-  const char *option, *kinds;
+  std::string_view option;
+  const char* kinds;
 };
 
 const Readers kReaders[] = {
@@ -75,14 +75,10 @@ void check_options(const Options& options) {
   const std::string kind = options.string("schedule");
   for (const auto& [option, kinds] : kReaders) {
     if (cat(", ", kinds, ",").find(cat(", ", kind, ",")) != std::string::npos) continue;
-    const OptionSpec& spec = *std::find_if(
-        std::begin(kOptions), std::end(kOptions),
-        [&](const OptionSpec& each) { return std::string_view(each.name) == option; });
-    const Json& value = options.json()[option];
-    if (value != Json::parse(spec.default_json))
-      fail(Code::invalid_argument, "schedule.", option, " is ", value.dump(),
-           ", which has no effect on the schedule '", kind, "', only on: ", kinds,
-           ". Leave it out");
+    const std::string unread = changed_options(kOptions, options, {&option, 1}, "schedule");
+    if (!unread.empty())
+      fail(Code::invalid_argument, unread, ", which has no effect on the schedule '", kind,
+           "', only on: ", kinds, ". Leave it out");
   }
   for (const std::string name : kChanging)
     if (const double end = options.number(name + "_end"); end < 0 && end != -1)

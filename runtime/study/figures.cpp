@@ -211,7 +211,9 @@ class Gallery {
       : summary_(summary), records_(records) {}
 
   void add(const FigureSpec& spec) {
-    const Summary shown = spec.only.empty() ? summary_ : shown_part(summary_, spec);
+    const std::optional<Summary> part =
+        spec.only.empty() ? std::nullopt : std::optional(shown_part(summary_, spec));
+    const Summary& shown = part ? *part : summary_;
     if (conditions_of_workload(shown, spec.workload).empty()) return;
     auto made = kind_of(spec).make(Scene{shown, records_, spec});
     if (!made) return;

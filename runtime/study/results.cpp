@@ -43,20 +43,17 @@ std::vector<Record> records_of(const Study& study, const std::string& folder) {
     const Record*& of = best[{place.workload, place.condition}];
     of = better_of(study.workloads()[place.workload], of, &record);
   }
-  // A trial scaled from a base that has a better trial since is to be run again.
-  const auto is_outdated = [&](const Place& place, const Record& record) {
+  // A trial scaled from a base that has a better trial since is to be run again. No base is scaled.
+  std::erase_if(found, [&](const auto& entry) {
+    const auto& [place, record] = entry;
     const auto& base = study.workloads()[place.workload].conditions[place.condition].base;
     if (!base || record.status == Status::failed) return false;
     const Record* from = best[{place.workload, *base}];
     return !from || trial_spec(study, place, from->point).digest != record.digest;
-  };
-  std::set<Place> outdated;
-  for (const auto& [place, record] : found)
-    if (is_outdated(place, record)) outdated.insert(place);
+  });
   std::set<std::pair<size_t, size_t>> checked;
   std::vector<Record> out;
   for (auto& [place, record] : found) {
-    if (outdated.contains(place)) continue;
     if (record.status != Status::failed && checked.emplace(place.workload, place.condition).second)
       check_unchanged(study, folder, place, record);  // one trial is enough to check its condition
     out.push_back(std::move(record));

@@ -187,7 +187,6 @@ bool Runner::may_begin(const Place& place) const {
 bool Runner::runs_again_alone(const Place& place, std::optional<Code> error) {
   if (error != Code::out_of_memory || parallel_ == 1 || !alone_.insert(place).second) return false;
   pending_.push_back(place);
-  changed_.notify_all();
   return true;
 }
 

@@ -121,7 +121,7 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
     log_line(LogLevel::info, parallel::to_text(*sharded, *weights->update), LogSubject::partition);
   auto plans = std::make_unique<Plans>(*kernels_, model_, *weights, view_samples_);
   if (loaded_) {
-    weights->load(*loaded_);
+    weights->load(weights->own_of(*loaded_));
     plans->go_on_with(loaded_->rows);
   }
   weights->served =

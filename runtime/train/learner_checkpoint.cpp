@@ -114,10 +114,12 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
                 origin,
                 std::move(state.base),
                 state.scale};
-  if (plans_) weights_->own_of(loaded);  // an error must come before the ranks' state changes
+  // Before the ranks' state changes, because it may not fit.
+  std::optional<SavedWeights> own;
+  if (plans_) own = weights_->own_of(loaded);
   if (ranks_) ranks_->load(files, origin);
-  if (plans_) {
-    replace_weights([&] { weights_->load(loaded); });
+  if (own) {
+    replace_weights([&] { weights_->load(*own); });
     plans_->go_on_with(std::move(loaded.rows));
   } else {
     loaded_ = std::make_unique<Loaded>(std::move(loaded));

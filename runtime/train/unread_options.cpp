@@ -1,6 +1,5 @@
 #include "train/unread_options.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -75,20 +74,6 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
        "set parallel.server_optimizer to it"}};
 }
 
-// Lists those that are not at their defaults: "parallel.n_push is 4 and parallel.delay is 2"; "" if
-// all are.
-std::string changed(Schema schema, const Options& parallel,
-                    const std::vector<std::string_view>& options) {
-  std::string out;
-  for (const OptionSpec& spec : schema) {
-    if (std::find(options.begin(), options.end(), spec.name) == options.end()) continue;
-    const Json& value = parallel.json()[spec.name];
-    if (value != Json::parse(spec.default_json))
-      out += cat(out.empty() ? "" : " and ", "parallel.", spec.name, " is ", value.dump());
-  }
-  return out;
-}
-
 void check_micro_batches(const Options& parallel, const Json& pipeline) {
   const int64_t parts = parallel.integer("micro_batches");
   for (const Json& stage : pipeline["stages"]) {
@@ -108,7 +93,7 @@ void check_unread_options(Schema schema, const Options& parallel, const parallel
                           const Json& pipeline) {
   for (const Reader& reader : readers_of(parallel, mesh, pipeline)) {
     const std::string unread =
-        reader.is_there ? std::string() : changed(schema, parallel, reader.options);
+        reader.is_there ? "" : changed_options(schema, parallel, reader.options, "parallel");
     if (!unread.empty())
       fail(Code::invalid_argument, unread, ", which has no effect without ", reader.name,
            ": leave it out, or ", reader.way);

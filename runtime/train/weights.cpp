@@ -230,8 +230,7 @@ SavedWeights Weights::own_of(const Loaded& all) const {
   return out;
 }
 
-void Weights::load(const Loaded& all) {
-  const SavedWeights own = own_of(all);
+void Weights::load(const SavedWeights& own) {
   store.upload(own.weights);
   update->upload(own.optimizer);
   ++age;

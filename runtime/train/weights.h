@@ -77,9 +77,7 @@ struct Weights {
   // Returns the part of a checkpoint that this rank stores. Error(invalid_argument) names what does
   // not fit.
   SavedWeights own_of(const Loaded& loaded) const;
-
-  // The same errors; they change nothing.
-  void load(const Loaded& loaded);
+  void load(const SavedWeights& own);
 
   int64_t trainable() const;                // of the whole model
   std::vector<std::string> frozen() const;  // parameters, in the model's order

@@ -36,6 +36,24 @@ TEST(Graph, ErrorsNameTheLayerAndTheShapes) {
   EXPECT_THROW(g.add_parameter("w", {1}, true, plain_ramp()), Error) << "the name is taken";
 }
 
+// Returns the gradient of the parameter w in a step on x = -2, -1, 0 ... with the target 0.
+std::vector<float> gradient_of_w(const Graph& g, ValueId x, ValueId t, ValueId loss) {
+  ParameterStore store(device(), g, 1);
+  Plan plan(kernels(), g, store, {true, loss, {loss}});
+  Tensor values(DType::f32, g.shape(x)), zeros(DType::f32, g.shape(t)),
+      step(DType::i32, {sizeof(ops::StepValues) / 4});
+  float next = -2;
+  for (float& v : values.mutable_view<float>()) v = next++;
+  for (float& v : zeros.mutable_view<float>()) v = 0;
+  for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
+  upload(device(), values, plan.tensor(x));
+  upload(device(), zeros, plan.tensor(t));
+  upload(device(), step, {plan.step_values(), step.shape()});
+  gpu::run_once(device(), plan.commands());
+  const Tensor out = download(device(), store.gradient("w"));
+  return {out.view<float>().begin(), out.view<float>().end()};
+}
+
 // z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of squared_error(z + z,
 // 0), written as squared_error(dense(z, identity * 2)): compare with the same value made another way.
 TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
@@ -51,21 +69,9 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     if (a && b) out = g.add("dense", Json::object(), {y, w}, "again");  // w is used by two nodes
     const ValueId rows = g.add("squared_error", Json::object(), {out, t}, "loss");
     const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
-    ParameterStore store(device(), g, 1);
-    Plan plan(kernels(), g, store, {true, loss, {loss}});
-    Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}),
-        step(DType::i32, {sizeof(ops::StepValues) / 4});
-    for (size_t i = 0; i < 6; ++i)
-      values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
-      zeros.mutable_view<float>()[i] = 0;
-    for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
-    upload(device(), values, plan.tensor(x));
-    upload(device(), zeros, plan.tensor(t));
-    upload(device(), step, {plan.step_values(), step.shape()});
-    gpu::run_once(device(), plan.commands());
-    return download(device(), store.gradient("w"));
+    return gradient_of_w(g, x, t, loss);
   };
-  const Tensor actual = gradient_of(true, true);
+  const std::vector<float> actual = gradient_of(true, true);
   // By hand, in double: y = x w w, loss = mean over 6 elements of y^2.
   const auto loss_of = [](const double* w) {
     double sum = 0;
@@ -87,7 +93,7 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     w[i] = at - 1e-5;
     const double below = loss_of(w);
     w[i] = at;
-    EXPECT_NEAR(actual.view<float>()[i], (above - below) / 2e-5, 1e-5) << i;
+    EXPECT_NEAR(actual[i], (above - below) / 2e-5, 1e-5) << i;
   }
 }
 
@@ -107,20 +113,7 @@ TEST(Plan, ViewsOfAParameterPassTheirGradientsOn) {
     const ValueId flat = g.add("flatten", Json::object(), {y}, "flat");
     const ValueId rows = g.add("squared_error", Json::object(), {flat, t}, "loss");
     const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
-    ParameterStore store(device(), g, 1);
-    Plan plan(kernels(), g, store, {true, loss, {loss}});
-    Tensor values(DType::f32, {3, 2, 2}), zeros(DType::f32, {3, 4}),
-        step(DType::i32, {sizeof(ops::StepValues) / 4});
-    for (size_t i = 0; i < 12; ++i)
-      values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
-      zeros.mutable_view<float>()[i] = 0;
-    for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
-    upload(device(), values, plan.tensor(x));
-    upload(device(), zeros, plan.tensor(t));
-    upload(device(), step, {plan.step_values(), step.shape()});
-    gpu::run_once(device(), plan.commands());
-    const Tensor out = download(device(), store.gradient("w"));
-    return std::vector<float>(out.view<float>().begin(), out.view<float>().end());
+    return gradient_of_w(g, x, t, loss);
   };
   for (const bool twice : {false, true}) {
     const std::vector<float> direct = gradient_of(false, twice);

@@ -141,4 +141,14 @@ std::optional<int64_t> Arguments::integer(const std::string& name) const {
   return number_of<int64_t>(command_, name, all.back());
 }
 
+int32_t Arguments::integer(const std::string& name, int32_t otherwise, int32_t least,
+                           int32_t most) const {
+  const auto given = integer(name);
+  if (!given) return otherwise;
+  if (*given < least || *given > most)
+    throw UsageError("--" + name + " is a number from " + std::to_string(least) +
+                     (most == INT32_MAX ? " on" : " to " + std::to_string(most)));
+  return static_cast<int32_t>(*given);
+}
+
 }  // namespace cli

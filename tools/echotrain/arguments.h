@@ -23,6 +23,9 @@ class Arguments {
   std::vector<std::string> values(const std::string& name) const;
   double number(const std::string& name, double otherwise) const;
   std::optional<int64_t> integer(const std::string& name) const;
+  // UsageError unless it is given as `otherwise`, or from `least` to `most`.
+  int32_t integer(const std::string& name, int32_t otherwise, int32_t least,
+                  int32_t most = INT32_MAX) const;
   bool flag(const std::string& name) const { return !values(name).empty(); }
   const std::vector<std::string>& operands() const { return operands_; }
   const std::string& operand(size_t position) const { return operands_[position]; }

@@ -51,11 +51,10 @@ void say_changes(const etr_server_status& before, const etr_server_status& now, 
 int command_parameter_server(const Arguments& arguments) {
   Job job;
   load_job(arguments, job);
-  const int64_t shard = arguments.integer("shard").value_or(0);
-  if (shard < 0 || shard > INT32_MAX) throw UsageError("--shard is a number from 0 on");
+  const int32_t shard = arguments.integer("shard", 0, 0);
   const InterruptGuard guard;
   Server server;
-  check(etr_server_start(job.get(), static_cast<int32_t>(shard), server.out()));
+  check(etr_server_start(job.get(), shard, server.out()));
   say_beginning(json_of(job), shard);
   etr_server_status status{}, before{};
   status.struct_size = sizeof status;

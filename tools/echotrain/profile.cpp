@@ -35,9 +35,7 @@ int32_t show_tuning(void* user_data, int64_t done, int64_t total, const char* pr
 }  // namespace
 
 int command_profile(const Arguments& arguments) {
-  const int64_t count = arguments.integer("steps").value_or(10);
-  if (count < 1 || count > INT32_MAX) throw UsageError("--steps is a number from 1 on");
-  const auto steps = static_cast<int32_t>(count);
+  const int32_t steps = arguments.integer("steps", 10, 1);
   JobRun started(arguments, ETR_START_TRIAL);
   std::printf("%s\n",
               profiled(started.run, steps, arguments.flag("json") ? "json" : "text").c_str());

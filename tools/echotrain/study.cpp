@@ -251,17 +251,10 @@ Json run(const Study& study) {
   return event;
 }
 
-int32_t parallel_of(const Arguments& arguments) {
-  const int64_t parallel = arguments.integer("parallel").value_or(-1);
-  if (arguments.flag("parallel") && (parallel < 0 || parallel > 1024))
-    throw UsageError("--parallel is a number from 0 to 1024");
-  return static_cast<int32_t>(parallel);
-}
-
 }  // namespace
 
 int command_study(const Arguments& arguments) {
-  const int32_t parallel = parallel_of(arguments);
+  const int32_t parallel = arguments.integer("parallel", -1, 0, 1024);
   Study study;
   load_study(arguments, study);
   const std::string folder = folder_of(arguments, study);
