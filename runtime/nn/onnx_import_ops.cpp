@@ -31,64 +31,64 @@ void OnnxImporter::convert(const OnnxNode& node) {
   lacks(node, "this operator is not supported");
 }
 
+void OnnxImporter::constant_node(const OnnxNode& node) {
+  auto made = std::make_shared<OnnxTensor>();
+  if (node.has("value") && node.attributes.at("value").tensor)
+    return set(node, OnnxValue{.constant = node.attributes.at("value").tensor});
+  const auto attribute = [&](const char* name) -> const OnnxAttribute* {
+    return node.has(name) ? &node.attributes.at(name) : nullptr;
+  };
+  if (const auto* a = attribute("value_float")) {
+    made->is_real = true;
+    made->reals = {static_cast<float>(a->real)};
+  } else if (const auto* b = attribute("value_int")) {
+    made->integers = {b->integer};
+  } else if (const auto* c = attribute("value_floats")) {
+    made->is_real = true;
+    made->reals.assign(c->reals.begin(), c->reals.end());
+    made->dims = {static_cast<int64_t>(c->reals.size())};
+  } else if (const auto* d = attribute("value_ints")) {
+    made->integers = d->integers;
+    made->dims = {static_cast<int64_t>(d->integers.size())};
+  } else {
+    lacks(node, "it has no value that is read: a tensor, or numbers");
+  }
+  set(node, OnnxValue{.constant = made});
+}
+
+void OnnxImporter::shape_node(const OnnxNode& node) {
+  const OnnxValue& of = value(node, 0);
+  if (!of.constant && !of.view) lacks(node, "it reads the shape of a step of attention");
+  auto dims = of.constant ? of.constant->dims : of.view->dims();
+  const auto rank = static_cast<int64_t>(dims.size());
+  const auto bound = [&](const char* name, int64_t otherwise) {
+    const int64_t at = node.integer(name, otherwise);
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const int64_t begin = bound("start", 0), end = std::max(begin, bound("end", rank));
+  auto made = std::make_shared<OnnxTensor>();
+  made->integers.assign(dims.begin() + begin, dims.begin() + end);
+  made->dims = {end - begin};
+  if (node.op == "Size") {
+    int64_t count = 1;
+    for (const int64_t dim : dims)
+      if (__builtin_mul_overflow(count, dim, &count)) lacks(node, "a size that is too large");
+    made->integers = {count};
+    made->dims.clear();
+  }
+  set(node, OnnxValue{.constant = made});
+}
+
 // Constants, and what is computed from constants and shapes.
 bool OnnxImporter::convert_known(const OnnxNode& node) {
-  if (node.op == "Constant") {
-    auto made = std::make_shared<OnnxTensor>();
-    if (node.has("value") && node.attributes.at("value").tensor) {
-      set(node, OnnxValue{.constant = node.attributes.at("value").tensor});
-      return true;
-    }
-    const auto attribute = [&](const char* name) -> const OnnxAttribute* {
-      return node.has(name) ? &node.attributes.at(name) : nullptr;
-    };
-    if (const auto* a = attribute("value_float")) {
-      made->is_real = true;
-      made->reals = {static_cast<float>(a->real)};
-    } else if (const auto* b = attribute("value_int")) {
-      made->integers = {b->integer};
-    } else if (const auto* c = attribute("value_floats")) {
-      made->is_real = true;
-      made->reals.assign(c->reals.begin(), c->reals.end());
-      made->dims = {static_cast<int64_t>(c->reals.size())};
-    } else if (const auto* d = attribute("value_ints")) {
-      made->integers = d->integers;
-      made->dims = {static_cast<int64_t>(d->integers.size())};
-    } else {
-      lacks(node, "it has no value that is read: a tensor, or numbers");
-    }
-    set(node, OnnxValue{.constant = made});
-    return true;
-  }
+  if (node.op == "Constant") return constant_node(node), true;
+  if ((node.op == "Shape" || node.op == "Size") && node.has_input(0)) return shape_node(node), true;
   std::vector<OnnxConstant> inputs;
   bool all = true, any = false;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     inputs.push_back(node.has_input(i) ? value(node, i).constant : nullptr);
     all = all && (!node.has_input(i) || inputs.back());
     any = any || inputs.back();
-  }
-  if ((node.op == "Shape" || node.op == "Size") && node.has_input(0)) {
-    const OnnxValue& of = value(node, 0);
-    if (!of.constant && !of.view) lacks(node, "it reads the shape of a step of attention");
-    auto dims = of.constant ? of.constant->dims : of.view->dims();
-    const auto rank = static_cast<int64_t>(dims.size());
-    const auto bound = [&](const char* name, int64_t otherwise) {
-      const int64_t at = node.integer(name, otherwise);
-      return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
-    };
-    const int64_t begin = bound("start", 0), end = std::max(begin, bound("end", rank));
-    auto made = std::make_shared<OnnxTensor>();
-    made->integers.assign(dims.begin() + begin, dims.begin() + end);
-    made->dims = {end - begin};
-    if (node.op == "Size") {
-      int64_t count = 1;
-      for (const int64_t dim : dims)
-        if (__builtin_mul_overflow(count, dim, &count)) lacks(node, "a size that is too large");
-      made->integers = {count};
-      made->dims.clear();
-    }
-    set(node, OnnxValue{.constant = made});
-    return true;
   }
   if (!all || !any) return false;
   const auto made = fold(node, inputs, free_batch_ ? batch_ : 1, budget_);
@@ -136,6 +136,11 @@ bool OnnxImporter::convert_axes(const OnnxNode& node) {
   if (op == "Slice") return slice(node), true;
   if (op == "Split") return split(node), true;
   if (op == "Concat") return concat(node), true;
+  return convert_reshapes(node);
+}
+
+bool OnnxImporter::convert_reshapes(const OnnxNode& node) {
+  const std::string& op = node.op;
   if (op != "Reshape" && op != "Flatten" && op != "Transpose" && op != "Squeeze" &&
       op != "Unsqueeze" && op != "Expand")
     return false;

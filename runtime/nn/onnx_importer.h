@@ -116,9 +116,12 @@ class OnnxImporter {
   void convert(const OnnxNode& node);
   bool convert_known(const OnnxNode& node);  // of constants
   bool convert_axes(const OnnxNode& node);
+  bool convert_reshapes(const OnnxNode& node);
   bool convert_elements(const OnnxNode& node);
   bool convert_image(const OnnxNode& node);
   bool convert_rows(const OnnxNode& node);
+  void constant_node(const OnnxNode& node);
+  void shape_node(const OnnxNode& node);
   void cast(const OnnxNode& node);
   void reshape(const OnnxNode& node, std::vector<int64_t> wanted);
   void gather(const OnnxNode& node);

@@ -78,11 +78,15 @@ T element(Bytes bytes, size_t i) {
   return out;
 }
 
+// Returns the number of 16 bits, f16 or bf16.
+float short_real(Type type, uint16_t bits) {
+  return type == Type::f16 ? half_to_float(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
 float real_at(Type type, Bytes bytes, size_t i) {
   if (type == Type::f32) return element<float>(bytes, i);
   if (type == Type::f64) return static_cast<float>(element<double>(bytes, i));
-  const auto bits = element<uint16_t>(bytes, i);
-  return type == Type::f16 ? half_to_float(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
+  return short_real(type, element<uint16_t>(bytes, i));
 }
 
 int64_t integer_at(Type type, Bytes bytes, size_t i) {
@@ -121,6 +125,18 @@ double shortest(float value) {
   return out;
 }
 
+// A tensor's data as its TensorProto holds them: in `raw`, in the field of its type, or elsewhere.
+struct Stored {
+  std::string name;
+  Type type{};
+  std::optional<Bytes> raw;
+  std::vector<int64_t> integers;  // int32_data, int64_data or uint64_data
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::map<std::string, std::string> external;
+  bool is_external = false;
+};
+
 class Reader {
  public:
   Reader(std::string origin, External external)
@@ -139,6 +155,8 @@ class Reader {
   OnnxNode node(Bytes bytes);
   std::pair<std::string, OnnxAttribute> attribute(Bytes bytes);
   std::pair<std::string, OnnxConstant> tensor(Bytes bytes);
+  Bytes external_data(const Stored& stored);
+  void fill(Stored& stored, size_t count, OnnxTensor& out) const;
   OnnxInput input(Bytes bytes);
   void shape(Bytes bytes, OnnxInput& out);
 
@@ -227,87 +245,89 @@ std::pair<std::string, OnnxAttribute> Reader::attribute(Bytes bytes) {
 
 std::pair<std::string, OnnxConstant> Reader::tensor(Bytes bytes) {
   auto out = std::make_shared<OnnxTensor>();
-  std::string name;
-  auto type = static_cast<Type>(0);
-  std::optional<Bytes> raw;
-  std::vector<int64_t> integers;  // int32_data, int64_data or uint64_data
-  std::vector<float> floats;
-  std::vector<double> doubles;
-  std::map<std::string, std::string> external;
-  bool is_external = false;
+  Stored stored;
   for (MessageReader m = message(bytes); m.next();) {
     if (m.is(1, Wire::bytes) || m.is(1, Wire::varint)) add_integers(m, what_, out->dims);
-    if (m.is(2, Wire::varint)) type = static_cast<Type>(m.value());
-    if (m.is(4, Wire::bytes) || m.is(4, Wire::fixed32)) add_reals(m, floats);
+    if (m.is(2, Wire::varint)) stored.type = static_cast<Type>(m.value());
+    if (m.is(4, Wire::bytes) || m.is(4, Wire::fixed32)) add_reals(m, stored.floats);
     for (const uint64_t field : {5, 7, 11})
-      if (m.is(field, Wire::bytes) || m.is(field, Wire::varint)) add_integers(m, what_, integers);
-    if (m.is(8, Wire::bytes)) name = name_in(m);
-    if (m.is(9, Wire::bytes)) raw = m.bytes();
-    if (m.is(10, Wire::bytes) || m.is(10, Wire::fixed64)) add_reals(m, doubles);
+      if (m.is(field, Wire::bytes) || m.is(field, Wire::varint))
+        add_integers(m, what_, stored.integers);
+    if (m.is(8, Wire::bytes)) stored.name = name_in(m);
+    if (m.is(9, Wire::bytes)) stored.raw = m.bytes();
+    if (m.is(10, Wire::bytes) || m.is(10, Wire::fixed64)) add_reals(m, stored.doubles);
     if (m.is(13, Wire::bytes)) {
       std::string key, value;
       for (MessageReader entry = message(m.bytes()); entry.next();) {
         if (entry.is(1, Wire::bytes)) key = text(entry);
         if (entry.is(2, Wire::bytes)) value = entry.text();
       }
-      external[key] = value;
+      stored.external[key] = value;
     }
-    if (m.is(14, Wire::varint)) is_external = m.value() == 1;
+    if (m.is(14, Wire::varint)) stored.is_external = m.value() == 1;
   }
-  const size_t width = width_of(type);
-  if (width == 0)
-    fail(Code::unsupported, what_, ": tensor '", name, "' has elements of type ",
-         static_cast<uint64_t>(type), " (TensorProto.DataType), which are not read");
+  if (width_of(stored.type) == 0)
+    fail(Code::unsupported, what_, ": tensor '", stored.name, "' has elements of type ",
+         static_cast<uint64_t>(stored.type), " (TensorProto.DataType), which are not read");
   if (out->dims.size() > static_cast<size_t>(kMostRank))
-    fail(Code::unsupported, what_, ": tensor '", name, "' has ", out->dims.size(),
+    fail(Code::unsupported, what_, ": tensor '", stored.name, "' has ", out->dims.size(),
          " axes; at most ", kMostRank, " are read");
-  const auto counted = onnx_count(out->dims);
-  if (!counted) fail(Code::corrupt_data, what_, ": tensor '", name, "' has a size that cannot be");
-  const size_t count = *counted;
-  if (is_external) {
-    const auto number = [&](const char* key) -> std::optional<uint64_t> {
-      const auto it = external.find(key);
-      if (it == external.end()) return std::nullopt;
-      uint64_t value = 0;
-      for (const char c : it->second) {
-        if (c < '0' || c > '9' || value > (uint64_t{1} << 56))
-          fail(Code::corrupt_data, what_, ": tensor '", name, "': its ", key, " is '",
-               as_utf8(it->second), "'");
-        value = value * 10 + static_cast<uint64_t>(c - '0');
-      }
-      return value;
-    };
-    raw = external_(external["location"], number("offset").value_or(0), number("length"), name);
-  }
+  const auto count = onnx_count(out->dims);
+  if (!count)
+    fail(Code::corrupt_data, what_, ": tensor '", stored.name, "' has a size that cannot be");
+  if (stored.is_external) stored.raw = external_data(stored);
+  out->is_real = is_real(stored.type);
+  fill(stored, *count, *out);
+  return {stored.name, out};
+}
+
+Bytes Reader::external_data(const Stored& stored) {
+  const auto number = [&](const char* key) -> std::optional<uint64_t> {
+    const auto it = stored.external.find(key);
+    if (it == stored.external.end()) return std::nullopt;
+    uint64_t value = 0;
+    for (const char c : it->second) {
+      if (c < '0' || c > '9' || value > (uint64_t{1} << 56))
+        fail(Code::corrupt_data, what_, ": tensor '", stored.name, "': its ", key, " is '",
+             as_utf8(it->second), "'");
+      value = value * 10 + static_cast<uint64_t>(c - '0');
+    }
+    return value;
+  };
+  const auto location = stored.external.find("location");
+  return external_(location == stored.external.end() ? std::string() : location->second,
+                   number("offset").value_or(0), number("length"), stored.name);
+}
+
+void Reader::fill(Stored& stored, size_t count, OnnxTensor& out) const {
+  const size_t width = width_of(stored.type);
   const auto check = [&](size_t has, size_t of) {
     if (has != of)
-      fail(Code::corrupt_data, what_, ": tensor '", name, "' has ", count, " elements of ", width,
-           " bytes by its shape, and data for ", has, is_external || raw ? " bytes" : " elements");
+      fail(Code::corrupt_data, what_, ": tensor '", stored.name, "' has ", count, " elements of ",
+           width, " bytes by its shape, and data for ", has, stored.raw ? " bytes" : " elements");
   };
-  out->is_real = is_real(type);
-  if (raw) {
-    check(raw->size(), count * width);
-    if (out->is_real) out->reals.resize(count);
-    if (!out->is_real) out->integers.resize(count);
-    for (size_t i = 0; i < out->reals.size(); ++i) out->reals[i] = real_at(type, *raw, i);
-    for (size_t i = 0; i < out->integers.size(); ++i) out->integers[i] = integer_at(type, *raw, i);
-  } else if (type == Type::f32) {
-    check(floats.size(), count);
-    out->reals = std::move(floats);
-  } else if (type == Type::f64) {
-    check(doubles.size(), count);
-    out->reals.assign(doubles.begin(), doubles.end());
-  } else if (out->is_real) {  // halves lie in int32_data
-    check(integers.size(), count);
-    for (const int64_t bits : integers) {
-      const auto half = static_cast<uint16_t>(bits);
-      out->reals.push_back(real_at(type, std::as_bytes(std::span(&half, 1)), 0));
-    }
+  if (stored.raw) {
+    check(stored.raw->size(), count * width);
+    if (out.is_real) out.reals.resize(count);
+    if (!out.is_real) out.integers.resize(count);
+    for (size_t i = 0; i < out.reals.size(); ++i)
+      out.reals[i] = real_at(stored.type, *stored.raw, i);
+    for (size_t i = 0; i < out.integers.size(); ++i)
+      out.integers[i] = integer_at(stored.type, *stored.raw, i);
+  } else if (stored.type == Type::f32) {
+    check(stored.floats.size(), count);
+    out.reals = std::move(stored.floats);
+  } else if (stored.type == Type::f64) {
+    check(stored.doubles.size(), count);
+    out.reals.assign(stored.doubles.begin(), stored.doubles.end());
+  } else if (out.is_real) {  // halves lie in int32_data
+    check(stored.integers.size(), count);
+    for (const int64_t bits : stored.integers)
+      out.reals.push_back(short_real(stored.type, static_cast<uint16_t>(bits)));
   } else {
-    check(integers.size(), count);
-    out->integers = std::move(integers);
+    check(stored.integers.size(), count);
+    out.integers = std::move(stored.integers);
   }
-  return {name, out};
 }
 
 // ValueInfoProto: 1 name, 2 type (1 tensor_type (2 shape)).
