@@ -7,6 +7,7 @@
 #   everything       everything on a newer Mesa (run.sh --all --mesa); builds what the parts below need
 #   wide_vectors     the operations with vectors of 512 bits (the label `night`)
 #   golden           every model of the golden table against PyTorch, not only the small ones
+#   peft             LoRA adapters beside Hugging Face's PEFT, also on quantised weights
 #   ddp              data-parallel training beside PyTorch's (golden/ddp.py)
 #   matrix_units     the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
 #   gpu_kernels      the kernels that only GPUs choose (minutes of compilation each)
@@ -81,6 +82,7 @@ part bare_debian bash tests/bare_debian.sh "$work/bare"
 part everything bash tests/run.sh --all --mesa
 part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
+part peft bash tests/golden/peft.sh build-test "$work/peft"
 part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/side_bench
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part gpu_kernels build-test/tests/ops_tests --gtest_also_run_disabled_tests --gtest_filter='*DISABLED*'
