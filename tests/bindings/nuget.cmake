@@ -4,7 +4,7 @@ file(REMOVE_RECURSE ${WORK})
 include(${CMAKE_CURRENT_LIST_DIR}/../support/run.cmake)
 file(ARCHIVE_EXTRACT INPUT ${PACKAGE} DESTINATION ${WORK}/package)
 foreach(file EchoTrain.nuspec lib/netstandard2.0/EchoTrain.dll lib/netstandard2.0/EchoTrain.xml
-        runtimes/linux-x64/native/libechotrain_csharp.so runtimes/linux-x64/native/libechotrain.so.0)
+        runtimes/linux-x64/native/libechotrain_csharp.so runtimes/linux-x64/native/libechotrain.so.0.1)
   if(NOT EXISTS ${WORK}/package/${file})
     message(FATAL_ERROR "the package has no ${file}")
   endif()

@@ -18,7 +18,7 @@ int32_t etr_schema(const char* kind, char** json);
 
 int32_t etr_schema(const char* kind, char** json) {
   int32_t (*real)(const char*, char**) =
-      (int32_t(*)(const char*, char**))dlsym(dlopen("libechotrain.so.0", RTLD_NOW), "etr_schema");
+      (int32_t(*)(const char*, char**))dlsym(dlopen("libechotrain.so.0.1", RTLD_NOW), "etr_schema");
   char* text = NULL;
   char* longer = NULL;
   int32_t status = 0;

@@ -22,7 +22,7 @@ import java.util.List;
  */
 final class Natives {
   private static final String BINDING = "libechotrain_java.so";
-  private static final String LIBRARY = "libechotrain.so.0";
+  private static final String LIBRARY = "libechotrain.so.0.1";
   private static final Cleaner CLEANER = Cleaner.create();
 
   static {
