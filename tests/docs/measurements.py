@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/performance.md from docs/measurements: what stands between <!-- measurement: NAME --> and <!-- end -->
-becomes the table of NAME.json, with a line that says where, when and how it was measured.
+"""Fills the tables of docs/performance.md and docs/performance_gpu.md from docs/measurements: what stands between
+<!-- measurement: NAME --> and <!-- end --> becomes the table of NAME.json, with a line that says where, when and how it was measured.
 
     python3 tests/docs/measurements.py [--check]
 
---check changes nothing, and fails if the page is not up to date. A file that is incomplete or that the page does not show is an
-error in any case.
+--check changes nothing, and fails if a page is not up to date. A file that is incomplete or that no page shows is an error in any
+case.
 """
 
 import datetime
@@ -16,7 +16,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/performance.md"
+PAGES = (ROOT / "docs/performance.md", ROOT / "docs/performance_gpu.md")
 FOLDER = ROOT / "docs/measurements"
 KEYS = ("benchmark", "command", "date", "machine", "driver", "columns", "rows", "note")
 OPEN, CLOSE = "<!-- measurement: ", "<!-- end -->"
@@ -67,20 +67,21 @@ def main():
         sys.exit(__doc__)
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
     wrong = [f"docs/measurements/{name}.json {fault}" for name, measurement in found.items() for fault in faults_of(measurement)]
-    page = PAGE.read_text(encoding="utf-8")
-    shown = [match.group(1) for match in BLOCK.finditer(page)]
-    if any(len(shown) != len(re.findall(f"^{marker}", page, re.MULTILINE)) for marker in (OPEN, CLOSE)):
-        wrong.append(f"{PAGE.name}: a table lacks its '{OPEN}NAME -->' or its '{CLOSE}'")
-    wrong += [f"{PAGE.name}: there is no docs/measurements/{name}.json" for name in shown if name not in found]
-    wrong += [f"docs/measurements/{name}.json: {PAGE.name} does not show it" for name in found if name not in shown]
-    if not wrong:
+    pages = {path: path.read_text(encoding="utf-8") for path in PAGES}
+    shown = {path: [match.group(1) for match in BLOCK.finditer(page)] for path, page in pages.items()}
+    for path, page in pages.items():
+        if any(len(shown[path]) != len(re.findall(f"^{marker}", page, re.MULTILINE)) for marker in (OPEN, CLOSE)):
+            wrong.append(f"{path.name}: a table lacks its '{OPEN}NAME -->' or its '{CLOSE}'")
+        wrong += [f"{path.name}: there is no docs/measurements/{name}.json" for name in shown[path] if name not in found]
+    wrong += [f"docs/measurements/{name}.json: no page shows it" for name in found if all(name not in names for names in shown.values())]
+    for path, page in pages.items() if not wrong else ():
         filled = BLOCK.sub(lambda match: block(match.group(1), found[match.group(1)]), page)
         if not check:
-            PAGE.write_text(filled, encoding="utf-8")
+            path.write_text(filled, encoding="utf-8")
         elif filled != page:
             old, new = ([match.group(0) for match in BLOCK.finditer(text)] for text in (page, filled))
-            wrong = [f"{PAGE.name}: the table '{name}' differs from docs/measurements/{name}.json; `python3 tests/docs/measurements.py` "
-                     "mends it" for name, before, after in zip(shown, old, new) if before != after]
+            wrong += [f"{path.name}: the table '{name}' differs from docs/measurements/{name}.json; `python3 tests/docs/measurements.py` "
+                      "mends it" for name, before, after in zip(shown[path], old, new) if before != after]
     for message in wrong:
         print(message)
     print(f"{len(found)} measurements, {len(wrong)} faults")

@@ -196,8 +196,8 @@ def bare_machine(kit, results):
 def tables(results, folder):
     """Rehearsals stay out of documents. As if they were measurements: what is missing is named, and the text is the same again."""
     program = [sys.executable, HERE / "tables.py"]
-    document = folder / "performance.md"
-    document.write_text((HERE.parent.parent / "docs" / "performance.md").read_text())
+    document = folder / "performance_gpu.md"
+    document.write_text((HERE.parent.parent / "docs" / "performance_gpu.md").read_text())
     original = document.read_text()
 
     def run_tables(*words, code=0):

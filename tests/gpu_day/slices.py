@@ -156,11 +156,11 @@ def faults(rehearsal):
 SLICES = {
     "a1_tests": ("devices, limits and every test of gpu, ops, graph, optim and train", tests),
     "a2_compared": ("the same tests with everything the device computes compared with the host", compared),
-    "b_kernels": ("products, memory, attention and convolutions beside PyTorch", kernels),
+    "b_kernels": ("single kernels beside PyTorch", kernels),
     "b2_choices": ("every kernel of products and convolutions: is the first choice the fastest?", choices),
     "c1_images": ("ResNet-50 and ResNet-20 training beside PyTorch", images),
-    "c2_sequences": ("a Transformer of 30 million parameters and an MLP beside PyTorch", sequences),
-    "d_tuning": ("tuned kernels, and a step's time kernel by kernel", tuning),
+    "c2_sequences": ("training networks without convolutions beside PyTorch", sequences),
+    "d_tuning": ("a step's time, kernel by kernel", tuning),
     "e_echo": ("echo and device echo with upstream eight times too slow", echo),
     "f_transformer": ("the paper's base Transformer learns to translate", transformer),
 }

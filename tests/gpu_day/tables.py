@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Turns the results of the day into the tables of docs/performance.md.
+"""Turns the results of the day into the tables of docs/performance_gpu.md.
 
-    python3 tests/gpu_day/tables.py RESULTS_DIR [--docs docs/performance.md | --out FILE.md]
+    python3 tests/gpu_day/tables.py RESULTS_DIR [--docs docs/performance_gpu.md | --out FILE.md]
 
 Writes between the markers of the document, or a file of its own, and prints which slices are missing or not complete. The same
 results give the same text. What was not measured is not written; where a side has no figure, its reason stands there. Rehearsals
@@ -307,7 +307,7 @@ def into(document, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results")
-    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs" / "performance.md")
+    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs" / "performance_gpu.md")
     parser.add_argument("--out", type=pathlib.Path, help="a file of its own instead")
     arguments = parser.parse_args()
     results = load(arguments.results)
