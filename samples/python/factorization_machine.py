@@ -1,6 +1,6 @@
 """A factorisation machine (Rendle 2010) on clicks, whose table of features does not fit the device.
 
-    pip install . && python samples/python/factorization_machine.py     # from the repository
+    pip install . && python samples/python/factorization_machine.py     # from the repository, in a virtual environment
 
 The clicks are made up here: each has a user, an item and a page, hashed into four million features, and comes from a machine
 that the trained one is to find. The device may use a fifth of the memory that the table takes. With "sparse": true the table lies on

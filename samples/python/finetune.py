@@ -1,6 +1,6 @@
 """Fine-tunes a network to new classes: an ONNX file that another framework trained gets a new last layer.
 
-    pip install . && python samples/python/finetune.py     # from the repository
+    pip install . && python samples/python/finetune.py     # from the repository, in a virtual environment
 
 A small residual network learns to tell six drawings apart, in PyTorch if that is installed (`pip install torch`), else in
 EchoTrain, and is written as an ONNX file. Then there are four new kinds of drawings and few examples of each. The network of

@@ -1,6 +1,6 @@
 """A generative adversarial network (Goodfellow et al. 2014) that learns to draw points from a ring of eight clusters.
 
-    pip install . && python samples/python/gan.py [--image points.png]     # from the repository
+    pip install . && python samples/python/gan.py [--image points.png]     # from the repository, in a virtual environment
 
 It takes a loop of its own. The discriminator is trained as usual, on real and generated points. The generator has no loss
 of its own: its output goes through the discriminator, whose gradient with respect to its input goes back into the generator.

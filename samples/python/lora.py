@@ -1,6 +1,6 @@
 """Adapts a small language model to another kind of text with low-rank adapters (LoRA, Hu et al. 2021).
 
-    pip install . && python samples/python/lora.py     # from the repository
+    pip install . && python samples/python/lora.py     # from the repository, in a virtual environment
 
 A decoder of the Llama family learns the documentation of Python's standard library, character by character. Then its weights
 stay as they are, and adapters of its attention learn the library's source code. Both texts come with Python.

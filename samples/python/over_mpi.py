@@ -1,6 +1,6 @@
 """Trains a job on several ranks over mpi4py.
 
-    pip install . mpi4py                                                         # from the repository
+    pip install . mpi4py                                            # from the repository, in a virtual environment
     mpirun -n 2 python -m mpi4py samples/python/over_mpi.py job.json [KEY=VALUE ...]
 
 The engine 'mpi' does the same without Python. This is for programs that have mpi4py already, and shows what a transport of one's

@@ -1,6 +1,6 @@
 """Trains a job on several ranks that are actors of Ray.
 
-    pip install . ray                                                            # from the repository
+    pip install . ray                                               # from the repository, in a virtual environment
     python samples/python/over_ray.py job.json --ranks 4 [--set KEY=VALUE ...]
 
 All ranks bring what they have to one actor, who gives each of them what all have brought. That is the simplest transport that is

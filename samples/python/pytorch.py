@@ -1,6 +1,6 @@
 """Feeds a PyTorch model from its own DataLoader and from EchoTrain, and compares accuracy and speed.
 
-    pip install . torch pillow                 # from the repository
+    pip install . torch pillow                 # from the repository, in a virtual environment
     python samples/python/pytorch.py           # or: --data FOLDER, with FOLDER/train/CLASS/*.png and FOLDER/test
 
 The swap is the three lines of `echotrain_batches`; model and training loop stay as they are. Batches come through

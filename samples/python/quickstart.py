@@ -1,6 +1,6 @@
 """Trains a small CNN on a slow source, without and with an echo node, each from several seeds, and compares.
 
-    pip install .                              # from the repository
+    pip install .                              # from the repository, in a virtual environment
     python samples/python/quickstart.py
 
 Images of ten kinds of waves are drawn and packed; reading one is then made to take four times as long as
