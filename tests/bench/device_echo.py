@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Device echo beside the host's echo node and no echo, with upstream eight times too slow, in turns in one run.
+"""Device echo beside the host's echo node and no echoing, with upstream eight times too slow, in turns in one run.
 
     python3 tests/bench/device_echo.py [--echotrain build/tools/echotrain/echotrain] [--seconds S] [--size PIXELS] [--scaled]
                                        [--resnet DEPTH] [--batch N] [--samples N] [--json FILE] [--record FILE]
@@ -24,7 +24,7 @@ import record
 from arrays import random_images, random_labels
 
 SLOWER = 8
-WAYS = {"no echo": None, "host echo": {"device": False}, "device echo": {"device": True}}
+WAYS = {"no echoing": None, "host echo": {"device": False}, "device echo": {"device": True}}
 
 
 def augmentation(size, scaled):
@@ -101,7 +101,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         random_images(f"{folder}/image.npy", arguments.samples, arguments.size)
         random_labels(f"{folder}/label.npy", arguments.samples)
-        full, idle, _ = run(folder, "no echo", 0, arguments)
+        full, idle, _ = run(folder, "no echoing", 0, arguments)
         delay_ms = SLOWER / full * 1e3
         print(f"upstream ready: {full:.0f} examples/s; now {delay_ms:.2f} ms a sample, {SLOWER} times too slow")
         print("                examples/s  of ready  device waits  ms of CPU/example")

@@ -31,7 +31,7 @@ WAYS = [(ranks, store, echo) for store in ("own", "shared") for ranks in (1, 2) 
 def name(way):
     ranks, store, echo = way
     who = "one rank" if ranks == 1 else f"two ranks, {'a store each' if store == 'own' else 'one store'}"
-    return f"{who}, {'echo' if echo else 'no echo'}"
+    return f"{who}, {'echoing' if echo else 'no echoing'}"
 
 
 class Study:
@@ -73,7 +73,7 @@ class Study:
         return last["seconds"]
 
 
-HEADS = ["way", "seconds to the target", "speed-up over one rank without echo"]
+HEADS = ["way", "seconds to the target", "speed-up over one rank without echoing"]
 
 
 def table(times):
@@ -89,12 +89,12 @@ def plot(times, path):
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     groups = {"one rank": WAYS[:2], "two ranks,\na store each": WAYS[2:4], "two ranks,\none store": WAYS[4:]}
     figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
-    for offset, label, colour in ((-0.19, "no echo", "#9aa5b1"), (0.19, "echo", "#1f6fb2")):
-        of_label = [times[name(ways[label == "echo"])] for ways in groups.values()]
+    for offset, label, colour in ((-0.19, "no echoing", "#9aa5b1"), (0.19, "echoing", "#1f6fb2")):
+        of_label = [times[name(ways[label == "echoing"])] for ways in groups.values()]
         heights = [statistics.median(t) for t in of_label]
         spread = [[h - min(t) for h, t in zip(heights, of_label)], [max(t) - h for h, t in zip(heights, of_label)]]
         bars = axes.bar([i + offset for i in range(3)], heights, 0.36, label=label, color=colour, yerr=spread, ecolor="#444444", capsize=3)
-        axes.bar_label(bars, [f"{h:.1f}" for h in heights], label_type="center", color="white" if label == "echo" else "black")
+        axes.bar_label(bars, [f"{h:.1f}" for h in heights], label_type="center", color="white" if label == "echoing" else "black")
     axes.set_xticks(range(3), groups)
     axes.set_ylabel("seconds to the target accuracy")
     axes.legend(frameon=False)
