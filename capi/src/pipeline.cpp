@@ -435,6 +435,7 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
   });
 }
 
+// Deprecated, and deleted with the next version.
 int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
                         int32_t zstd_level, uint64_t seed,
                         int32_t (*progress)(void*, int64_t, int64_t), void* user_data,

@@ -48,8 +48,8 @@ void make_data(const fs::path& data) {
       line.show("drawing " + name + " " + bar(static_cast<double>(done) / count, 30) + " " +
                 std::to_string(done) + " images");
     });
-    check(etr_pack_folder((data / "png" / name).string().c_str(), (data / name).string().c_str(),
-                          1000, 3, 0, nullptr, nullptr, nullptr));
+    check(etr_pack((data / "png" / name).string().c_str(), (data / name).string().c_str(), nullptr,
+                   nullptr, nullptr, nullptr));
   }
   if (interrupted()) throw Interrupted{};
   fs::remove_all(data / "png");

@@ -631,14 +631,6 @@ ETR_API int32_t etr_pack(const char* root, const char* prefix, const etr_options
                          int32_t (*progress)(void* user_data, int64_t done, int64_t total),
                          void* user_data, char** json);
 
-/* Packs images into tar archives, as etr_pack does, and replaces the shards of an earlier packing.
- * `zstd_level` is the compression level; 0 writes plain .tar files. `progress`, `json` and errors
- * are as for etr_pack. */
-ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
-                                int32_t zstd_level, uint64_t seed,
-                                int32_t (*progress)(void* user_data, int64_t done, int64_t total),
-                                void* user_data, char** json);
-
 /* ---- models and optimizers ------------------------------------------------------------------- */
 
 /* A description of a model: layers and a loss. */
@@ -1326,10 +1318,10 @@ ETR_API void etr_study_destroy(etr_study* study);
 
 /* ---- deprecated ------------------------------------------------------------------------------ */
 
-/* These functions will be gone in version 0.2. They treat a run and its trainer as one handle, an
- * etr_trainer that etr_trainer_start_job makes. etr_trainer_evaluate and etr_trainer_profile take
- * such a trainer with a NULL pipeline or batch, for etr_run_evaluate and etr_run_profile, and
- * etr_trainer_on_evaluation does for it what etr_run_on_evaluation does, too.
+/* These functions will be gone in version 0.2. Those of trainers treat a run and its trainer as one
+ * handle, an etr_trainer that etr_trainer_start_job makes. etr_trainer_evaluate and
+ * etr_trainer_profile take such a trainer with a NULL pipeline or batch, for etr_run_evaluate and
+ * etr_run_profile, and etr_trainer_on_evaluation does for it what etr_run_on_evaluation does, too.
  *
  * Compilers warn of calls, unless ETR_NO_DEPRECATION_WARNINGS is defined before the header is
  * included. */
@@ -1374,6 +1366,15 @@ ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 /* Use etr_run_pipeline_stats. */
 ETR_DEPRECATED("etr_run_pipeline_stats")
 ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
+
+/* Use etr_pack, with the options per_shard, level, seed and overwrite: this packs images into tar
+ * archives, as etr_pack does, and replaces the shards of an earlier packing. `zstd_level` is the
+ * compression level; 0 writes plain .tar files. */
+ETR_DEPRECATED("etr_pack")
+ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
+                                int32_t zstd_level, uint64_t seed,
+                                int32_t (*progress)(void* user_data, int64_t done, int64_t total),
+                                void* user_data, char** json);
 
 #ifdef __cplusplus
 }
