@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares docs/reference/functions.md with the C header, and with the sources of the four other languages: every function has a
-row, and every name that the page gives for a language is there. So do the structs that functions fill in: each of their fields is
-in each language.
+row, and every name that the page gives for a language is there. So do the structs that functions fill in or take: each of their
+fields is in each language.
 """
 
 import ast
@@ -15,11 +15,13 @@ HEADER = ROOT / "capi/include/echotrain/echotrain.h"
 PAGE = ROOT / "docs/reference/functions.md"
 LANGUAGES = ("C++", "Python", "Java", "C#")
 
+# Structs that the program fills in. Their fields are members of a struct in C++, arguments in Python, setters in Java and properties
+# that can be set in C#.
+TAKEN = {"etr_runtime_options"}
 # Structs without a row.
-NO_RESULTS = {
-    "etr_runtime_options": "the program fills it in: arguments in the other languages",
-    "etr_vulkan_device": "the program fills it in; only in C and C++",
-    "etr_vulkan_buffer": "the program fills it in; only in C and C++",
+NOT_COMPARED = {
+    "etr_vulkan_device": "only in C and C++, which has the struct itself",
+    "etr_vulkan_buffer": "only in C and C++, which has the struct itself",
     "etr_tensor": "a view of memory, for which each language has types of its own",
 }
 # Fields that a language does not have on purpose. The page says so, too.
@@ -36,6 +38,8 @@ MISSING = {
     ("etr_device_info", "subgroup_size", "C#"): NO_VULKAN,
     ("etr_batch_info", "fields", "Python"): "it is len(batch): a batch is a mapping",
     ("etr_eval_result", "samples", "Python"): "evaluate() returns a dict of metrics",
+    ("etr_runtime_options", "device", "Java"): "it is the first argument of Device",
+    ("etr_runtime_options", "device", "C#"): "it is the first argument of Device",
 }
 # Fields with another name.
 RENAMED = {
@@ -50,10 +54,10 @@ def functions_of_header():
 
 
 def structs_of_header():
-    """The structs of the header, unless they are opaque, with the names of their fields; none for NO_RESULTS."""
+    """The structs of the header, unless they are opaque, with the names of their fields; none for NOT_COMPARED."""
     structs = {}
     for name, body in re.findall(r"typedef struct (etr_\w+) \{(.*?)\n\}", without_comments(HEADER.read_text()), re.DOTALL):
-        declarators = [] if name in NO_RESULTS else re.split("[;,]", body)
+        declarators = [] if name in NOT_COMPARED else re.split("[;,]", body)
         fields = [re.search(r"(\w+)(\[\w+\])?$", declarator.strip()).group(1) for declarator in declarators if declarator.strip()]
         structs[name] = [field for field in fields if field not in ("struct_size", "reserved")]
     return structs
@@ -83,9 +87,21 @@ def has_braced(text, name):
     return bool(re.search(rf"(?:[\w>\]&*?]\s+|[*&]){last}\s*(?:<\w+>)?\s*(?:\(|=>|;|\{{|\n\s*\{{|$)", text, re.MULTILINE))
 
 
-def has_braced_field(text, scopes, name):
-    """Whether a class of Java or C# has a public field or property `name`, or a method without arguments."""
-    member = re.compile(rf"public\s+(?:(?:final|synchronized|readonly)\s+)*[\w<>\[\].]+\s+{name}\s*(?:;|=>|\(\)\s*\{{|\{{\s*get\b)")
+def field_given(name):
+    """What gives a field in Java or C#: a public field or property `name`, or a method without arguments."""
+    return rf"public\s+(?:(?:final|synchronized|readonly)\s+)*[\w<>\[\].]+\s+{name}\s*(?:;|=>|\(\)\s*\{{|\{{\s*get\b)"
+
+
+def field_taken(language, name):
+    """What takes a field: a member in C++, a method with one argument in Java, a property that can be set in C#."""
+    return {"C++": rf"[\w>,]\s+{name}\s*(?:=[^;,]*)?[;,]",
+            "Java": rf"public\s+[\w.]+\s+{name}\(\w+\s+\w+\)\s*\{{",
+            "C#": rf"public\s+[\w?]+\s+{name}\s*\{{\s*get;\s*set;\s*\}}"}[language]
+
+
+def has_braced_field(text, scopes, pattern):
+    """Whether a class of C++, Java or C# has a member that matches `pattern`."""
+    member = re.compile(pattern)
     for scope in scopes:
         body = text
         for part in scope.split("."):
@@ -114,6 +130,16 @@ def has_python_field(folder, scopes, name):
     return False
 
 
+def has_python_argument(folder, scopes, name):
+    """Whether the constructor of a class takes an argument `name`."""
+    for scope in scopes:
+        for node in (child for tree in trees(folder) for child in tree.body if isinstance(child, ast.ClassDef) and child.name == scope):
+            made = dict(python_names(node)).get("__init__")
+            if made and name in {argument.arg for argument in made.args.args + made.args.kwonlyargs}:
+                return True
+    return False
+
+
 def written(language, name):
     """The name of a C field as a language writes it."""
     first, *others = name.split("_")
@@ -123,15 +149,19 @@ def written(language, name):
 
 def wrong_fields(struct, fields, scopes, sources, python):
     """What the languages lack of a struct; `scopes` has the names of their classes."""
+    is_taken = struct in TAKEN
     for language in LANGUAGES:
-        if language == "C++":  # has the C struct itself
+        if language == "C++" and not is_taken:  # has the C struct itself
             if not re.search(rf"\b{struct}\b", sources["C++"]):
                 yield f"{struct}: C++ has no function that gives it"
             continue
         for field in fields:
             name = RENAMED.get((struct, field, language)) or written(language, field)
-            there = (has_python_field(python, scopes[language], name) if language == "Python"
-                     else has_braced_field(sources[language], scopes[language], name))
+            if language == "Python":
+                there = (has_python_argument if is_taken else has_python_field)(python, scopes[language], name)
+            else:
+                pattern = field_taken(language, name) if is_taken else field_given(name)
+                there = has_braced_field(sources[language], scopes[language], pattern)
             if not there and (struct, field, language) not in MISSING:
                 yield f"{struct}.{field}: {language} has no {name} in {', '.join(scopes[language])}"
             if there and (struct, field, language) in MISSING:
@@ -207,15 +237,15 @@ def main():
     wrong += [f"{name}: no row in {PAGE.name}" for name in sorted(functions - set(seen))]
     wrong += [f"{name}: a row, and no such function in {HEADER.name}" for name in sorted(set(seen) - functions)]
     wrong += [f"{name}: {seen.count(name)} rows" for name in sorted(set(seen)) if seen.count(name) > 1]
-    wrong += [f"{name}: no row in {PAGE.name}" for name in sorted(set(structs) - set(compared) - set(NO_RESULTS))]
-    wrong += [f"{name}: a row, and NO_RESULTS has it, too" for name in sorted(set(compared) & set(NO_RESULTS))]
+    wrong += [f"{name}: no row in {PAGE.name}" for name in sorted(set(structs) - set(compared) - set(NOT_COMPARED))]
+    wrong += [f"{name}: a row, and NOT_COMPARED has it, too" for name in sorted(set(compared) & set(NOT_COMPARED))]
     known = {(struct, field) for struct, fields in structs.items() for field in fields}
     wrong += [f"{struct}.{field}: an exception for {language}, and no such field in {HEADER.name}"
               for struct, field, language in [*MISSING, *RENAMED] if (struct, field) not in known]
     for message in wrong:
         print(message)
     print(f"{len(functions)} functions, {sum(len(structs[name]) for name in compared)} fields of {len(compared)} structs; {len(wrong)} wrong")
-    return 1 if wrong or len(functions) < 100 or len(compared) < 6 else 0
+    return 1 if wrong or len(functions) < 100 or len(compared) < 7 else 0
 
 
 if __name__ == "__main__":
