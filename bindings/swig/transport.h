@@ -116,35 +116,63 @@ class LentTransport : public echotrain::Transport {
   void all_reduce(void* data, uint64_t count, int32_t number, int32_t reduction,
                   double timeout_s) override {
     const uint64_t bytes = count * number_bytes(number);
-    call({TransportCall::all_reduce, timeout_s, data, bytes, data, bytes, number, reduction});
+    TransportCall::Fields fields = in_place(TransportCall::all_reduce, data, bytes, timeout_s);
+    fields.number = number;
+    fields.reduction = reduction;
+    call(std::move(fields));
   }
   void reduce_scatter(const void* data, const uint64_t* counts, void* part, int32_t number,
                       int32_t reduction, double timeout_s) override {
     const uint64_t one = number_bytes(number);
-    call({TransportCall::reduce_scatter, timeout_s, data, one * total(counts), part,
-          one * counts[rank_], number, reduction, 0, 0, 0, 0, parts(counts)});
+    TransportCall::Fields fields{TransportCall::reduce_scatter, timeout_s};
+    fields.input = data;
+    fields.input_bytes = one * total(counts);
+    fields.output = part;
+    fields.output_bytes = one * counts[rank_];
+    fields.number = number;
+    fields.reduction = reduction;
+    fields.parts = parts(counts);
+    call(std::move(fields));
   }
   void all_gather(const void* part, const uint64_t* sizes, void* data, double timeout_s) override {
-    call({TransportCall::all_gather, timeout_s, part, sizes[rank_], data, total(sizes), 0, 0, 0, 0,
-          0, 0, parts(sizes)});
+    TransportCall::Fields fields{TransportCall::all_gather, timeout_s};
+    fields.input = part;
+    fields.input_bytes = sizes[rank_];
+    fields.output = data;
+    fields.output_bytes = total(sizes);
+    fields.parts = parts(sizes);
+    call(std::move(fields));
   }
   void broadcast(void* data, uint64_t size_bytes, int32_t root, double timeout_s) override {
-    call({TransportCall::broadcast, timeout_s, data, size_bytes, data, size_bytes, 0, 0, root});
+    TransportCall::Fields fields = in_place(TransportCall::broadcast, data, size_bytes, timeout_s);
+    fields.peer = root;
+    call(std::move(fields));
   }
   void barrier(double timeout_s) override { call({TransportCall::barrier, timeout_s}); }
   void send(const void* data, uint64_t size_bytes, int32_t to, uint32_t tag,
             double timeout_s) override {
-    call({TransportCall::send, timeout_s, data, size_bytes, nullptr, 0, 0, 0, to,
-          static_cast<int>(tag)});
+    TransportCall::Fields fields{TransportCall::send, timeout_s};
+    fields.input = data;
+    fields.input_bytes = size_bytes;
+    fields.peer = to;
+    fields.tag = static_cast<int>(tag);
+    call(std::move(fields));
   }
   void receive(void* data, uint64_t size_bytes, int32_t from, uint32_t tag,
                double timeout_s) override {
-    call({TransportCall::receive, timeout_s, nullptr, 0, data, size_bytes, 0, 0, from,
-          static_cast<int>(tag)});
+    TransportCall::Fields fields{TransportCall::receive, timeout_s};
+    fields.output = data;
+    fields.output_bytes = size_bytes;
+    fields.peer = from;
+    fields.tag = static_cast<int>(tag);
+    call(std::move(fields));
   }
   std::unique_ptr<echotrain::Transport> split(int32_t colour, int32_t key,
                                               double timeout_s) override {
-    return call({TransportCall::split, timeout_s, nullptr, 0, nullptr, 0, 0, 0, 0, 0, colour, key});
+    TransportCall::Fields fields{TransportCall::split, timeout_s};
+    fields.colour = colour;
+    fields.key = key;
+    return call(std::move(fields));
   }
   void abort(const std::string& reason) override {
     TransportCall::Fields fields{TransportCall::abort};
@@ -153,6 +181,13 @@ class LentTransport : public echotrain::Transport {
   }
 
  private:
+  static TransportCall::Fields in_place(TransportCall::Operation operation, void* data,
+                                        uint64_t size_bytes, double timeout_s) {
+    TransportCall::Fields fields{operation, timeout_s};
+    fields.input = fields.output = data;
+    fields.input_bytes = fields.output_bytes = size_bytes;
+    return fields;
+  }
   static uint64_t number_bytes(int number) {
     const bool is_short = number == ETR_NUMBER_F16 || number == ETR_NUMBER_BF16;
     return number == ETR_NUMBER_F64 || number == ETR_NUMBER_I64 ? 8 : is_short ? 2 : 4;
