@@ -128,7 +128,7 @@ class BufferedEcho : public Echo {
   void start_epoch(uint64_t epoch) override {
     Echo::start_epoch(epoch);
     buffer_.clear();
-    rng_ = Rng(context_.seed, epoch, uint64_t{1} << 63, context_.position);
+    reseed(epoch, 0);
   }
 
   // Counted in samples, because copies share their bytes.
@@ -137,6 +137,9 @@ class BufferedEcho : public Echo {
   }
 
  protected:
+  void reseed(uint64_t epoch, uint64_t pass) {
+    rng_ = Rng(context_.seed, epoch, uint64_t{1} << 63 | pass, context_.position);
+  }
   bool give_next(Emitter& out) {
     Item item;
     if (!buffer_.draw(item, rng_)) return false;
@@ -158,6 +161,8 @@ class FixedEcho final : public BufferedEcho {
 
   void start_epoch(uint64_t epoch) override {
     BufferedEcho::start_epoch(epoch);
+    epoch_ = epoch;
+    pass_ = 0;
     copies_.reset();
   }
 
@@ -176,6 +181,9 @@ class FixedEcho final : public BufferedEcho {
 
   void finish_pass(Emitter& out) override {
     while (give_next(out)) continue;
+    // A `take` downstream ends a pass, and how many items arrive after that depends on timing.
+    reseed(epoch_, ++pass_);
+    copies_.reset();
   }
 
   double holds_bytes(double item_bytes) const override {
@@ -193,6 +201,7 @@ class FixedEcho final : public BufferedEcho {
 
   const bool mixes_;
   CopyCounter copies_;
+  uint64_t epoch_ = 0, pass_ = 0;
 };
 
 // The time-dependent modes. A decision is the number of echoes after a fresh item and before the

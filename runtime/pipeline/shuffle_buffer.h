@@ -24,8 +24,10 @@ class ShuffleBuffer {
 
   size_t capacity() const { return capacity_; }
 
-  void reseed(const StageContext& context, uint64_t epoch) {
-    rng_ = Rng(context.seed, epoch, uint64_t{1} << 63, context.position);
+  // For each pass anew: a `take` downstream ends a pass, and how many items arrive after that
+  // depends on timing.
+  void reseed(const StageContext& context, uint64_t epoch, uint64_t pass) {
+    rng_ = Rng(context.seed, epoch, uint64_t{1} << 63 | pass, context.position);
     second_ = false;
   }
 

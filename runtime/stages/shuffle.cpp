@@ -24,9 +24,16 @@ class Shuffle final : public SerialStage {
                 options.integer("buffer_bytes"), "shuffle", has_budget(context)),
         context_(context) {}
 
-  void start_epoch(uint64_t epoch) override { buffer_.reseed(context_, epoch); }
+  void start_epoch(uint64_t epoch) override {
+    epoch_ = epoch;
+    pass_ = 0;
+    buffer_.reseed(context_, epoch_, pass_);
+  }
   void process(Item&& item, Emitter& out) override { buffer_.add(std::move(item), out); }
-  void finish_pass(Emitter& out) override { buffer_.drain(out); }
+  void finish_pass(Emitter& out) override {
+    buffer_.drain(out);
+    buffer_.reseed(context_, epoch_, ++pass_);
+  }
   double holds_bytes(double item_bytes) const override {
     return item_bytes * static_cast<double>(buffer_.capacity());
   }
@@ -39,6 +46,7 @@ class Shuffle final : public SerialStage {
 
   ShuffleBuffer buffer_;
   const StageContext context_;
+  uint64_t epoch_ = 0, pass_ = 0;
 };
 
 }  // namespace

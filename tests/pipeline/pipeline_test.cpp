@@ -82,6 +82,26 @@ TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
   EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
 }
 
+// The source reads on until it sees that `take` has enough; with longer queues, more of these
+// samples reach the stages before `take`.
+TEST(Pipeline, PassesAfterATakeDoNotDependOnHowFarTheSourceRead) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 1000);
+  for (const std::string before : {R"({"stage": "shuffle", "buffer": 30})",
+                                   R"({"stage": "echo", "factor": 2.5, "buffer": 30})"}) {
+    const std::string stages =
+        ", " + before + R"(, {"stage": "take", "count": 50}, {"stage": "repeat", "count": 4})";
+    Pipeline short_queues(spec_of(pattern, stages, {{"queue_items", 4}})),
+        long_queues(spec_of(pattern, stages, {{"queue_items", 512}}));
+    const std::vector<int32_t> order = labels_of_epoch(short_queues);
+    EXPECT_EQ(order.size(), 200u);
+    EXPECT_EQ(order, labels_of_epoch(long_queues)) << before;
+    EXPECT_NE(std::vector(order.begin(), order.begin() + 50),
+              std::vector(order.begin() + 50, order.begin() + 100))
+        << "each pass has an order of its own";
+  }
+}
+
 TEST(Pipeline, LengthIsThatOfTheNextEpoch) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 50);

@@ -53,6 +53,12 @@ constexpr const char* kStages[] = {
     R"(, {"stage": "take", "count": 37}, {"stage": "repeat", "count": 2},
        {"stage": "shuffle", "buffer": 10}, {"stage": "decode"},
        {"stage": "batch", "size": 8, "drop_remainder": false}, {"stage": "echo", "factor": 2})",
+    R"(, {"stage": "keep", "fields": "label"}, {"stage": "shuffle", "buffer": 10},
+       {"stage": "take", "count": 22},
+       {"stage": "repeat", "count": 3}, {"stage": "batch", "size": 8})",
+    R"(, {"stage": "keep", "fields": "label"},
+       {"stage": "echo", "factor": 2.5, "buffer": 10}, {"stage": "take", "count": 22},
+       {"stage": "repeat", "count": 3}, {"stage": "batch", "size": 8})",
 };
 
 TEST(Restore, GivesTheSameTail) {
