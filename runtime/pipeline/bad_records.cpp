@@ -184,13 +184,13 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   if (const auto too_many = excess(epoch)) throw Error(*too_many);
   if (!std::exchange(known.listed, true)) list(policy, where, item, record);
   if (policy == ErrorPolicy::substitute) return true;
-  dropped_[epoch].emplace_back(position, item.ordinal);
+  dropped_[epoch].push_back({position, item.ordinal, item.copy()});
   return false;
 }
 
-void BadRecords::note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch) {
+void BadRecords::note_drop(uint64_t position, const Item& item, uint64_t epoch) {
   std::scoped_lock lock(mutex_);
-  dropped_[epoch].emplace_back(position, ordinal);
+  dropped_[epoch].push_back({position, item.ordinal, item.copy()});
 }
 
 int64_t BadRecords::count() const {

@@ -56,8 +56,8 @@ class BadRecords {
 
   bool uses(ErrorPolicy policy) const;  // in any stage
 
-  // Records that a sample was dropped without being bad: a restored run has to drop it, too.
-  void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);
+  // Records that an item was dropped without being bad: a restored run has to drop it, too.
+  void note_drop(uint64_t position, const Item& item, uint64_t epoch);
 
   int64_t count() const;        // different records, over all epochs
   int64_t times() const;        // occurrences of bad records
@@ -65,7 +65,7 @@ class BadRecords {
   // The first 1,000: [{"stage", "shard", "key", "offset", "reason", "occurrences"}].
   Json list() const;
 
-  // The samples dropped in an epoch as (stage number, ordinal), sorted.
+  // What was dropped in an epoch, sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;
   void restore_dropped(uint64_t epoch, const std::vector<Drop>& drops);  // of the restored run
   void forget_before(uint64_t epoch);

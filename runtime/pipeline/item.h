@@ -55,6 +55,9 @@ struct Item {
   // numbers.
   uint64_t ordinal = 0;
   uint32_t replica = 0;  // 0: fresh; n: its n-th echo
+  // Of a batch: its place among those that its stage made in the epoch. Two of them may have the
+  // same ordinal, as they begin with copies of one sample.
+  uint32_t batch_number = 0;
   int64_t age = 0;       // fresh samples that echo nodes received after this one
   // While a position is restored, samples that are not needed again travel without payload.
   bool ghost = false;
@@ -76,6 +79,9 @@ struct Item {
   std::shared_ptr<void> token;  // only when restoring: alive while a stage holds this sample
   // Only when restoring, for a batch: its samples' ordinals and replicas.
   std::shared_ptr<const std::vector<std::pair<uint64_t, uint32_t>>> copies;
+
+  // Together with the ordinal, identifies the item among all that a stage gets in an epoch.
+  uint64_t copy() const { return uint64_t{batch_number} << 32 | replica; }
 
   const Tensor* find(const std::string& name) const {
     for (const Field& field : fields)

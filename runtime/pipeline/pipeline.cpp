@@ -374,8 +374,8 @@ double Pipeline::consumer_starved_seconds() const {
   return static_cast<double>(wait_ns_ + now) * 1e-9;
 }
 
-bool Pipeline::was_dropped(uint64_t stage, uint64_t ordinal) const {
-  return replay_drops_.contains(stage, ordinal);
+bool Pipeline::was_dropped(uint64_t stage, const Item& item, uint64_t epoch) const {
+  return epoch == restored_epoch_ && replay_drops_.contains(stage, item);
 }
 
 void Pipeline::deliver(Chunk&& chunk) {

@@ -133,7 +133,7 @@ class Pipeline final : private SegmentHost {
   double consumer_starved_seconds() const override;
   BadRecords& bad_records() override { return *bad_records_; }
   Trace& trace() override { return *trace_; }
-  bool was_dropped(uint64_t stage, uint64_t ordinal) const override;
+  bool was_dropped(uint64_t stage, const Item& item, uint64_t epoch) const override;
   void deliver(Chunk&& chunk) override;
   void abandon(std::shared_ptr<const Error> error) noexcept override;
 

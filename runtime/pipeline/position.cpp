@@ -34,8 +34,12 @@ Json Pipeline::save() const {
              {"world", world()},
              {"delivered", delivered_},
              {"pass_lengths", source_->pass_lengths(epoch_)},
-             {"drops", pack_drops(bad_records_->dropped(epoch_))},
              {"decisions", std::move(decisions)}};
+  const auto echo = std::find_if(serial_.begin(), serial_.end(), [](const SerialSegment* segment) {
+    return segment->traits().repeats_samples;
+  });
+  pack_drops(bad_records_->dropped(epoch_),
+             echo == serial_.end() ? UINT64_MAX : (*echo)->head_stats().position, state);
   if (done_) state["done"] = done_->json();
   return state;
 }
@@ -184,8 +188,8 @@ void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) 
   delivered_ = 0;  // counts up again while the skipped outputs pass
   if (state.contains("done"))
     set_done(std::make_shared<const DoneSamples>(DoneSamples::from(state["done"])));
-  const std::vector<Drop> drops = unpack_drops(state.at("drops"));
-  replay_drops_ = drop_set(drops);
+  const std::vector<Drop> drops = unpack_drops(state);
+  replay_drops_ = DropSet(drops);
   bad_records_->restore_dropped(epoch_, drops);
   std::vector<AnyStage> copies;
   ReplayInput copied = replay_input(copies), own = replay_input();
@@ -196,7 +200,10 @@ void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) 
     walked_ = true;
     source_->begin_at(epoch_, done_->first_pass(), 0, own.pass_lengths);
   }
-  if (needs_contents() || skip_ == 0) return;
+  if (needs_contents() || skip_ == 0) {  // all is read again, and drops are decided again
+    replay_drops_ = {};
+    return;
+  }
   copied.outputs = skip_;
   begin_epoch(copied);
   ReplayPlan plan = plan_replay(copied, std::move(copies));

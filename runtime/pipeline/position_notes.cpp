@@ -19,24 +19,44 @@ constexpr uint64_t kMostRanks = 1'000'000;
 }  // namespace
 
 // Stores the ordinals by stage, as differences: a filter may drop a large part of a million
-// samples.
-Json pack_drops(const std::vector<Drop>& sorted) {
-  std::map<uint64_t, std::vector<uint64_t>> by_stage;
-  std::map<uint64_t, uint64_t> last;
-  for (const auto& [stage, ordinal] : sorted)
-    by_stage[stage].push_back(ordinal - std::exchange(last[stage], ordinal));
-  Json out = Json::object();
-  for (const auto& [stage, steps] : by_stage) out[std::to_string(stage)] = pack_numbers(steps);
-  return out;
+// samples. In a list of copies, the copy follows each of them.
+void pack_drops(const std::vector<Drop>& sorted, uint64_t first_echo, Json& position) {
+  std::map<uint64_t, std::vector<uint64_t>> samples, copies;
+  std::map<uint64_t, uint64_t> last_sample, last_copy;
+  for (const auto& [stage, ordinal, copy] : sorted) {
+    if (copy == kEveryCopy || stage <= first_echo)
+      samples[stage].push_back(ordinal - std::exchange(last_sample[stage], ordinal));
+    else
+      copies[stage].insert(copies[stage].end(),
+                           {ordinal - std::exchange(last_copy[stage], ordinal), copy});
+  }
+  position["drops"] = Json::object();
+  for (const auto& [stage, steps] : samples)
+    position["drops"][std::to_string(stage)] = pack_numbers(steps);
+  for (const auto& [stage, steps] : copies)
+    position["dropped_copies"][std::to_string(stage)] = pack_numbers(steps);
 }
 
-std::vector<Drop> unpack_drops(const Json& packed) {
+// Earlier positions name only samples behind an echo node, too, and so stand for all their copies.
+std::vector<Drop> unpack_drops(const Json& position) {
   std::vector<Drop> out;
-  for (const auto& [stage, text] : packed.items()) {
+  const auto number_of = [](const std::string& stage) {
+    return static_cast<uint64_t>(parse_integer(stage, "a stage's number"));
+  };
+  for (const auto& [stage, text] : position.at("drops").items()) {
     uint64_t ordinal = 0;
-    const auto position = static_cast<uint64_t>(parse_integer(stage, "a stage's number"));
     for (const uint64_t step : unpack_numbers(text.get<std::string>()))
-      out.emplace_back(position, ordinal += step);
+      out.push_back({number_of(stage), ordinal += step, kEveryCopy});
+  }
+  const Json copies = position.value("dropped_copies", Json::object());
+  for (const auto& [stage, text] : copies.items()) {
+    const auto steps = unpack_numbers(text.get<std::string>());
+    if (steps.size() % 2)
+      fail(Code::corrupt_data, kDamagedPosition, ": 'dropped_copies' of stage ", stage,
+           " end with a sample without a copy");
+    uint64_t ordinal = 0;
+    for (size_t i = 0; i < steps.size(); i += 2)
+      out.push_back({number_of(stage), ordinal += steps[i], steps[i + 1]});
   }
   return out;
 }
@@ -89,10 +109,14 @@ void check_form(const Json& state) {
       fail(Code::corrupt_data, kDamagedPosition, ": 'pass_lengths' holds ", brief_json(length),
            ", not a number of samples");
   members.object("decisions");
-  for (const auto& [stage, list] : members.object("drops").items())
-    if (!list.is_string())
-      fail(Code::corrupt_data, kDamagedPosition, ": 'drops' of stage ", stage, " are ",
-           brief_json(list), ", not a packed list");
+  const auto check_lists = [&](const char* key) {
+    for (const auto& [stage, list] : members.object(key).items())
+      if (!list.is_string())
+        fail(Code::corrupt_data, kDamagedPosition, ": '", key, "' of stage ", stage, " are ",
+             brief_json(list), ", not a packed list");
+  };
+  check_lists("drops");
+  if (members.has("dropped_copies")) check_lists("dropped_copies");
 }
 
 void take_notes(const Json& state, ReplayInput& input, const DropSet& drops,
@@ -104,12 +128,6 @@ void take_notes(const Json& state, ReplayInput& input, const DropSet& drops,
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.pass_length = own_samples;
   input.drops = &drops;
-}
-
-DropSet drop_set(const std::vector<Drop>& drops) {
-  DropSet out;
-  for (const Drop& drop : drops) out.insert(drop);
-  return out;
 }
 
 }  // namespace etr::pipeline

@@ -12,9 +12,10 @@ namespace etr::pipeline {
 
 constexpr char kDamagedPosition[] = "the saved pipeline state is damaged";
 
-Json pack_drops(const std::vector<Drop>& sorted);
-std::vector<Drop> unpack_drops(const Json& packed);
-DropSet drop_set(const std::vector<Drop>& drops);
+// Sets the position's "drops" and, if there are any, its "dropped_copies": those of stages behind
+// stage `first_echo`, where a sample has several copies.
+void pack_drops(const std::vector<Drop>& sorted, uint64_t first_echo, Json& position);
+std::vector<Drop> unpack_drops(const Json& position);
 
 // Checks that the members of a position exist and have the right types. Throws Error(corrupt_data).
 void check_form(const Json& position);

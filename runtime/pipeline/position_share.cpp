@@ -39,7 +39,7 @@ void Pipeline::plan_share(const std::vector<Json>& positions, std::optional<uint
     delivered.done = *done_;
   }
   for (const Json& state : positions) {
-    const DropSet drops = drop_set(unpack_drops(state.at("drops")));
+    const DropSet drops(unpack_drops(state));
     std::vector<AnyStage> copies;
     ReplayInput input = replay_input(copies);
     input.rank = state["rank"];

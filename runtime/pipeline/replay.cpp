@@ -167,14 +167,14 @@ class Replay {
       item.token =
           std::allocate_shared<Token>(tbb::scalable_allocator<Token>(), alive_, fed_samples_);
     ++fed_samples_;
-    if (dropped(0, ordinal)) return;
     item.ordinal = ordinal;
+    if (dropped(0, item)) return;
     item.ghost = true;
     receive(0, std::move(item));
   }
 
-  bool dropped(uint64_t stage, uint64_t ordinal) const {
-    return input_.drops && input_.drops->contains(stage, ordinal);
+  bool dropped(uint64_t stage, const Item& item) const {
+    return input_.drops && input_.drops->contains(stage, item);
   }
 
   // Handles an item between serial stages next - 1 and next: first the maps there, then stage
@@ -190,9 +190,9 @@ class Replay {
     const uint64_t from = next == 0 ? 0 : input_.stages[next - 1].first;
     const uint64_t to = next < input_.stages.size() ? input_.stages[next].first : UINT64_MAX;
     for (const uint64_t map : input_.map_positions)
-      if (map > from && map < to && dropped(map, item.ordinal)) return;
+      if (map > from && map < to && dropped(map, item)) return;
     if (next == input_.stages.size()) return output(std::move(item));
-    if (dropped(to, item.ordinal)) return;
+    if (dropped(to, item)) return;
     Chain chain(*this, next + 1);
     stages_[next]->process(std::move(item), chain);
   }

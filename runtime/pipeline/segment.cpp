@@ -167,14 +167,14 @@ void Segment::release(const Chunk& chunk) {
 // Runs one map on one item. Returns false if the record is dropped.
 bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   StageStats& stats = *map.stats;
-  if (item.ghost) return !host_.was_dropped(stats.position, item.ordinal);
+  if (item.ghost) return !host_.was_dropped(stats.position, item, epoch);
   if (item.missing) return true;
   if (item.cached && !map.stage->sample_cache()) return true;
   try {
     ++stats.items_in;
     map.stage->process(item, epoch);
     if (item.dropped) {
-      host_.bad_records().note_drop(stats.position, item.ordinal, epoch);
+      host_.bad_records().note_drop(stats.position, item, epoch);
       return false;
     }
     ++stats.items_out;
@@ -196,7 +196,7 @@ void Segment::substitute(Chunk& chunk) {
       continue;
     }
     if (last_good_.fields.empty()) {
-      host_.bad_records().note_drop(stats_.position, item.ordinal, chunk.epoch);
+      host_.bad_records().note_drop(stats_.position, item, chunk.epoch);
       continue;
     }
     item.fields = last_good_.fields;

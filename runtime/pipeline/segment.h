@@ -52,8 +52,8 @@ class SegmentHost {
   virtual double consumer_starved_seconds() const = 0;
   virtual BadRecords& bad_records() = 0;
   virtual Trace& trace() = 0;
-  // When restoring: whether that stage dropped that sample in the original run.
-  virtual bool was_dropped(uint64_t stage, uint64_t ordinal) const = 0;
+  // When restoring: whether that stage dropped that item in the original run.
+  virtual bool was_dropped(uint64_t stage, const Item& item, uint64_t epoch) const = 0;
   virtual void deliver(Chunk&& chunk) = 0;  // called by the last segment, in order
   // Ends the run immediately, for failures that cannot even be sent downstream.
   virtual void abandon(std::shared_ptr<const Error> error) noexcept = 0;

@@ -72,10 +72,14 @@ void SerialSegment::process_some() {
   while (position_ < current_.items.size() && waiting() < limits_.chunk && !host_.stopped()) {
     Item& item = current_.items[position_++];
     ++stats_.items_in;
-    if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
+    // An item that is needed again may not have fitted into a batch that is a ghost now.
+    if ((item.ghost || traits_.makes_batches) && host_.was_dropped(stats_.position, item, epoch_))
+      continue;
     Item named;  // for errors, as the stage takes the item
     named.ordinal = item.ordinal;
     named.origin = item.origin;
+    named.replica = item.replica;
+    named.batch_number = item.batch_number;
     bool of_the_item = true;
     try {
       if (!item.ghost) stage_->admit(item);
@@ -84,7 +88,7 @@ void SerialSegment::process_some() {
     } catch (const Error& error) {
       if (!of_the_item) throw;
       if (host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_))
-        host_.bad_records().note_drop(stats_.position, named.ordinal, epoch_);
+        host_.bad_records().note_drop(stats_.position, named, epoch_);
     }
   }
   const size_t processed = position_ - first;

@@ -122,7 +122,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
       if (read_own(item)) {
         ++stats_.items_in;
         ++uncounted_;
-        if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
+        if (item.ghost && host_.was_dropped(stats_.position, item, epoch_)) continue;
         return true;
       }
       std::scoped_lock lock(lengths_mutex_);

@@ -11,7 +11,10 @@ Batching::Batching(const Options& options)
     : size_(static_cast<size_t>(options.integer("size"))),
       drop_remainder_(options.boolean("drop_remainder")) {}
 
-void Batching::start_epoch(uint64_t) { items_.clear(); }
+void Batching::start_epoch(uint64_t) {
+  items_.clear();
+  made_ = 0;
+}
 
 void Batching::process(Item&& item, Emitter& out) {
   if (!items_.empty() && !item.ghost && !items_.front().ghost) check_fits(items_.front(), item);
@@ -50,6 +53,7 @@ void Batching::emit_batch(Emitter& out) {
   const Item& first = items_.front();
   Item batch;
   batch.ordinal = first.ordinal;
+  batch.batch_number = made_++;
   batch.origin = first.origin;
   batch.batch.size = static_cast<int32_t>(items_.size());
   for (const Item& item : items_) batch.ghost = batch.ghost || item.ghost;

@@ -36,6 +36,7 @@ class Batching : public pipeline::SerialStage {
 
   const size_t size_;
   const bool drop_remainder_;
+  uint32_t made_ = 0;  // batches in this epoch
   std::vector<pipeline::Item> items_;
   std::vector<uint64_t> ordinals_;  // scratch space of count()
 };

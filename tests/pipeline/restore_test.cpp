@@ -1,11 +1,14 @@
 // Saving a position, and continuing from it in a new pipeline.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <future>
 
 #include "core/error.h"
+#include "core/packed.h"
+#include "core/text.h"
 #include "pipeline/flow.h"
 #include "pipeline/replay.h"
 #include "support/child.h"
@@ -30,16 +33,16 @@ Json restorable_spec(const std::string& pattern, const std::string& stages, int 
 
 // Reads `items` items over as many epochs as it takes, saves, and compares the tails of this run
 // and of a restored one, over two more epochs.
-void expect_same_tail(const Json& spec, int items) {
+void expect_same_tail(const Json& spec, int items, const pipeline::MapFunctions& functions = {}) {
   SCOPED_TRACE("after " + std::to_string(items) + " items of " + spec["stages"].dump());
-  Pipeline original(spec);
+  Pipeline original(spec, functions);
   Item item;
   for (int n = 0; n < items;) n += original.next(item) == Pipeline::Next::item;
   // As text, as in a checkpoint.
   const Json state = parse_json(original.save().dump(), "state");
   std::vector<uint64_t> tail;
   for (int epoch = 0; epoch < 3; ++epoch) tail.push_back(digest_of_epoch(original));
-  Pipeline restored(spec);
+  Pipeline restored(spec, functions);
   restored.restore(state);
   for (const uint64_t digest : tail) EXPECT_EQ(digest_of_epoch(restored), digest);
 }
@@ -168,6 +171,92 @@ TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
       pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   expect_same_tail(spec, 6);
+}
+
+// Of the copies that an echo node makes, some are dropped and others are not: by a function, as bad
+// records of one, and because they do not fit into their batch.
+TEST(Restore, DropsTheCopiesThatWereDropped) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 60);
+  const pipeline::MapFunctions functions{
+      {"drop",
+       [](Item& item, uint64_t) { item.dropped = item.replica == 1 && item.ordinal % 3 == 0; }},
+      {"fail",
+       [](Item& item, uint64_t) {
+         if (item.replica == 0 && item.ordinal % 5 == 1) fail(Code::corrupt_data, "a bad copy");
+       }},
+      {"grow", [](Item& item, uint64_t) {
+         const bool odd = item.replica == 1 && item.ordinal % 3 == 1;
+         Tensor grown(DType::i32, {odd ? 2 : 1});
+         std::ranges::fill(grown.mutable_view<int32_t>(), 7);
+         item.set("grown", std::move(grown));
+       }}};
+  for (const char* name : {"drop", "fail", "grow"})
+    for (const char* echo : {R"("mode": "together", "factor": 2)", R"("factor": 3, "buffer": 20)"})
+      for (const int items : {1, 2, 9, 40})
+        expect_same_tail(restorable_spec(pattern, cat(R"(, {"stage": "echo", )", echo,
+                                                      R"(}, {"stage": "map", "function": ")", name,
+                                                      R"("}, {"stage": "batch", "size": 4})")),
+                         items, functions);
+}
+
+// Batches that begin with copies of the same sample are dropped one by one, and so are a batch's
+// copies.
+TEST(Restore, DropsTheBatchesThatWereDropped) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 60);
+  const pipeline::MapFunctions functions{
+      {"number",
+       [](Item& item, uint64_t) {
+         Tensor copy(DType::i32, {1});
+         copy.mutable_view<int32_t>()[0] = static_cast<int32_t>(item.replica);
+         item.set("copy", std::move(copy));
+       }},
+      {"drop",
+       [](Item& batch, uint64_t) {
+         const int32_t first = batch.find("copy")->view<int32_t>()[0];
+         batch.dropped = first == 2 && batch.replica != 1 && batch.ordinal % 4 != 0;
+       }},
+      {"drop_copy", [](Item& batch, uint64_t) {
+         batch.dropped = batch.replica == 1 && batch.ordinal % 3 != 0;
+       }}};
+  const std::string batches =
+      R"(, {"stage": "echo", "mode": "together", "factor": 3},
+          {"stage": "map", "function": "number"}, {"stage": "batch", "size": 2},)";
+  const std::string again = R"({"stage": "echo", "mode": "together", "factor": 2},)";
+  const std::string drop = R"({"stage": "map", "function": "drop"})",
+                    drop_copy = R"({"stage": "map", "function": "drop_copy"})";
+  for (const std::string& stages :
+       {batches + drop, batches + again + drop, batches + again + drop_copy,
+        batches + drop + "," + again + drop_copy})
+    for (const int items : {1, 2, 9, 40})
+      expect_same_tail(restorable_spec(pattern, stages), items, functions);
+}
+
+// Positions of earlier versions name only the samples of dropped copies. All copies of these are
+// passed over, also by a run that goes on from a later position of the restored one.
+TEST(Restore, PositionsThatDoNotTellCopiesApartLoad) {
+  TempDir dir;
+  const Json spec =
+      restorable_spec(make_shards(dir, 2, 60), R"(, {"stage": "echo", "factor": 3, "buffer": 20},
+          {"stage": "filter", "field": "label", "min": 30}, {"stage": "batch", "size": 4})");
+  Pipeline original(spec);
+  digest_of_epoch(original, 20);
+  Json state = original.save();
+  ASSERT_TRUE(state.contains("dropped_copies"));
+  const auto copies = unpack_numbers(state["dropped_copies"]["3"].get<std::string>());
+  std::vector<uint64_t> samples;
+  for (size_t i = 0; i < copies.size(); i += 2) samples.push_back(copies[i]);
+  state["drops"]["3"] = pack_numbers(samples);
+  state.erase("dropped_copies");
+  Pipeline second(spec);
+  second.restore(state);
+  EXPECT_EQ(digest_of_epoch(original, 5), digest_of_epoch(second, 5));
+  Pipeline third(spec);
+  third.restore(parse_json(second.save().dump(), "state"));
+  const uint64_t tail = digest_of_epoch(original);
+  EXPECT_EQ(digest_of_epoch(second), tail);
+  EXPECT_EQ(digest_of_epoch(third), tail);
 }
 
 TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
@@ -379,6 +468,11 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
   Json far = saved_within_an_epoch(idx_spec(dir));
   far["delivered"] = 1'000'000'000;
   EXPECT_NE(said_of(idx_spec(dir), far).find("cannot be reached"), std::string::npos);
+  Json copies = saved_within_an_epoch(idx_spec(dir));
+  for (const Json& value : {Json(3), Json{{"2", 3}}, Json{{"2", pack_numbers(std::vector<uint64_t>{1, 0, 1})}}}) {
+    copies["dropped_copies"] = value;
+    EXPECT_NE(said_of(idx_spec(dir), copies).find("'dropped_copies'"), std::string::npos) << value;
+  }
 }
 
 TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
