@@ -36,6 +36,11 @@ def environment(pid):
         return dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
 
 
+def state(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(") ", 1)[1][0]
+
+
 class Launch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -322,16 +327,33 @@ class Launch(unittest.TestCase):
     def test_a_second_signal_ends_all_at_once_and_leaves_nothing(self):
         meetings = self.root / "meetings"
         meetings.mkdir()
-        with unittest.mock.patch.dict(os.environ, TMPDIR=str(meetings)):
-            process, ranks = self.begin("twice")
-        self.assertEqual(len(list(meetings.iterdir())), 1)
-        os.kill(ranks[1], signal.SIGSTOP)  # it does not end in order
-        for _ in range(2):
-            process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with unittest.mock.patch.dict(os.environ, TMPDIR=str(meetings)):
+                process, ranks = self.begin(f"twice-{int(number)}")
+            self.assertEqual(len(list(meetings.iterdir())), 1)
+            os.kill(ranks[1], signal.SIGSTOP)  # it does not end in order
+            for _ in range(2):
+                process.send_signal(number)
+                time.sleep(0.5)
+            out, errors = self.ended(process, ranks)
+            self.assertEqual(process.returncode, 128 + number, errors)
+            self.assertEqual(list(meetings.iterdir()), [])
+
+    def test_ctrl_z_suspends_the_ranks_too(self):
+        def wait_for(states):
+            deadline = time.monotonic() + 60
+            while not all(state(pid) in states for pid in (process.pid, *ranks.values())):
+                self.assertLess(time.monotonic(), deadline, [state(pid) for pid in ranks.values()])
+                time.sleep(0.05)
+
+        process, ranks = self.begin("suspended")
+        os.killpg(process.pid, signal.SIGTSTP)
+        wait_for("T")
+        os.killpg(process.pid, signal.SIGCONT)
+        wait_for("RSD")
+        process.send_signal(signal.SIGINT)
         out, errors = self.ended(process, ranks)
-        self.assertEqual(process.returncode, 128 + signal.SIGTERM, errors)
-        self.assertEqual(list(meetings.iterdir()), [])
+        self.assertEqual(process.returncode, 128 + signal.SIGINT, errors)
 
     def test_ctrl_c_before_all_ranks_are_there_ends_the_run(self):
         meetings = self.root / "started"
@@ -351,14 +373,14 @@ class Launch(unittest.TestCase):
             self.assertEqual(list(meetings.iterdir()), [])
 
     def test_ctrl_c_ends_all_in_order_and_resuming_goes_on(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            name = f"signal{int(number)}"
+        to_group, to_launcher = os.killpg, os.kill  # a terminal signals the group
+        for send, number in ((to_group, signal.SIGINT), (to_launcher, signal.SIGINT), (to_group, signal.SIGTERM),
+                             (to_launcher, signal.SIGTERM)):
+            name = f"{send.__name__}-{int(number)}"
             process, ranks = self.begin(name)
-            if number == signal.SIGINT:
-                os.killpg(process.pid, number)  # as a terminal does
-            else:
-                process.send_signal(number)
+            send(process.pid, number)
             out, errors = self.ended(process, ranks)
+            self.assertIn("echotrain: interrupted: ", errors, name)
             self.assertEqual(process.returncode, 128 + number, errors)
             step = self.losses(name)[-1][0]
             result = run("launch", "-n", "2", *self.words(name, train__steps=step + 2), "--resume")

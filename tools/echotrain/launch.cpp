@@ -152,9 +152,11 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 // Runs in the child and never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, const Role& role, int size,
                          const LaunchPlan& plan, int messages, pid_t parent) {
-  // Ctrl-C on the terminal must reach only the workers, which need the servers in order to end in
-  // an orderly way.
-  if (role.serves) ::setpgid(0, 0);
+  // A group of its own: whatever signal the launcher gets, from the terminal or from elsewhere, it
+  // passes on once, and not to the servers, which the workers need in order to end.
+  ::setpgid(0, 0);
+  // From the background, it may write to a terminal all the same.
+  ::signal(SIGTTOU, SIG_IGN);
 #ifdef __linux__  // elsewhere ranks notice at their next write to the pipe
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -217,6 +219,42 @@ Rank start(const LaunchPlan& plan, const Role& role) {
   ::close(ends[1]);
   return {role, process, ends[0], "", 0};
 }
+
+// The processes that were started. Those that still run when it goes are killed.
+class Ranks {
+ public:
+  Ranks() = default;
+  ~Ranks() {
+    for (const Rank& rank : all) {
+      if (rank.process <= 0) continue;
+      ::kill(rank.process, SIGKILL);
+      while (::waitpid(rank.process, nullptr, 0) < 0 && errno == EINTR) continue;
+    }
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  std::vector<Rank> all;
+};
+
+volatile std::sig_atomic_t suspend_asked = 0;
+
+// Notes Ctrl-Z, which reaches only the launcher's own group. Where it is ignored, it stays so.
+class SuspendNotes {
+ public:
+  SuspendNotes() {
+    struct sigaction action {};
+    action.sa_handler = [](int) { suspend_asked = 1; };
+    ::sigaction(SIGTSTP, nullptr, &former_);
+    if (former_.sa_handler != SIG_IGN) ::sigaction(SIGTSTP, &action, nullptr);
+  }
+  ~SuspendNotes() { ::sigaction(SIGTSTP, &former_, nullptr); }
+  SuspendNotes(const SuspendNotes&) = delete;
+  SuspendNotes& operator=(const SuspendNotes&) = delete;
+
+ private:
+  struct sigaction former_ {};
+};
 
 // Prints a line on standard error, in place of a terminal's progress line.
 void tell(const std::string& line) {
@@ -301,8 +339,8 @@ class Attendance {
         if (open[i].revents) messages_.pass_on(ranks_[i]);
         look_after(ranks_[i]);
       }
-      // Ctrl-C reaches all processes of a terminal anyway; a second request would end them at once.
-      if (interrupted() == SIGTERM && !std::exchange(asked_, true)) signal_ranks(SIGTERM, false);
+      if (std::exchange(suspend_asked, 0)) suspend();
+      if (interrupted() && !std::exchange(asked_, true)) signal_ranks(interrupted(), false);
       if (interrupted_again()) signal_ranks(SIGKILL, true);
       if (plan_.servers && !dismissed_) dismiss_servers();
       if (((failed_ && !plan_.elastic) || dismissed_) && now_seconds() > due_) {
@@ -358,6 +396,12 @@ class Attendance {
     rank = start(plan_, {rank.role.number, /*serves=*/false, /*joins=*/true});
   }
 
+  void suspend() const {
+    signal_ranks(SIGSTOP, true);
+    ::raise(SIGSTOP);
+    signal_ranks(SIGCONT, true);
+  }
+
   void signal_ranks(int number, bool servers_too) const {
     for (const Rank& rank : ranks_)
       if (rank.process > 0 && (servers_too || !rank.role.serves)) ::kill(rank.process, number);
@@ -381,15 +425,17 @@ int command_launch(const Arguments& arguments) {
   Job job;
   load_job(arguments, job);  // so that a mistake in it is reported once
   const InterruptNotes notes;
+  const SuspendNotes suspends;
   const Meeting meeting;
   const LaunchPlan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);
   Job as_started;  // also checks whether --servers fits it
   load_job(arguments, as_started, plan.settings);
-  std::vector<Rank> ranks;
+  Ranks started;
+  std::vector<Rank>& ranks = started.all;
   for (int i = 0; i < plan.ranks + plan.servers; ++i) {
     const bool serves = i >= plan.ranks;
     ranks.push_back(start(plan, {serves ? i - plan.ranks : i, serves}));
-    if (interrupted()) throw Interrupted{};  // ranks not yet started would have missed it
+    if (interrupted()) throw Interrupted{};  // ranks not yet started would miss it
   }
   const int status = Attendance(plan, ranks).run();
   if (interrupted_again()) return 128 + interrupted();
