@@ -145,10 +145,12 @@ class RemotePieces final : public Pieces {
       return stop_.load() || (asked && asked());
     };
     first_ = std::make_unique<HttpConnection>(options_);
+    std::vector<std::byte> first;
     if (!options_.cache_dir.empty()) {
       cache_ =
           std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes, options_.cancelled);
-      remote_.get(*first_, 0, 1);  // to learn the version
+      // To learn the version. A server that knows no ranges sends the whole file.
+      first = remote_.get(*first_, 0, 1);
       // Without a version nobody knows whether the cached file is the server's.
       const auto path =
           remote_.has_version() ? cache_->find(address, remote_.version()) : std::nullopt;
@@ -159,7 +161,9 @@ class RemotePieces final : public Pieces {
       }
       entry_ = std::make_unique<DiskCache::Entry>(*cache_, address, remote_.version());
     }
-    finished_[0] = {remote_.get(*first_, 0, options_.part_bytes), nullptr};
+    if (first.empty() || first.size() != remote_.total_bytes())
+      first = remote_.get(*first_, 0, options_.part_bytes);
+    finished_[0] = {std::move(first), nullptr};
     const uint64_t total = remote_.total_bytes();
     parts_ = finished_[0].bytes.size() == total
                  ? 1

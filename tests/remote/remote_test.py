@@ -276,6 +276,10 @@ class BadServers(unittest.TestCase):
 
     def test_servers_without_ranges(self):
         self.assertEqual(lines_of(f"{self.url}/no-ranges/a"), LINES)
+        Misbehaving.seen.clear()
+        with tempfile.TemporaryDirectory() as cache:
+            self.assertEqual(lines_of(f"{self.url}/no-ranges/a", remote_cache_dir=cache), LINES)
+        self.assertEqual(sum(Misbehaving.seen.values()), 1, "the whole file is sent once")
 
     def test_other_parts_than_those_asked_for_are_refused(self):
         with self.assertRaisesRegex(et.EchoTrainError, r"/shifts/a'.*asked for bytes 16384 to 32767 of \d+, the server sent 16384 "
