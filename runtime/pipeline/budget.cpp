@@ -118,6 +118,7 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
   const double shared = std::max(usable - for_consumer, least - 2 * leaving.back());
   for (size_t s = 0; s < largest.size(); ++s) {
     QueueLimits& limits = request.limits[s];
+    limits.budgeted = true;
     const double share = shared * largest[s] / weights, item = largest[s];
     limits.chunk =
         static_cast<size_t>(std::clamp(share / 4 / item, 1.0, static_cast<double>(limits.chunk)));

@@ -14,6 +14,7 @@ namespace {
 // Bytes are those that leave the maps.
 constexpr size_t kBlockItems = 16;
 constexpr double kBlockBytes = 16384, kMessageBytes = 1 << 20, kMessageNs = 2e6;
+constexpr double kGrowthKept = 0.95;  // weight of the growth before, at the next message
 
 // At least 64 bytes, so that an item counts even if it only names what a map will read.
 int64_t bytes_of(const Item& item) {
@@ -112,11 +113,12 @@ void Segment::run_head() noexcept {
   }
   idle_since_ns_ = now_ns();
   idle_ = idle;
+  if (idle == Idle::maps) idle_ = no_room();  // they may have been done before the time was noted
 }
 
 // How long the current wait, which began as `idle`, has been of kind `kind`. A wait for the maps
-// turns into a wait for room when the maps are done while the queue is more than half full, because
-// the head is not woken in between.
+// turns into a wait for room when the maps are done while the queue behind them is more than half
+// full, because the head is not woken in between.
 int64_t Segment::idle_ns(Idle kind, Idle idle, int64_t now) const {
   const int64_t since = idle_since_ns_, ready = std::clamp(maps_ready_ns_.load(), since, now);
   const bool became_full = idle == Idle::maps && maps_ready_ns_.load() >= since;
@@ -159,6 +161,8 @@ void Segment::send(Chunk&& chunk) {
 }
 
 void Segment::release(const Chunk& chunk) {
+  behind_items_ -= chunk.counted_items;
+  behind_bytes_ -= chunk.counted_bytes;
   out_items_ -= chunk.counted_items;
   out_bytes_ -= chunk.counted_bytes;
   if (half_empty()) trigger();
@@ -272,15 +276,19 @@ void Segment::pass_on(Chunk&& chunk) {
   out_items_ += items - chunk.counted_items;
   out_bytes_ += bytes - chunk.counted_bytes;
   if (chunk.sent_bytes > 0) {
+    // Decays, so that one large sample does not make all later ones count as much.
     const double grown = static_cast<double>(bytes) / static_cast<double>(chunk.sent_bytes);
-    growth_.store(std::max(growth_.load(), grown));  // no race: hand_over() is serialised
+    const double before = growth_.load(), kept = limits_.budgeted ? 1 : kGrowthKept;
+    const double expected = std::max({1.0, grown, kept * before + (1 - kept) * grown});
+    growth_.store(expected);  // no race: hand_over() is serialised
   }
+  behind_items_ += items;
+  behind_bytes_ += bytes;
   chunk.counted_items = items;
   chunk.counted_bytes = bytes;
   if (!loose_order_) --in_maps_;
   if (items > 0) growth_known_.store(true);
-  if (in_maps_.load() <= limits_.messages / 2 && maps_ready_ns_ <= idle_since_ns_)
-    maps_ready_ns_ = now_ns();
+  if (held_back() && maps_ready_ns_ <= idle_since_ns_) maps_ready_ns_ = now_ns();
   if (half_empty()) trigger();  // the head may have waited for the maps
   if (!next_) return host_.deliver(std::move(chunk));
   {

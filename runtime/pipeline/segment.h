@@ -35,11 +35,12 @@ struct StageStats {
 };
 
 // Limits of a segment's output queue. It accepts one more message while it is below both the item
-// and the byte limit. Samples that maps are about to enlarge count with the growth seen so far.
+// and the byte limit. Samples that maps are about to enlarge count with the growth seen of late.
 struct QueueLimits {
   int64_t items = 0, bytes = 0;
-  size_t chunk = 1;      // maximum items per message
-  int64_t messages = 4;  // maximum in the maps at once
+  size_t chunk = 1;       // maximum items per message
+  int64_t messages = 4;   // maximum in the maps at once
+  bool budgeted = false;  // memory is limited strictly: the largest growth ever seen counts
 };
 
 // The services that a pipeline offers its segments.
@@ -114,10 +115,13 @@ class Segment {
     return out_items_.load() <= limits_.items / 2 && out_bytes_.load() <= limits_.bytes / 2 &&
            in_maps_.load() <= limits_.messages / 2;
   }
-  Idle no_room() const {
-    const bool full = out_items_.load() >= limits_.items || out_bytes_.load() >= limits_.bytes;
-    return full ? Idle::blocked : Idle::maps;
+  // Whether the receiver has left more than half of what the queue may hold, and few messages are in
+  // the maps. Then the head waits for the receiver, even if the maps have something left.
+  bool held_back() const {
+    return (behind_items_.load() > limits_.items / 2 || behind_bytes_.load() > limits_.bytes / 2) &&
+           in_maps_.load() <= limits_.messages / 2;
   }
+  Idle no_room() const { return held_back() ? Idle::blocked : Idle::maps; }
   double expected_bytes(const Item& item) const;  // when it leaves the maps
   // Returns whether a message of `items` items, which have `bytes` bytes, takes one more.
   bool fits(size_t items, double bytes) const;
@@ -154,13 +158,15 @@ class Segment {
   // Messages sent and not handed over. With a loose order, only unfinished ones.
   std::atomic<int64_t> in_maps_{0};
   std::atomic<bool> growth_known_{false};  // the first message is sent alone
-  std::atomic<double> growth_{1};          // largest growth of a message's bytes in the maps
+  std::atomic<double> growth_{1};          // of a message's bytes in the maps: what to expect
   std::atomic<double> item_ns_{0};         // time of an item in the maps, of late
   std::atomic<int64_t> out_items_{0}, out_bytes_{0};
+  // Of these, what the maps are done with and the receiver has not taken.
+  std::atomic<int64_t> behind_items_{0}, behind_bytes_{0};
   std::array<std::atomic<int64_t>, 4> idle_ns_{};  // by Idle
   std::atomic<Idle> idle_{Idle::no};
   std::atomic<int64_t> idle_since_ns_{0};
-  std::atomic<int64_t> maps_ready_ns_{0};  // when half of the maps became free
+  std::atomic<int64_t> maps_ready_ns_{0};  // when the head was held_back() first in its wait
   std::unique_ptr<Path> path_;
   std::unique_ptr<Task> head_;
 };

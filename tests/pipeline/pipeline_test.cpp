@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <fstream>
+#include <future>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -238,6 +241,70 @@ TEST(Pipeline, CountsWhatIsInFlightForNoMoreThanItBecomes) {
   }
   EXPECT_LT(most, 512 * 64 * 64 * 3 * 2);
   EXPECT_GT(most, 64 * 64 * 3);
+}
+
+// Makes the first sample of the run 4 MB large, more than its queue may hold.
+void enlarge_first(Item& item, uint64_t epoch) {
+  if (epoch == 0 && item.ordinal == 0) item.set("large", Tensor(DType::u8, {4 << 20}));
+}
+
+// Calls the function `grow` behind the source.
+Json growing_spec(const TempDir& dir) {
+  return spec_of(make_shards(dir, 1, 500), R"(, {"stage": "map", "function": "grow"})",
+                 {{"threads", 4}, {"queue_bytes", 1 << 20}});
+}
+
+// The small samples after a large one must not be taken for large ones: only one at a time would be
+// in the maps then.
+TEST(Pipeline, OneLargeSampleDoesNotSlowDownTheOthers) {
+  TempDir dir;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0;
+  bool all_inside = false;
+  // From the second epoch on, waits a little for the other threads.
+  Pipeline p(growing_spec(dir), {{"grow", [&](Item& item, uint64_t epoch) {
+                                    enlarge_first(item, epoch);
+                                    if (epoch == 0) return;
+                                    std::unique_lock lock(mutex);
+                                    all_inside = all_inside || ++inside == 4;
+                                    changed.notify_all();
+                                    changed.wait_for(lock, std::chrono::milliseconds(10),
+                                                     [&] { return all_inside; });
+                                    --inside;
+                                  }}});
+  const auto done = [&] {
+    std::scoped_lock lock(mutex);
+    return all_inside;
+  };
+  Item item;
+  for (int ends = 0; ends < 3 && !done();) ends += p.next(item) == Pipeline::Next::end_of_epoch;
+  EXPECT_TRUE(done()) << p.stats().dump();
+}
+
+// A head whose queue is full only of what the maps are working on waits for them, and not for the
+// consumer: an echo node behind it would otherwise believe that upstream is fast enough.
+TEST(Pipeline, AHeadThatWaitsForItsMapsIsNotHeldBack) {
+  TempDir dir;
+  std::promise<void> second, go_on;
+  Pipeline p(growing_spec(dir), {{"grow", [&](Item& item, uint64_t epoch) {
+                                    enlarge_first(item, epoch);
+                                    if (epoch > 0 || item.ordinal != 1) return;
+                                    second.set_value();
+                                    go_on.get_future().wait();
+                                  }}});
+  Item item;
+  EXPECT_EQ(p.next(item), Pipeline::Next::item);
+  second.get_future().wait();
+  const Json before = p.stats()["stages"][0];
+  Json after;
+  EXPECT_TRUE(eventually([&] {
+    after = p.stats()["stages"][0];
+    return after["maps_s"].get<double>() + after["blocked_s"].get<double>() >
+           before["maps_s"].get<double>() + before["blocked_s"].get<double>() + 0.02;
+  }));
+  EXPECT_EQ(after["blocked_s"], before["blocked_s"]) << after.dump();
+  go_on.set_value();
 }
 
 TEST(Pipeline, CancelUnblocksAConsumer) {
