@@ -397,92 +397,109 @@ bool Pipeline::epochs_over() const {
   return epochs != 0 && epoch_ >= epochs;
 }
 
+// Waits for a message from the last segment. Returns false if none has come by `due`.
+bool Pipeline::receive(std::unique_lock<std::mutex>& lock, const Due& due) {
+  const int64_t since = waiting_since_ns_ = now_ns();
+  const bool answered =
+      wait_until(lock, due, [this] { return !ready_.empty() || cancelled_ || failure_; });
+  waiting_since_ns_ = 0;
+  const int64_t now = now_ns();
+  wait_ns_ += now - since;
+  if (!answered) return false;
+  static const std::string kWaiting = "the consumer waits";
+  trace_->add(kWaiting, since, now, 0);
+  if (cancelled_ || failure_) return true;
+  current_ = std::move(ready_.front());
+  ready_.pop_front();
+  position_in_chunk_ = 0;
+  has_current_ = true;
+  return true;
+}
+
+// Makes room in the queue for a message in place of the current one.
+void Pipeline::release_current(std::unique_lock<std::mutex>& lock) {
+  has_current_ = false;
+  const Chunk done = std::move(current_);
+  lock.unlock();
+  segments_.back()->release(done);
+  for (SerialSegment* segment : serial_)
+    if (segment->stage().on_demand()) segment->trigger();
+  lock.lock();
+}
+
+Item Pipeline::take_item() {
+  --ready_items_;
+  ++delivered_;
+  return std::move(current_.items[position_in_chunk_++]);
+}
+
+// What is wrong about the end of the current message, if anything.
+std::shared_ptr<const Error> Pipeline::failure_at_end() const {
+  if (current_.end != End::epoch) return current_.failure;
+  if (auto too_many = bad_records_->too_many(epoch_)) return too_many;
+  if (skip_ == 0) return nullptr;
+  return std::make_shared<const Error>(  // of a restored run
+      Code::corrupt_data,
+      cat("the saved position lies ", skip_, " items after the end of epoch ", epoch_ + 1));
+}
+
+// Goes to what next() returns, past items that come before a restored position. That is the current
+// item, or the end of an epoch if the current message has no more items, or if there is no current
+// message. Returns false if there is none of this by `due`.
+bool Pipeline::advance(std::unique_lock<std::mutex>& lock, const Due& due) {
+  if (!started_) start();
+  if (!wait_until(lock, due, [this] { return begun(); })) return false;
+  while (!cancelled_ && !failure_) {
+    if (!has_current_) {
+      if (ready_.empty() && epochs_over()) return true;
+      if (!receive(lock, due)) return false;
+      continue;
+    }
+    for (; skip_ > 0 && items_left(); --skip_) take_item();
+    if (items_left()) return true;
+    failure_ = failure_at_end();
+    if (current_.end == End::epoch && !failure_) return true;
+    release_current(lock);
+  }
+  return true;
+}
+
 Pipeline::Next Pipeline::next(Item& item) {
   check_process();
   std::unique_lock lock(mutex_);
-  if (!started_) start();
-  ready_changed_.wait(lock, [this] { return begun(); });
-  while (true) {
-    if (cancelled_) fail(Code::cancelled, "the pipeline was cancelled");
-    if (failure_) throw Error(*failure_);
-    if (!has_current_) {
-      if (ready_.empty() && epochs_over()) return Next::end_of_epoch;
-      waiting_since_ns_ = now_ns();
-      ready_changed_.wait(lock, [&] { return !ready_.empty() || cancelled_ || failure_; });
-      const int64_t waited_since = std::exchange(waiting_since_ns_, 0), now = now_ns();
-      wait_ns_ += now - waited_since;
-      static const std::string kWaiting = "the consumer waits";
-      trace_->add(kWaiting, waited_since, now, 0);
-      if (cancelled_ || failure_) continue;
-      current_ = std::move(ready_.front());
-      ready_.pop_front();
-      position_in_chunk_ = 0;
-      has_current_ = true;
-    }
-    if (position_in_chunk_ < current_.items.size()) {
-      item = std::move(current_.items[position_in_chunk_++]);
-      --ready_items_;
-      ++delivered_;
-      const bool deliver_it = skip_ == 0;
-      if (skip_ > 0) --skip_;
-      if (deliver_it) {
-        restored_.reset();
-        ++items_;
-        fresh_ += item.batch.size ? item.batch.fresh : item.replica == 0;
-        echoed_ += item.batch.size ? item.batch.echoed : item.replica != 0;
-      }
-      if (position_in_chunk_ == current_.items.size() && current_.end == End::none &&
-          !current_.failure) {
-        has_current_ = false;
-        const Chunk done = std::move(current_);
-        lock.unlock();
-        segments_.back()->release(done);
-        for (SerialSegment* segment : serial_)
-          if (segment->stage().on_demand()) segment->trigger();
-        lock.lock();
-      }
-      if (deliver_it) return Next::item;
-      continue;
-    }
-    has_current_ = false;
-    const Chunk done = std::move(current_);
-    failure_ = done.end == End::epoch ? bad_records_->too_many(epoch_) : done.failure;
-    if (done.end == End::epoch && !failure_ && skip_ > 0)  // of a restored run
-      failure_ = std::make_shared<const Error>(
-          Code::corrupt_data,
-          cat("the saved position lies ", skip_, " items after the end of epoch ", epoch_ + 1));
-    const bool ended = done.end == End::epoch && !failure_;
-    if (ended) {
-      ++epoch_;
-      delivered_ = 0;
-      done_.reset();
-      restored_.reset();
-      bad_records_->forget_before(epoch_);
-      source_->forget_before(epoch_);
-      for (SerialStage* stage : serial_stages_)
-        if (TimeDependent* decides = stage->time_dependent()) decides->forget_before(epoch_);
-    }
-    lock.unlock();
-    segments_.back()->release(done);
-    lock.lock();
-    if (ended) return Next::end_of_epoch;
+  advance(lock, std::nullopt);
+  if (cancelled_) fail(Code::cancelled, "the pipeline was cancelled");
+  if (failure_) throw Error(*failure_);
+  if (!has_current_) return Next::end_of_epoch;  // the last one
+  restored_.reset();
+  if (!items_left()) {
+    end_epoch();
+    release_current(lock);
+    return Next::end_of_epoch;
   }
+  item = take_item();
+  ++items_;
+  fresh_ += item.batch.size ? item.batch.fresh : item.replica == 0;
+  echoed_ += item.batch.size ? item.batch.echoed : item.replica != 0;
+  // At once, so that the stages go on while the consumer works.
+  if (!items_left() && current_.end == End::none && !current_.failure) release_current(lock);
+  return Next::item;
+}
+
+void Pipeline::end_epoch() {
+  ++epoch_;
+  delivered_ = 0;
+  done_.reset();
+  bad_records_->forget_before(epoch_);
+  source_->forget_before(epoch_);
+  for (SerialStage* stage : serial_stages_)
+    if (TimeDependent* decides = stage->time_dependent()) decides->forget_before(epoch_);
 }
 
 bool Pipeline::wait(double seconds) {
   check_process();
   std::unique_lock lock(mutex_);
-  if (!started_) start();
-  const auto due = deadline_after(seconds);
-  if (!ready_changed_.wait_until(lock, due, [this] { return begun(); })) return false;
-  const auto answers = [&] {
-    return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();
-  };
-  if (answers()) return true;
-  waiting_since_ns_ = now_ns();
-  const bool ready = ready_changed_.wait_until(lock, due, answers);
-  wait_ns_ += now_ns() - std::exchange(waiting_since_ns_, 0);
-  return ready;
+  return advance(lock, deadline_after(seconds));
 }
 
 uint64_t Pipeline::view_samples() const {

@@ -1,6 +1,7 @@
 // A pipeline: stages built from a spec, run by a flow graph, read batch by batch.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -123,7 +124,23 @@ class Pipeline final : private SegmentHost {
   uint64_t world() const { return static_cast<uint64_t>(options_->integer("world_size")); }
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position, bool trial = false) const;
-  bool epochs_over() const;  // requires mutex_
+  // What follows requires mutex_. Due: nothing means that there is no limit.
+  using Due = std::optional<std::chrono::steady_clock::time_point>;
+  bool epochs_over() const;
+  bool items_left() const { return position_in_chunk_ < current_.items.size(); }
+  Item take_item();
+  void end_epoch();
+  std::shared_ptr<const Error> failure_at_end() const;
+  template <typename Holds>
+  bool wait_until(std::unique_lock<std::mutex>& lock, const Due& due, const Holds& holds) {
+    if (due) return ready_changed_.wait_until(lock, *due, holds);
+    ready_changed_.wait(lock, holds);
+    return true;
+  }
+  bool receive(std::unique_lock<std::mutex>& lock, const Due& due);
+  void release_current(std::unique_lock<std::mutex>& lock);
+  bool advance(std::unique_lock<std::mutex>& lock, const Due& due);
+
   bool forked() const;
   void check_process() const;
 

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <fstream>
 #include <functional>
 #include <future>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/packed.h"
@@ -13,6 +15,7 @@
 #include "pipeline/replay.h"
 #include "support/child.h"
 #include "support/data.h"
+#include "support/eventually.h"
 #include "support/sanitized.h"
 
 namespace etr::test {
@@ -116,6 +119,46 @@ TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
   Pipeline third(spec);
   third.restore(second.save());
   EXPECT_EQ(digest_of_epoch(third), digest_of_epoch(original));
+}
+
+// What comes before the position is read again, as `bucket` depends on the samples' content. Until
+// that is over, next() blocks, and wait() must say so.
+TEST(Restore, WaitsForWhatComesAfterThePosition) {
+  TempDir dir;
+  Json spec = restorable_spec(make_shards(dir, 1, 60), R"(, {"stage": "map", "function": "gate"},
+      {"stage": "bucket", "field": "cls", "boundaries": [2], "size": 2})");
+  spec["queue_items"] = 4;
+  spec["epochs"] = 1;  // the first pipeline then leaves the threads to the second
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t held = UINT64_MAX;  // the sample that does not pass, nor do those behind it
+  const pipeline::MapFunctions functions{{"gate", [&](Item& item, uint64_t) {
+                                            std::unique_lock lock(mutex);
+                                            changed.wait(lock,
+                                                         [&] { return item.ordinal != held; });
+                                          }}};
+  const auto hold = [&](uint64_t sample) {
+    std::scoped_lock lock(mutex);
+    held = sample;
+    changed.notify_all();
+  };
+  Pipeline original(spec, functions);
+  Item item, expected;
+  for (int n = 0; n < 20; ++n) original.next(item);
+  const Json state = original.save();
+  original.next(expected);
+  labels_of_epoch(original);
+  Pipeline restored(spec, functions);
+  restored.restore(state);
+  hold(0);
+  EXPECT_FALSE(restored.wait(0));
+  hold(10);
+  EXPECT_TRUE(eventually([&] { return restored.stats()["consumer"]["ready"].get<int>() > 0; }));
+  EXPECT_FALSE(restored.wait(0)) << "what there is comes before the position";
+  hold(UINT64_MAX);
+  EXPECT_TRUE(restored.wait(300));
+  EXPECT_EQ(restored.next(item), Pipeline::Next::item);
+  EXPECT_EQ(item.ordinal, expected.ordinal);
 }
 
 // Here it is the source that finds records bad.
