@@ -5,7 +5,8 @@
 // (minimum).
 // `kind`: 0 sum and mean (times scale), 1 maximum, 2 minimum.
 // Bindings: forward 0 x, 1 y; gradient 0 x, 1 y, 2 dy, 3 dx.
-// Dispatch: `reduce_rows` (inner = 1) rows; `reduce` channels (inner) by outer.
+// Dispatch: `reduce_rows` (inner = 1) rows; `reduce` channels (inner) by outer, or by
+// fewer workgroups, which take several.
 //! variant reduce_rows -DROWS
 //! variant reduce_rows_grad -DROWS -DGRAD
 //! variant reduce
@@ -50,21 +51,23 @@ void main() {
 #else
 layout(local_size_x_id = 0) in;
 void main() {
-  const uint i = CHANNEL, o = gl_WorkGroupID.y;
+  const uint i = CHANNEL;
   if (i >= inner) return;
-  const uint base = o * length * inner + i;
+  for (uint o = gl_WorkGroupID.y; o < outer; o += gl_NumWorkGroups.y) {
+    const uint base = o * length * inner + i;
 #ifdef GRAD
-  const float at = y.v[o * inner + i];
-  float ties = 0.0;
-  if (kind != 0)
-    for (uint k = 0; k < length; ++k) ties += is_extreme(x.v[base + k * inner], at) ? 1.0 : 0.0;
-  const float g = kind == 0 ? dy.v[o * inner + i] * scale : dy.v[o * inner + i] / ties;
-  for (uint k = 0; k < length; ++k)
-    dx.v[base + k * inner] = kind == 0 || is_extreme(x.v[base + k * inner], at) ? g : 0.0;
+    const float at = y.v[o * inner + i];
+    float ties = 0.0;
+    if (kind != 0)
+      for (uint k = 0; k < length; ++k) ties += is_extreme(x.v[base + k * inner], at) ? 1.0 : 0.0;
+    const float g = kind == 0 ? dy.v[o * inner + i] * scale : dy.v[o * inner + i] / ties;
+    for (uint k = 0; k < length; ++k)
+      dx.v[base + k * inner] = kind == 0 || is_extreme(x.v[base + k * inner], at) ? g : 0.0;
 #else
-  float sum = start(x.v[base]);
-  for (uint k = 0; k < length; ++k) sum = join(sum, x.v[base + k * inner]);
-  y.v[o * inner + i] = kind == 0 ? sum * scale : sum;
+    float sum = start(x.v[base]);
+    for (uint k = 0; k < length; ++k) sum = join(sum, x.v[base + k * inner]);
+    y.v[o * inner + i] = kind == 0 ? sum * scale : sum;
 #endif
+  }
 }
 #endif

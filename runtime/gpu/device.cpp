@@ -68,6 +68,8 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
     info.max_storage_bytes = std::min(info.max_storage_bytes, lowered.max_storage_bytes);
   if (lowered.max_storage_buffers)
     info.max_storage_buffers = std::min(info.max_storage_buffers, lowered.max_storage_buffers);
+  if (lowered.max_groups)
+    for (uint32_t& most : info.max_groups) most = std::min(most, lowered.max_groups);
   if (lowered.max_workgroup)
     info.max_workgroup = std::min(info.max_workgroup, lowered.max_workgroup);
   if (lowered.max_shared_bytes)

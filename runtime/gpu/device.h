@@ -59,6 +59,7 @@ enum class KernelFamily { automatic, cpu, tiled, matrix };
 struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
   uint32_t max_storage_buffers = 0;
+  uint32_t max_groups = 0;  // along each axis
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;

@@ -110,10 +110,6 @@ double flops_of(const OpCall& call, const Push& push, double products) {
   return products * 2 * pairs * static_cast<double>(call.output.shape[0] * call.output.shape[2]);
 }
 
-uint32_t samples_by_heads(const OpCall& call, const Push& push) {
-  return static_cast<uint32_t>(call.output.shape[0]) * push.heads;
-}
-
 // On a CPU each lane owns a query or a key; on a GPU each workgroup owns tiles of both.
 bool is_tiled(const Emitter& emit) { return emit.device()->family() != gpu::KernelFamily::cpu; }
 
@@ -127,30 +123,46 @@ uint32_t tile_of(const Emitter& emit, const Push& push, uint32_t head) {
   return fits && push.tq > 32 && push.tk > 32 ? 64 : 32;
 }
 
-void emit_attention(Emitter& emit, const std::string& variant, std::vector<gpu::Binding> bindings,
-                    const Push& push, uint32_t rows, uint32_t samples_by_heads, uint32_t head,
+struct Operand {
+  const DeviceTensor& tensor;  // [N, ...]
+  gpu::Access access;
+};
+
+void emit_attention(Emitter& emit, const std::string& variant, const std::vector<Operand>& operands,
+                    const Push& push, uint32_t rows, uint32_t heads, uint32_t head, double flops,
                     bool apart = false) {
   const uint32_t tile = tile_of(emit, push, head);
   // An invocation owns 4 rows of a tile; of tiles of 64 with wide heads 2, so that the sums fit in
   // registers.
   const uint32_t lanes = tile == 64 && head > 128 ? 256 : tile * 2;
-  if (is_tiled(emit))
-    emit.dispatch("attention_tiled" + variant, std::move(bindings), push,
-                  {gpu::div_up(rows, tile), samples_by_heads, apart ? 2u : 1u},
-                  {lanes, head, apart ? 1u : 0u, tile});
-  else
-    emit.for_channels("attention" + variant, std::move(bindings), push, rows, samples_by_heads, 1,
-                      {head});
+  const auto samples = static_cast<uint32_t>(operands[0].tensor.shape[0]);
+  for_sample_runs(samples, heads, [&](uint32_t first, uint32_t count) {
+    std::vector<gpu::Binding> bindings;
+    for (const auto& [tensor, access] : operands)
+      bindings.push_back({samples_of(tensor, first, count).buffer, access});
+    if (is_tiled(emit))
+      emit.dispatch("attention_tiled" + variant, std::move(bindings), push,
+                    {gpu::div_up(rows, tile), count * heads, apart ? 2u : 1u},
+                    {lanes, head, apart ? 1u : 0u, tile});
+    else
+      emit.for_channels("attention" + variant, std::move(bindings), push, rows, count * heads, 1,
+                        {head});
+    emit.count_flops(flops * count / samples);
+  });
 }
 
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const Tensors t = tensors_of(call);
+  using gpu::Access;
   emit_attention(emit, "",
-                 {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), writes(call.output),
-                  writes(call.saved[0])},
-                 push, push.tq, samples_by_heads(call, push), head_of(call));
-  emit.count_flops(flops_of(call, push, 2));
+                 {{t.q, Access::read},
+                  {t.k, Access::read},
+                  {t.v, Access::read},
+                  {t.lengths, Access::read},
+                  {call.output, Access::write},
+                  {call.saved[0], Access::write}},
+                 push, push.tq, push.heads, head_of(call), flops_of(call, push, 2));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -164,18 +176,31 @@ void backward(const OpCall& call, Emitter& emit) {
   };
   const DeviceTensor dq = target(0), dk = one ? dq : target(1), dv = one ? dq : target(2);
   const DeviceTensor dots = emit.scratch(lse.shape);
-  const uint32_t rows = samples_by_heads(call, push), head = head_of(call);
+  const uint32_t head = head_of(call);
+  using gpu::Access;
   emit_attention(emit, "_grad_q",
-                 {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(call.output),
-                  reads(lse), reads(dy), writes(dots), writes(dq)},
-                 push, push.tq, rows, head);
-  emit.count_flops(flops_of(call, push, 3));
+                 {{t.q, Access::read},
+                  {t.k, Access::read},
+                  {t.v, Access::read},
+                  {t.lengths, Access::read},
+                  {call.output, Access::read},
+                  {lse, Access::read},
+                  {dy, Access::read},
+                  {dots, Access::write},
+                  {dq, Access::write}},
+                 push, push.tq, push.heads, head, flops_of(call, push, 3));
   const bool apart = head > 64;  // more than fits in a GPU's registers at once
   emit_attention(emit, "_grad_kv",
-                 {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
-                  reads(dots), writes(dk), writes(dv)},
-                 push, push.tk, rows / push.group, head, apart);
-  emit.count_flops(flops_of(call, push, 4));
+                 {{t.q, Access::read},
+                  {t.k, Access::read},
+                  {t.v, Access::read},
+                  {t.lengths, Access::read},
+                  {lse, Access::read},
+                  {dy, Access::read},
+                  {dots, Access::read},
+                  {dk, Access::write},
+                  {dv, Access::write}},
+                 push, push.tk, push.heads / push.group, head, flops_of(call, push, 4), apart);
 }
 
 std::string to_onnx(OnnxNode& node) {

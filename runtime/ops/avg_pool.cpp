@@ -33,16 +33,25 @@ Push push_of(const OpCall& call) {
   return {pool_geometry(call), call.options.integer("outputs") > 0};
 }
 
+// `rows` of each of the samples that are written.
+void emit_by_samples(Emitter& emit, const char* shader, const Push& push, uint32_t rows,
+                     const DeviceTensor& from, const DeviceTensor& to) {
+  const auto samples = static_cast<uint32_t>(from.shape[0]);
+  for_sample_runs(samples, 1, [&](uint32_t first, uint32_t count) {
+    emit.for_channels(shader,
+                      {reads(samples_of(from, first, count)), writes(samples_of(to, first, count))},
+                      push, push.at.c, rows, count);
+  });
+}
+
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
-  emit.for_channels("avg_pool", {reads(call.inputs[0]), writes(call.output)}, push, push.at.c,
-                    push.at.oh, static_cast<uint32_t>(call.output.shape[0]));
+  emit_by_samples(emit, "avg_pool", push, push.at.oh, call.inputs[0], call.output);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
-  emit.for_channels("avg_pool_grad", {reads(call.output_grad), writes(call.input_grads[0])}, push,
-                    push.at.c, push.at.h, static_cast<uint32_t>(call.output.shape[0]));
+  emit_by_samples(emit, "avg_pool_grad", push, push.at.h, call.output_grad, call.input_grads[0]);
 }
 
 std::string to_onnx(OnnxNode& node) {

@@ -69,8 +69,10 @@ Push push_of(const OpCall& call, const Emitter& emit) {
     fail(Code::unsupported, "shapes ", shape_text(a), " and ", shape_text(b),
          " broadcast along too many separate axes (", axes.size(), "; at most 4)");
   // Cut one long axis into rows, to split them among workgroups; the last row may be incomplete.
-  if (axes.size() == 1 && axes[0].in_a && axes[0].in_b)
-    axes = {{(axes[0].size + 63) / 64, true, true}, {64, true, true}};
+  if (axes.size() == 1) {
+    const Axis whole = axes[0];
+    axes = {{(whole.size + 63) / 64, whole.in_a, whole.in_b}, {64, whole.in_a, whole.in_b}};
+  }
   while (axes.size() < 4) axes.insert(axes.begin(), {1, false, false});
   Push push{};
   uint32_t stride_a = 1, stride_b = 1;

@@ -156,8 +156,12 @@ void emit_conv_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor
   if (g.depthwise()) {
     DepthwisePush push = depthwise_of(g);
     push.relu = relu, push.bias = bias ? 1 : 0;
-    emit.for_channels("depthwise", {reads(x), reads(w), reads(bias ? bias : w), writes(y)}, push,
-                      g.c, g.oh, g.batch);
+    for_sample_runs(g.batch, 1, [&](uint32_t first, uint32_t count) {
+      emit.for_channels("depthwise",
+                        {reads(samples_of(x, first, count)), reads(w), reads(bias ? bias : w),
+                         writes(samples_of(y, first, count))},
+                        push, g.c, g.oh, count);
+    });
     return;
   }
   GemmParams p = params_of(g);
@@ -176,8 +180,12 @@ namespace {
 void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                            const DeviceTensor& w, const DeviceTensor& dx) {
   if (g.depthwise()) {
-    emit.for_channels("depthwise_dx", {reads(dy), reads(w), writes(dx)}, depthwise_of(g), g.c, g.h,
-                      g.batch);
+    for_sample_runs(g.batch, 1, [&](uint32_t first, uint32_t count) {
+      emit.for_channels("depthwise_dx",
+                        {reads(samples_of(dy, first, count)), reads(w),
+                         writes(samples_of(dx, first, count))},
+                        depthwise_of(g), g.c, g.h, count);
+    });
     return;
   }
   if (g.plain() && g.stride == 2 && g.h % 2 == 0 && g.w % 2 == 0)

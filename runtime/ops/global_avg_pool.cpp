@@ -21,16 +21,23 @@ Push push_of(const OpCall& call) {
   return {static_cast<uint32_t>(x[1] * x[2]), static_cast<uint32_t>(x[3])};
 }
 
+void emit_by_samples(Emitter& emit, const char* shader, const Push& push, const DeviceTensor& from,
+                     const DeviceTensor& to) {
+  const auto samples = static_cast<uint32_t>(from.shape[0]);
+  for_sample_runs(samples, 1, [&](uint32_t first, uint32_t count) {
+    emit.for_channels(shader,
+                      {reads(samples_of(from, first, count)), writes(samples_of(to, first, count))},
+                      push, push.c, count);
+  });
+}
+
 void forward(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call);
-  emit.for_channels("global_avg_pool", {reads(call.inputs[0]), writes(call.output)}, push, push.c,
-                    static_cast<uint32_t>(call.output.shape[0]));
+  emit_by_samples(emit, "global_avg_pool", push_of(call), call.inputs[0], call.output);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call);
-  emit.for_channels("global_avg_pool_grad", {reads(call.output_grad), writes(call.input_grads[0])},
-                    push, push.c, static_cast<uint32_t>(call.output.shape[0]));
+  emit_by_samples(emit, "global_avg_pool_grad", push_of(call), call.output_grad,
+                  call.input_grads[0]);
 }
 
 std::string to_onnx(OnnxNode& node) {

@@ -62,8 +62,13 @@ void backward(const OpCall& call, Emitter& emit) {
   if (!call.input_grads[1] && !call.input_grads[2]) return;
   const DeviceTensor partial = emit.scratch({push.n, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dgamma, dbeta
-  emit.for_channels("group_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
-                    push, push.c, push.n, 1, {width});
+  for_sample_runs(push.n, 1, [&](uint32_t first, uint32_t count) {
+    const auto part = [&](const DeviceTensor& whole) { return samples_of(whole, first, count); };
+    emit.for_channels(
+        "group_norm_grad_sums",
+        {reads(part(x)), reads(part(dy)), reads(part(moments)), writes(part(partial))}, push,
+        push.c, count, 1, {width});
+  });
   emit_sum_halves(emit, partial, sums, push.n, call.input_grads[1], call.input_grads[2]);
 }
 

@@ -31,7 +31,8 @@ void emit_over_rows(Emitter& emit, const char* shader, std::vector<gpu::Binding>
     uint32_t batch, slices, h, w, c, oh, ow;
   } push{batch, slices, g.h, g.w, g.c, g.oh, g.ow};
   // A GPU would take longer to start as many narrow workgroups than to run them.
-  const uint32_t lanes = is_cpu ? channel_lanes(*emit.device()) : 128;
+  const uint32_t lanes =
+      lanes_over(*emit.device(), pixels * g.c, is_cpu ? channel_lanes(*emit.device()) : 128);
   emit.dispatch(shader, std::move(bindings), push, {gpu::div_up(pixels * g.c, lanes), slices, rows},
                 {lanes, g.window, g.stride, g.pad});
 }

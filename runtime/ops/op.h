@@ -65,6 +65,10 @@ constexpr uint32_t kMostGroups = 65535;  // guaranteed on every device, along ea
 // Returns the number of invocations of a workgroup over channels.
 uint32_t channel_lanes(const gpu::Device& device);
 
+// Returns `lanes`, or as many times as many as it takes for a grid over `channels` not to have more
+// workgroups along x than the device takes.
+uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes);
+
 // Returns the number of slices into which a kernel over [rows, channels] splits its rows. An
 // invocation walks down one slice of one channel.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
@@ -136,8 +140,9 @@ class Emitter {
   void for_channels(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                     uint32_t channels, uint32_t y, uint32_t z = 1,
                     std::vector<uint32_t> constants = {}) {
-    constants.insert(constants.begin(), lanes());
-    dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, constants);
+    const uint32_t lanes = lanes_over(*device(), channels, channel_lanes(*device()));
+    constants.insert(constants.begin(), lanes);
+    dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes), y, z}, constants);
   }
 
   // Emits a kernel that sums the rows of channels in `slices` slices.
@@ -171,7 +176,6 @@ class Emitter {
   static uint32_t groups_over(uint64_t count) {
     return std::clamp(gpu::div_up(count, 64), 1u, 4096u);
   }
-  uint32_t lanes() const { return channel_lanes(*device()); }
   uint32_t row_lanes(uint32_t length) const;  // invocations of a workgroup that shares a row
 
   gpu::Kernels& kernels_;
@@ -261,6 +265,22 @@ void require_rank(const char* op, const char* input, const Shape& shape, size_t 
 // Throws Error(invalid_argument) unless in[0] is [..., classes], and in[1] (labels) and in[2]
 // (weights), if given, are [...].
 void require_labels(const char* op, const std::vector<Shape>& in);
+
+// Returns samples [first, first + count) of x, along its first axis.
+DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count);
+
+// Returns how many samples a dispatch can take if each has `groups` workgroups along y or z: all of
+// them where they fit, or else a number of which every multiple is the beginning of a part of a
+// tensor that devices can bind, whatever the size of a sample.
+uint32_t sample_run(uint32_t samples, uint32_t groups);
+
+// Calls emit(first, count) for such runs of samples.
+template <typename Emit>
+void for_sample_runs(uint32_t samples, uint32_t groups, Emit&& emit) {
+  const uint32_t run = sample_run(samples, groups);
+  for (uint32_t first = 0; first < samples; first += run)
+    emit(first, std::min(run, samples - first));
+}
 
 inline gpu::Binding reads(const DeviceTensor& t) { return {t.buffer, gpu::Access::read}; }
 inline gpu::Binding writes(const DeviceTensor& t) { return {t.buffer, gpu::Access::write}; }

@@ -46,6 +46,28 @@ uint32_t channel_lanes(const gpu::Device& device) {
   return device.family() == gpu::KernelFamily::cpu ? device.info().subgroup_size : 32;
 }
 
+uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes) {
+  const gpu::DeviceInfo& info = device.info();
+  while (gpu::div_up(channels, lanes) > info.max_groups[0] && 2 * lanes <= info.max_workgroup)
+    lanes *= 2;
+  return lanes;
+}
+
+DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count) {
+  if (!x || x.shape[0] == count) return x;
+  DeviceTensor out = x;
+  const uint64_t bytes = 4 * static_cast<uint64_t>(element_count(x.shape) / x.shape[0]);
+  out.shape[0] = count;
+  out.buffer = x.buffer.slice(first * bytes, count * bytes);
+  return out;
+}
+
+uint32_t sample_run(uint32_t samples, uint32_t groups) {
+  constexpr uint32_t kAligned = 64;  // elements: the largest alignment that Vulkan allows
+  if (uint64_t{samples} * groups <= kMostGroups) return samples;
+  return std::max(kMostGroups / groups / kAligned, 1u) * kAligned;
+}
+
 // A CPU core prefers long walks. A GPU hides memory latency behind a hundred thousand invocations.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
   if (device.family() == gpu::KernelFamily::cpu) return std::clamp(rows / 64, 1u, 64u);
@@ -61,9 +83,10 @@ uint32_t sum_slices(const gpu::Device& device, uint32_t rows, uint32_t channels)
 
 // A subgroup reads whole cache lines of wide rows, and several rows if they are narrow.
 SumTile sum_tile(const gpu::Device& device, uint32_t channels) {
-  if (device.family() == gpu::KernelFamily::cpu) return {channel_lanes(device), 1};
-  const uint32_t lanes = std::clamp(std::bit_ceil(channels), 2u, 32u);
-  return {lanes, 256 / lanes};
+  if (device.family() == gpu::KernelFamily::cpu)
+    return {lanes_over(device, channels, channel_lanes(device)), 1};
+  const uint32_t lanes = lanes_over(device, channels, std::clamp(std::bit_ceil(channels), 2u, 32u));
+  return {lanes, std::max(256 / lanes, 1u)};
 }
 
 uint32_t tile_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
@@ -77,7 +100,7 @@ uint32_t tile_slices(const gpu::Device& device, uint32_t rows, uint32_t channels
 }
 
 uint32_t Emitter::row_lanes(uint32_t length) const {
-  if (device()->family() == gpu::KernelFamily::cpu) return lanes();
+  if (device()->family() == gpu::KernelFamily::cpu) return channel_lanes(*device());
   return std::clamp(std::bit_ceil(length / 4 + 1), 32u, 128u);
 }
 

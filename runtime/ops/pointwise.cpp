@@ -232,7 +232,8 @@ void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
   const Pointwise& note = *pointwise_of(dispatch);
   const gpu::Device& device = *kernels.device();
   const bool by_address = device.family() == gpu::KernelFamily::cpu;
-  const uint32_t lanes = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
+  const uint32_t usual = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
+  const uint32_t lanes = lanes_over(device, note.columns, usual);
   // Without an operand along columns any width will do. Choose one with which a workgroup walks
   // through memory in order.
   const uint32_t columns = note.columns ? note.columns : lanes;

@@ -79,8 +79,8 @@ void emit_pass(Emitter& emit, Reduction kind, const DeviceTensor& x, const Devic
   else if (push.outer == 1 && kind == Reduction::sum && push.scale == 1)
     emit_column_sum(emit, x, out, push.length, push.inner);  // splits a long column
   else
-    emit.for_channels("reduce", {reads(x), writes(out)}, push, push.inner, push.outer, 1,
-                      {constant});
+    emit.for_channels("reduce", {reads(x), writes(out)}, push, push.inner,
+                      std::min(push.outer, kMostGroups), 1, {constant});
 }
 
 struct Reduce {
@@ -113,7 +113,8 @@ void backward(const OpCall& call, Emitter& emit) {
   if (push.inner == 1)
     emit.for_rows("reduce_rows_grad", bindings, push, push.outer, push.length, {constant});
   else
-    emit.for_channels("reduce_grad", bindings, push, push.inner, push.outer, 1, {constant});
+    emit.for_channels("reduce_grad", bindings, push, push.inner, std::min(push.outer, kMostGroups),
+                      1, {constant});
 }
 
 // Emits out = the sum of x over `axes` (ascending). `out` has as many elements as remain, in any

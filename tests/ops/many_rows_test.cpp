@@ -1,8 +1,15 @@
 // Ops that sum over so many rows that a GPU does it in several workgroups and passes, or over fewer
-// than one workgroup takes at once.
+// than one workgroup takes at once. Ops whose grids would have more workgroups along an axis than
+// devices must take (65,535).
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "core/json.h"
+#include "gpu/glsl.h"
+#include "gpu/run_once.h"
+#include "graph/parameters.h"
+#include "ops/pointwise.h"
 #include "support/op_check.h"
 
 namespace etr::test {
@@ -183,6 +190,261 @@ TEST(Embedding, CountsManyIds) {
                   for (size_t i = 0; i < dy.size(); ++i)
                     dw[static_cast<size_t>(in[1][i / kWidth]) * kWidth + i % kWidth] += dy[i];
                   return std::vector<Doubles>{dw, {}};
+                }});
+}
+
+// Rows of so many channels: more than 65,535 workgroups of 32.
+constexpr int64_t kWide = 2'100'000;
+
+TEST(GridLimits, BroadcastsOverWideRows) {
+  const auto at = [](size_t i) { return i % kWide; };
+  check_op({.op = "binary",
+            .options = R"({"function": "multiply"})",
+            .inputs = {{2, kWide}, {1, kWide}},
+            .reference =
+                [&](const auto& in) {
+                  Doubles y = in[0];
+                  for (size_t i = 0; i < y.size(); ++i) y[i] *= in[1][at(i)];
+                  return y;
+                },
+            .gradients =
+                [&](const auto& in, const Doubles& dy) {
+                  Doubles da = dy, db(in[1].size());
+                  for (size_t i = 0; i < dy.size(); ++i)
+                    da[i] *= in[1][at(i)], db[at(i)] += dy[i] * in[0][i];
+                  return std::vector<Doubles>{da, db};
+                }});
+}
+
+// However many there are: also more than the largest workgroups could take side by side.
+TEST(GridLimits, TakesANumberForAllElements) {
+  for (const gpu::KernelFamily family : families()) {
+    gpu::DeviceOptions device = device_options(family);
+    device.lowered.max_groups = device.lowered.max_workgroup = 256;
+    gpu::Kernels k(std::make_shared<gpu::Device>(device));
+    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+    gpu::CommandList commands;
+    ops::Emitter emit(k, arena, commands);
+    const auto filled = [&](int64_t count, float value) {
+      const ops::DeviceTensor out = emit.scratch({count});
+      emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(value)});
+      return out;
+    };
+    constexpr int64_t kCount = 100'001;
+    const ops::OpSpec& op = ops::find_op("binary");
+    const Options options(op.options, "binary", {{"function", "multiply"}});
+    ops::OpCall call{options};
+    call.inputs = {filled(kCount, 3), filled(1, 2)};
+    call.output = filled(kCount, 0);
+    call.output_grad = filled(kCount, 5);
+    call.input_grads = {filled(kCount, 0), {}};
+    op.forward(call, emit);
+    op.backward(call, emit);
+    gpu::run_once(k.device(), commands);
+    const Tensor y = graph::download(k.device(), call.output),
+                 da = graph::download(k.device(), call.input_grads[0]);
+    for (const float v : y.view<float>()) ASSERT_EQ(v, 6);
+    for (const float v : da.view<float>()) ASSERT_EQ(v, 10);
+  }
+}
+
+TEST(GridLimits, FusedKernelsTakeWideRows) {
+  if (!gpu::can_compile_glsl()) GTEST_SKIP() << "there is no compiler for fused kernels";
+  for (const gpu::KernelFamily family : families()) {
+    gpu::DeviceOptions device = device_options(family);
+    device.lowered.max_groups = device.lowered.max_workgroup = 256;
+    gpu::Kernels k(std::make_shared<gpu::Device>(device));
+    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+    gpu::CommandList commands;
+    ops::Emitter emit(k, arena, commands);
+    constexpr int64_t kColumns = 20'000;
+    Tensor row(DType::f32, {kColumns});
+    for (size_t i = 0; i < kColumns; ++i) row.mutable_view<float>()[i] = static_cast<float>(i);
+    const Options options({}, "bias", Json::object());
+    ops::OpCall call{options};
+    call.inputs = {emit.scratch({3, kColumns}), emit.scratch({kColumns})};
+    call.output = emit.scratch({3, kColumns});
+    graph::upload(k.device(), row, call.inputs[1]);
+    emit.add(gpu::Fill{call.inputs[0].buffer, std::bit_cast<uint32_t>(0.5f)});
+    ops::find_op("bias").forward(call, emit);
+    ops::compile(k, std::get<gpu::Dispatch>(commands.back()));
+    gpu::run_once(k.device(), commands);
+    const Tensor y = graph::download(k.device(), call.output);
+    for (size_t i = 0; i < 3 * kColumns; ++i)
+      ASSERT_EQ(y.view<float>()[i], 0.5f + static_cast<float>(i % kColumns));
+  }
+}
+
+TEST(GridLimits, JoinsWideRows) {
+  check_op({.op = "concat",
+            .inputs = {{2, kWide}, {2, 1}},
+            .reference =
+                [](const auto& in) {
+                  Doubles y(in[0].begin(), in[0].begin() + kWide);
+                  y.push_back(in[1][0]);
+                  y.insert(y.end(), in[0].begin() + kWide, in[0].end());
+                  y.push_back(in[1][1]);
+                  return y;
+                },
+            .gradients =
+                [](const auto&, const Doubles& dy) {
+                  Doubles da(dy.begin(), dy.begin() + kWide);
+                  da.insert(da.end(), dy.begin() + kWide + 1, dy.end() - 1);
+                  return std::vector<Doubles>{da, {dy[kWide], dy.back()}};
+                }});
+}
+
+TEST(GridLimits, PoolsWideRows) {
+  constexpr size_t kChannels = 1'050'000;
+  const auto best = [](const Doubles& x, size_t ch) {
+    size_t out = ch;
+    for (size_t tap = 1; tap < 4; ++tap)
+      if (x[tap * kChannels + ch] > x[out]) out = tap * kChannels + ch;
+    return out;
+  };
+  check_op({.op = "max_pool",
+            .options = R"({"window": 2})",
+            .inputs = {{1, 2, 2, kChannels}},
+            .reference =
+                [&](const auto& in) {
+                  Doubles y;
+                  for (size_t ch = 0; ch < kChannels; ++ch) y.push_back(in[0][best(in[0], ch)]);
+                  return y;
+                },
+            .gradients =
+                [&](const auto& in, const Doubles& dy) {
+                  Doubles dx(in[0].size());
+                  for (size_t ch = 0; ch < kChannels; ++ch) dx[best(in[0], ch)] = dy[ch];
+                  return std::vector<Doubles>{dx};
+                }});
+}
+
+// More samples than workgroups along an axis.
+constexpr int64_t kSamples = 65'600;
+
+TEST(GridLimits, ReducesManySlices) {
+  constexpr size_t kInner = 3;
+  for (const bool maximum : {false, true}) {
+    const auto pair = [](size_t i) {
+      return std::pair(i / kInner * 2 * kInner + i % kInner,
+                       i / kInner * 2 * kInner + i % kInner + kInner);
+    };
+    check_op({.op = "reduce",
+              .options = maximum ? R"({"function": "max", "axes": [1]})"
+                                 : R"({"function": "mean", "axes": [1]})",
+              .inputs = {{kSamples, 2, kInner}},
+              .reference =
+                  [&](const auto& in) {
+                    Doubles y(in[0].size() / 2);
+                    for (size_t i = 0; i < y.size(); ++i) {
+                      const double a = in[0][pair(i).first], b = in[0][pair(i).second];
+                      y[i] = maximum ? std::max(a, b) : (a + b) / 2;
+                    }
+                    return y;
+                  },
+              .gradients =
+                  [&](const auto& in, const Doubles& dy) {
+                    Doubles dx(in[0].size());
+                    for (size_t i = 0; i < dy.size(); ++i) {
+                      const auto [a, b] = pair(i);
+                      const bool ties = !maximum || in[0][a] == in[0][b];
+                      const double share = ties ? 0.5 : in[0][a] > in[0][b] ? 1 : 0;
+                      dx[a] = share * dy[i], dx[b] = (1 - share) * dy[i];
+                    }
+                    return std::vector<Doubles>{dx};
+                  }});
+  }
+}
+
+// With one position, attention passes on its value.
+TEST(GridLimits, AttendsInManySamples) {
+  constexpr size_t kHeads = 8, kWidth = kHeads * 4;
+  check_op({.op = "attention",
+            .options = R"({"heads": 8})",
+            .inputs = {{kSamples / kHeads, 1, 3 * kWidth}},
+            .reference =
+                [](const auto& in) {
+                  Doubles y;
+                  for (size_t i = 0; i < in[0].size(); ++i)
+                    if (i % (3 * kWidth) >= 2 * kWidth) y.push_back(in[0][i]);
+                  return y;
+                },
+            .gradients =
+                [](const auto& in, const Doubles& dy) {
+                  Doubles dx(in[0].size());
+                  for (size_t i = 0; i < dy.size(); ++i)
+                    dx[i / kWidth * 3 * kWidth + 2 * kWidth + i % kWidth] = dy[i];
+                  return std::vector<Doubles>{dx};
+                }});
+}
+
+TEST(GridLimits, PoolsManySamples) {
+  for (const auto& [op, options] :
+       {std::pair("global_avg_pool", "{}"), {"avg_pool", R"({"window": 2})"}})
+    check_op({.op = op,
+              .options = options,
+              .inputs = {{kSamples, 2, 2, 1}},
+              .reference =
+                  [](const auto& in) {
+                    Doubles y(in[0].size() / 4);
+                    for (size_t i = 0; i < in[0].size(); ++i) y[i / 4] += in[0][i] / 4;
+                    return y;
+                  },
+              .gradients =
+                  [](const auto& in, const Doubles& dy) {
+                    Doubles dx(in[0].size());
+                    for (size_t i = 0; i < dx.size(); ++i) dx[i] = dy[i / 4] / 4;
+                    return std::vector<Doubles>{dx};
+                  }});
+}
+
+TEST(GridLimits, ConvolvesChannelsOfManySamples) {
+  check_op({.op = "conv2d",
+            .options = R"({"groups": 2})",
+            .inputs = {{kSamples, 1, 1, 2}, {1, 1, 1, 2}},
+            .reference =
+                [](const auto& in) {
+                  Doubles y = in[0];
+                  for (size_t i = 0; i < y.size(); ++i) y[i] *= in[1][i % 2];
+                  return y;
+                },
+            .gradient_tolerance = 1e-3,
+            .gradients =
+                [](const auto& in, const Doubles& dy) {
+                  Doubles dx = dy, dw(2);
+                  for (size_t i = 0; i < dy.size(); ++i)
+                    dx[i] *= in[1][i % 2], dw[i % 2] += dy[i] * in[0][i];
+                  return std::vector<Doubles>{dx, dw};
+                }});
+}
+
+TEST(GridLimits, NormalizesGroupsOfManySamples) {
+  const auto normal = [](const Doubles& x, size_t i) {  // a group is a pair
+    const double half = (x[i] - x[i ^ 1]) / 2;
+    return half / std::sqrt(half * half + 1e-2);
+  };
+  check_op({.op = "group_norm",
+            .options = R"({"groups": 1, "epsilon": 1e-2})",
+            .inputs = {{kSamples, 2}, {2}, {2}},
+            .reference =
+                [&](const auto& in) {
+                  Doubles y(in[0].size());
+                  for (size_t i = 0; i < y.size(); ++i)
+                    y[i] = in[1][i % 2] * normal(in[0], i) + in[2][i % 2];
+                  return y;
+                },
+            .tolerance = 1e-4,
+            .gradient_tolerance = 1e-3,
+            .gradients =
+                [&](const auto& in, const Doubles& dy) {
+                  Doubles dx(dy.size()), dgamma(2), dbeta(2);
+                  for (size_t i = 0; i < dy.size(); ++i) {
+                    const double half = (in[0][i] - in[0][i ^ 1]) / 2;
+                    const double slope = 0.5 * 1e-2 / std::pow(half * half + 1e-2, 1.5);
+                    dx[i] = slope * (in[1][i % 2] * dy[i] - in[1][1 - i % 2] * dy[i ^ 1]);
+                    dgamma[i % 2] += dy[i] * normal(in[0], i), dbeta[i % 2] += dy[i];
+                  }
+                  return std::vector<Doubles>{dx, dgamma, dbeta};
                 }});
 }
 
