@@ -103,10 +103,61 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
   }
 }
 
+namespace {
+
+// Returns the number of parts into which a product can be split: its rows or, in a convolution,
+// images.
+uint32_t parts_of(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::nn) return p.m;
+  const bool by_images =
+      mode == GemmMode::conv || mode == GemmMode::conv_dx || mode == GemmMode::line;
+  return by_images ? p.batch : 1;
+}
+
+// Returns the product's first `parts` parts.
+GemmParams first_of(GemmMode mode, GemmParams p, uint32_t parts) {
+  p.m = p.m / parts_of(mode, p) * parts;
+  if (mode != GemmMode::nn) p.batch = p.batch / parts_of(mode, p) * parts;
+  return p;
+}
+
+// Returns the largest number of parts whose tiles the device takes as the workgroups of a dispatch,
+// such that A and C can be bound behind as many.
+uint32_t parts_at_once(const Emitter& emit, GemmMode mode, GemmParams p) {
+  constexpr int64_t kAligned = 64;  // elements, in the largest alignment that Vulkan allows
+  const GemmParams one = first_of(mode, p, 1);
+  const int64_t a = elements_of_a(mode, one), c = elements_of_c(mode, one);
+  uint32_t step = 1;
+  while (step * a % kAligned || step * c % kAligned) step *= 2;
+  uint32_t parts = parts_of(mode, p) / step * step;
+  const auto fits = [&](uint32_t some) {
+    return !kernels_for(*emit.device(), mode, first_of(mode, p, some), emit.precision()).empty();
+  };
+  while (parts > step && !fits(parts)) parts = (parts / 2 + step - 1) / step * step;
+  if (parts == 0 || !fits(parts))
+    fail(Code::unsupported, "a product of ", p.m, " by ", p.n,
+         " numbers needs more workgroups than device '", emit.device()->info().name,
+         "' takes along an axis (", emit.device()->info().max_groups[0], "); use smaller samples");
+  return parts;
+}
+
+}  // namespace
+
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
                double flops) {
-  emit_with(emit, choose(emit, mode, p), mode, p, a, b, bias, out, flops);
+  if (!kernels_for(*emit.device(), mode, p, emit.precision()).empty())
+    return emit_with(emit, choose(emit, mode, p), mode, p, a, b, bias, out, flops);
+  const uint32_t all = parts_of(mode, p), most = parts_at_once(emit, mode, p);
+  for (uint32_t first = 0; first < all; first += most) {
+    const uint32_t count = std::min(most, all - first);
+    const GemmParams some = first_of(mode, p, count);
+    const auto part = [&](const DeviceTensor& whole) {
+      return samples_of({whole.buffer, {all, element_count(whole.shape) / all}}, first, count);
+    };
+    emit_with(emit, choose(emit, mode, some), mode, some, part(a), b, bias, part(out),
+              flops * count / all);
+  }
 }
 
 std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {

@@ -352,7 +352,17 @@ std::string GemmKernel::name() const {
   return out;
 }
 
-std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
+namespace {
+
+bool grid_fits(const gpu::Device& device, const GemmKernel& kernel, GemmMode mode,
+               const GemmParams& p) {
+  const auto& most = device.info().max_groups;
+  const uint32_t rows = mode == GemmMode::line ? rows_of_lines(kernel, p) : p.m;
+  return gpu::div_up(rows, kernel.tile_rows) <= most[0] &&
+         gpu::div_up(p.n, kernel.tile_columns) <= most[1];
+}
+
+std::vector<GemmKernel> all_kernels(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision) {
   if (mode == GemmMode::line || mode == GemmMode::line_dw) return on_lines(device, mode, p);
   std::vector<GemmKernel> out;
@@ -368,6 +378,15 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
   // Floats as three bfloat16 come last, so that only a measurement selects them: which is faster
   // depends on the device.
   if (matrices && precision == Precision::fp32) append(out, on_matrices(device, mode, p, true, 3));
+  return out;
+}
+
+}  // namespace
+
+std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
+                                    Precision precision) {
+  std::vector<GemmKernel> out = all_kernels(device, mode, p, precision);
+  std::erase_if(out, [&](const GemmKernel& kernel) { return !grid_fits(device, kernel, mode, p); });
   return out;
 }
 

@@ -37,8 +37,8 @@ struct GemmKernel {
   std::string name() const;
 };
 
-// Returns the kernels that the device can run, the likely fastest first. At least one of them runs
-// on every device.
+// Returns the kernels that the device can run, the likely fastest first. Without the modes along
+// lines there is at least one, unless the result has more tiles than the device takes workgroups.
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision);
 

@@ -135,6 +135,61 @@ std::vector<float> product_on(gpu::Kernels& k) {
   return {out.view<float>().begin(), out.view<float>().end()};
 }
 
+// The result of a product of small integers.
+std::vector<float> integers_on(gpu::Kernels& k, GemmMode mode, const ops::GemmParams& p) {
+  gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands;
+  ops::Emitter emit(k, arena, commands);
+  const auto numbers = [&](int64_t count, size_t period) {
+    Tensor values(DType::f32, {count});
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+      values.mutable_view<float>()[i] = static_cast<float>(i % period) - 3;
+    const ops::DeviceTensor out = emit.scratch({count});
+    graph::upload(k.device(), values, out);
+    return out;
+  };
+  const ops::DeviceTensor a = numbers(ops::elements_of_a(mode, p), 7);
+  const ops::DeviceTensor b = numbers(int64_t{p.k} * p.n, 5), bias = numbers(p.n, 9);
+  const ops::DeviceTensor c = emit.scratch({ops::elements_of_c(mode, p)});
+  emit_gemm(emit, mode, p, a, b, bias, c);
+  gpu::run_once(k.device(), commands);
+  const Tensor out = graph::download(k.device(), c);
+  return {out.view<float>().begin(), out.view<float>().end()};
+}
+
+ops::GemmParams convolution(uint32_t batch) {
+  ops::GemmParams p = ops::product(batch * 36, 5, 27);
+  p.batch = batch, p.h = p.w = p.oh = p.ow = 6, p.c = p.kc = 3, p.kh = p.kw = 3;
+  p.pad_y = p.pad_x = 1;
+  return p;
+}
+
+// With more rows than fit into the workgroups along an axis.
+TEST(Gemm, IsSplitWhereTheDeviceTakesFewWorkgroups) {
+  for (const gpu::KernelFamily family : families()) {
+    gpu::DeviceOptions options = only_checked(family);
+    options.lowered.max_groups = 16;
+    gpu::Kernels few(std::make_shared<gpu::Device>(options));
+    const auto expect_same = [&](GemmMode mode, const ops::GemmParams& p) {
+      EXPECT_TRUE(ops::kernels_for(*few.device(), mode, p, ops::Precision::fp32).empty());
+      EXPECT_EQ(integers_on(few, mode, p), integers_on(kernels(family), mode, p))
+          << family_name(family);
+    };
+    expect_same(GemmMode::nn, ops::product(5000, 3, 5));
+    expect_same(GemmMode::conv, convolution(160));
+    expect_same(GemmMode::conv_dx, convolution(160));
+    try {
+      integers_on(few, GemmMode::tn, ops::product(5000, 3, 5));
+      ADD_FAILURE() << "a transposed operand was split";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported);
+      EXPECT_NE(std::string(error.what()).find("5000 by 3 numbers needs more workgroups"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
   static std::vector<std::string> lines;
   lines.clear();
