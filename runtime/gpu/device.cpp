@@ -58,6 +58,12 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
   if (!cpu && info.max_workgroup < kWorkgroup)
     fail(Code::unsupported, "device '", info.name, "' runs at most ", info.max_workgroup,
          " invocations in a workgroup; the kernels for GPUs need ", kWorkgroup);
+  constexpr uint32_t kStorageBuffers = 9;  // of the kernels for GPUs that take the most
+  if (!cpu && info.max_storage_buffers < kStorageBuffers)
+    fail(Code::unsupported, "device '", info.name, "' binds at most ", info.max_storage_buffers,
+         " storage buffers to a kernel (maxPerStageDescriptorStorageBuffers); the kernels for GPUs "
+         "need ",
+         kStorageBuffers, "; choose another device");
   if (asked != KernelFamily::automatic) return asked;
   if (cpu) return KernelFamily::cpu;
   return info.matrix_units.empty() ? KernelFamily::tiled : KernelFamily::matrix;

@@ -118,6 +118,17 @@ bool can_set_subgroup_size(const VulkanApi& api, VkPhysicalDevice device,
          sizes.minSubgroupSize <= size && size <= sizes.maxSubgroupSize;
 }
 
+uint64_t max_buffer_bytes_of(const VulkanApi& api, VkPhysicalDevice device,
+                             const Extensions& extensions) {
+  if (!extensions.has(VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) return ~uint64_t{0};
+  VkPhysicalDeviceMaintenance4Properties limits{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES, nullptr, 0};
+  VkPhysicalDeviceProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &limits, {}};
+  api.GetPhysicalDeviceProperties2(device, &properties);
+  return limits.maxBufferSize;
+}
+
 std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysicalDevice device,
                                         const Extensions& extensions) {
   const VulkanApi& api = instance.api;
@@ -181,6 +192,7 @@ DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device,
   for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
     if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
       info.memory_bytes = std::max<uint64_t>(info.memory_bytes, memory.memoryHeaps[i].size);
+  info.max_buffer_bytes = max_buffer_bytes_of(api, device, extensions);
   info.max_storage_bytes = p.limits.maxStorageBufferRange;
   info.max_storage_buffers = p.limits.maxPerStageDescriptorStorageBuffers;
   std::copy_n(p.limits.maxComputeWorkGroupCount, 3, info.max_groups.begin());

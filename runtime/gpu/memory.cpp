@@ -59,6 +59,10 @@ struct Arena::Block {
 
   void create(MemoryUse use) {
     const bool addresses = vk.physical.info.buffer_addresses;
+    if (size > vk.physical.info.max_buffer_bytes)
+      fail(Code::out_of_memory, "device '", vk.physical.info.name, "' cannot make a buffer of ",
+           size, " bytes, only of ", vk.physical.info.max_buffer_bytes,
+           " (maxBufferSize); use a smaller batch or model");
     VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
     info.size = size;
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |

@@ -58,6 +58,20 @@ TEST(Device, WithWorkgroupsThatAreTooSmallIsRefused) {
   }
 }
 
+TEST(Device, ThatBindsTooFewBuffersIsRefused) {
+  DeviceOptions options = device_options(KernelFamily::tiled);
+  options.lowered.max_storage_buffers = 8;
+  try {
+    Device device(options);
+    ADD_FAILURE() << "kernels for GPUs with 8 buffers";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+    const std::string message = error.what();
+    EXPECT_NE(message.find("at most 8 storage buffers"), std::string::npos) << message;
+    EXPECT_NE(message.find("maxPerStageDescriptorStorageBuffers"), std::string::npos) << message;
+  }
+}
+
 TEST(Device, KeepsAPipelineCacheOnDisk) {
   TempDir dir;
   {

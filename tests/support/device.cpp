@@ -65,7 +65,7 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family) {
   if (asked("ECHOTRAIN_TEST_COMPARE")) options.compare = gpu::Compare::dispatches;
   if (asked("ECHOTRAIN_TEST_LOW_LIMITS"))
     options.lowered = {.max_storage_bytes = uint64_t{128} << 20,
-                       .max_storage_buffers = 8,
+                       .max_storage_buffers = 9,
                        .max_shared_bytes = 16 << 10,
                        .subgroups = false,
                        .buffer_addresses = false,

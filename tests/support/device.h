@@ -13,7 +13,7 @@ namespace etr::test {
 // Opened once per process and family, as the environment says. ECHOTRAIN_TEST_DEVICE selects the
 // device. ECHOTRAIN_TEST_VALIDATION=1 loads the validation layers, and the test program fails if
 // they report anything. ECHOTRAIN_TEST_LOW_LIMITS=1 simulates a weak device: 16 KB of shared
-// memory, eight bindings of 128 MiB, no subgroups, no buffer addresses, no matrix units.
+// memory, nine bindings of 128 MiB, no subgroups, no buffer addresses, no matrix units.
 // ECHOTRAIN_TEST_COMPARE=1 compares the device's results with the same kernels run on the host,
 // which also reports faults in them (spirv/machine.h).
 gpu::DeviceOptions device_options(gpu::KernelFamily family = gpu::KernelFamily::automatic);
