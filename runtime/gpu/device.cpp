@@ -70,6 +70,8 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
 }
 
 void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
+  if (lowered.max_buffer_bytes)
+    info.max_buffer_bytes = std::min(info.max_buffer_bytes, lowered.max_buffer_bytes);
   if (lowered.max_storage_bytes)
     info.max_storage_bytes = std::min(info.max_storage_bytes, lowered.max_storage_bytes);
   if (lowered.max_storage_buffers)
@@ -343,7 +345,8 @@ uint64_t Device::allocated_bytes() const { return vk_->memory_taken.load(); }
 
 uint64_t Device::max_tensor_bytes() const {
   constexpr uint64_t kMostElements = uint64_t{1} << 32;  // limit of the shaders' 32-bit counts
-  return family_ == KernelFamily::cpu ? 4 * kMostElements : info_.max_storage_bytes;
+  const uint64_t bound = family_ == KernelFamily::cpu ? 4 * kMostElements : info_.max_storage_bytes;
+  return std::min(bound, info_.max_buffer_bytes);
 }
 
 int Device::validation_messages() const { return vk_->instance.messages.load(); }

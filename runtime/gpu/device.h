@@ -35,6 +35,7 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;  // the largest device-local heap
 
   // Limits and capabilities that decide which kernels are used.
+  uint64_t max_buffer_bytes = 0;         // of one buffer; ~0: the device does not say
   uint64_t max_storage_bytes = 0;        // of one bound buffer range
   uint32_t max_storage_buffers = 0;      // bound to a kernel
   std::array<uint32_t, 3> max_groups{};  // workgroups of a dispatch, along each axis
@@ -57,6 +58,7 @@ enum class KernelFamily { automatic, cpu, tiled, matrix };
 // Limits below the device's own, to test on one device how another would behave. 0 and true keep
 // the device's own.
 struct LoweredLimits {
+  uint64_t max_buffer_bytes = 0;
   uint64_t max_storage_bytes = 0;
   uint32_t max_storage_buffers = 0;
   uint32_t max_groups = 0;  // along each axis

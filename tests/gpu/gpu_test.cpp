@@ -72,6 +72,21 @@ TEST(Device, ThatBindsTooFewBuffersIsRefused) {
   }
 }
 
+TEST(Device, RefusesBuffersBeyondItsLimit) {
+  DeviceOptions options = device_options();
+  options.lowered.max_buffer_bytes = 1 << 20;
+  Arena arena(std::make_shared<Device>(options), MemoryUse::device);
+  arena.allocate_whole(1 << 20);
+  try {
+    arena.allocate_whole((1 << 20) + 4);
+    ADD_FAILURE() << "a larger buffer than the device makes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::out_of_memory);
+    const std::string message = error.what();
+    EXPECT_NE(message.find("only of 1048576 (maxBufferSize)"), std::string::npos) << message;
+  }
+}
+
 TEST(Device, KeepsAPipelineCacheOnDisk) {
   TempDir dir;
   {
