@@ -344,7 +344,8 @@ Device::~Device() = default;
 uint64_t Device::allocated_bytes() const { return vk_->memory_taken.load(); }
 
 uint64_t Device::max_tensor_bytes() const {
-  constexpr uint64_t kMostElements = uint64_t{1} << 32;  // limit of the shaders' 32-bit counts
+  // SPIR-V takes the 32-bit numbers of elements for signed ones.
+  constexpr uint64_t kMostElements = uint64_t{1} << 31;
   const uint64_t bound = family_ == KernelFamily::cpu ? 4 * kMostElements : info_.max_storage_bytes;
   return std::min(bound, info_.max_buffer_bytes);
 }

@@ -87,6 +87,11 @@ TEST(Device, RefusesBuffersBeyondItsLimit) {
   }
 }
 
+TEST(Device, TensorsHaveNoMoreElementsThanKernelsCount) {
+  for (const KernelFamily family : families())
+    EXPECT_LE(device(family)->max_tensor_bytes() / 4, uint64_t{1} << 31) << family_name(family);
+}
+
 TEST(Device, KeepsAPipelineCacheOnDisk) {
   TempDir dir;
   {
