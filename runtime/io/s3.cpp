@@ -112,8 +112,11 @@ struct Page {
   std::string next;  // token of the next page; "": this is the last one
 };
 
-constexpr size_t kMostPages = 100'000;  // of 1,000 objects
-constexpr size_t kMostOfKey = 1024;     // bytes, as S3 has it
+constexpr size_t kMostPages = 100'000;                // of 1,000 objects
+constexpr size_t kMostOfKey = 1024;                   // bytes, as S3 has it
+constexpr size_t kMostOfToken = 8192;                 // bytes; servers take no longer addresses
+constexpr int kMostEmptyPages = 1000;                 // in a row
+constexpr uint64_t kMostOfNames = uint64_t{1} << 30;  // bytes of all that match
 
 Page list_page(HttpConnection& connection, const std::function<HttpRequest()>& request,
                const std::string& pattern) {
@@ -134,6 +137,8 @@ Page list_page(HttpConnection& connection, const std::function<HttpRequest()>& r
     if (key.size() > kMostOfKey) bad("the server's list has a key of more than 1,024 bytes");
   const auto next = elements(xml, "NextContinuationToken"), more = elements(xml, "IsTruncated");
   if (!next.empty()) page.next = next[0];
+  if (page.next.size() > kMostOfToken)
+    bad("the server's list goes on with a token of more than 8,192 bytes");
   if (page.next.empty() && !more.empty() && more[0] == "true")
     bad("the server's list goes on, and it does not say how to ask for the rest");
   return page;
@@ -232,7 +237,10 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
   const std::string prefix = at.key.substr(0, at.key.find_first_of("*?["));
   HttpConnection connection(options);
   std::vector<std::string> found;
-  std::set<std::string> tokens;
+  std::set<std::string> tokens;  // hashes
+  std::string first;             // key
+  uint64_t bytes = 0;
+  int empty_pages = 0;
   for (std::string token;;) {
     std::string query;
     if (!token.empty()) query = "continuation-token=" + encode(token, true) + "&";
@@ -240,15 +248,28 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
     const Page page = list_page(
         connection, [&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
         pattern);
-    for (const std::string& key : page.keys)
-      if (platform::matches_pattern(key, at.key))
-        found.push_back("s3://" + at.bucket + "/" + key);
+    const auto unending = [&](const char* how) {
+      fail(Code::io, "cannot list '", pattern, "': the server's list does not end; ", how,
+           " after ", counted(static_cast<int64_t>(tokens.size()), "page"));
+    };
+    empty_pages = page.keys.empty() ? empty_pages + 1 : 0;
+    if (empty_pages > kMostEmptyPages) unending("it has 1,000 pages without an object in a row");
+    if (!page.keys.empty()) {
+      if (page.keys[0] == first) unending("it begins anew");
+      if (first.empty()) first = page.keys[0];
+    }
+    for (const std::string& key : page.keys) {
+      if (!platform::matches_pattern(key, at.key)) continue;
+      found.push_back("s3://" + at.bucket + "/" + key);
+      bytes += found.back().size();
+    }
+    if (bytes > kMostOfNames)
+      fail(Code::unsupported, "cannot list '", pattern,
+           "': the names of the objects that match have more than 1 GiB; use a narrower pattern");
     if (page.next.empty()) break;
     token = page.next;
-    if (tokens.size() == kMostPages || !tokens.insert(token).second)
-      fail(Code::io, "cannot list '", pattern,
-           "': the server's list does not end; it has more than ",
-           counted(static_cast<int64_t>(tokens.size()), "page"), ", or begins anew");
+    if (!tokens.insert(sha256(token)).second) unending("it goes on where it went on before");
+    if (tokens.size() > kMostPages) unending("it goes on");
   }
   if (found.empty()) fail(Code::not_found, "no object matches '", pattern, "'");
   std::sort(found.begin(), found.end());

@@ -194,6 +194,8 @@ LISTS = {
     "a list that is cut short": lambda path: listing(["a.txt"])[:-10],
     "the same page for ever": lambda path: listing(["a.txt"], next_token("again")),
     "two pages in a circle": lambda path: listing([], next_token("b" if "token=a" in path else "a")),
+    "the same page under ever new tokens": lambda path: listing(["a.txt", "b.txt"], next_token(time.monotonic_ns())),
+    "empty pages for ever": lambda path: listing([], next_token(time.monotonic_ns())),
     "more, and no way to ask for it": lambda path: listing(["a.txt"], "<IsTruncated>true</IsTruncated>"),
     "a key of a megabyte": lambda path: listing(["a" * 1_000_000 + ".txt"]),
     "a key of stars and dashes": lambda path: listing(["a" + "-" * 1020]),
@@ -205,13 +207,20 @@ LISTS = {
 
 
 def run_lists(server):
-    """Lists of objects that lie: an error in seconds."""
+    """Lists of objects that lie: an error after few of their pages."""
     for name, answer in LISTS.items():
+        pages = []
+
+        def listed(path, answer=answer, pages=pages):
+            pages.append(path)
+            return answer(path)
+
         server.begin(None)
-        server.listing = answer
+        server.listing = listed
         reading = Reading("s3://bucket/a*-*-*-*.txt", 60, remote_retries=0, remote_timeout_s=20)
         assert not reading.late, f"list of objects, {name}: no answer after {reading.seconds:.1f} s"
         assert isinstance(reading.error, ALLOWED), f"list of objects, {name}: {reading.error!r}"
+        assert len(pages) < 1100, f"list of objects, {name}: {len(pages)} pages were read"
     server.listing = lambda path: listing(["z.txt"] if "token=2" in path else ["a.txt"], "" if "token=2" in path else next_token("2"))
     reading = Reading("s3://bucket/a*.txt", 60)
     assert reading.error is None and len(reading.samples) == len(LINES), f"list of objects: {reading.error}"
