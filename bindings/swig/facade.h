@@ -224,9 +224,10 @@ class MapFunction {
 class Progress {
  public:
   virtual ~Progress() = default;
-  // `batches` is the number of batches (of files, trials or products), or -1 if it is not known.
-  // Returns false to stop. It must not throw.
-  virtual bool report(int64_t done, int64_t batches) = 0;
+  // `total` is the number of batches (of files, trials or products), or -1 if it is not known.
+  // `text` says what was done or is being done; "" if there is nothing to say. Returns false to
+  // stop. It must not throw.
+  virtual bool report(int64_t done, int64_t total, const std::string& text) = 0;
 };
 
 // Makes `progress` the receiver of this thread's evaluations for the lifetime of the object.
@@ -238,7 +239,7 @@ class Told {
   Told& operator=(const Told&) = delete;
 
   static bool report(int64_t done, int64_t batches) {
-    return !current() || current()->report(done, batches);
+    return !current() || current()->report(done, batches, "");
   }
 
  private:
@@ -418,12 +419,12 @@ struct DeviceOptions {
 class RuntimeHandle {
  public:
   explicit RuntimeHandle(const DeviceOptions& options) : runtime_("device", options.options()) {}
-  // `progress` may be nullptr.
+  // `progress` may be nullptr; it is told "PRODUCT: KERNEL".
   void tune(const std::string& path, Progress* progress) {
     std::function<bool(int64_t, int64_t, const char*, const char*)> report;
     if (progress)
-      report = [=](int64_t done, int64_t total, const char*, const char*) {
-        return progress->report(done, total);
+      report = [=](int64_t done, int64_t total, const char* product, const char* kernel) {
+        return progress->report(done, total, std::string(product) + ": " + kernel);
       };
     get()->tune(path, report);
   }
@@ -446,12 +447,13 @@ class JobHandle {
   // program should be warned.
   bool forgets_output() const { return !get()->output_dir(); }
   std::string output_dir() const { return get()->output_dir().value_or(""); }
-  // `progress` may be nullptr; it is called often, with how often it was before.
+  // `progress` may be nullptr; it is called often, with how often it was before, and with what is
+  // being done, or "" while that continues.
   std::string advise(const RuntimeHandle& runtime, double seconds, bool check, Progress* progress) {
     std::function<bool(const std::string&)> report;
     if (progress)
-      report = [=, calls = int64_t{0}](const std::string&) mutable {
-        return progress->report(calls++, -1);
+      report = [=, calls = int64_t{0}](const std::string& what) mutable {
+        return progress->report(calls++, -1, what);
       };
     return get()->advise(*runtime.get(), seconds, check, report);
   }
@@ -633,13 +635,13 @@ inline std::vector<DeviceInfo> devices() {
   for (const etr_device_info& info : echotrain::devices()) out.push_back(describe(info));
   return out;
 }
-// `progress` may be null; it is told the number of trials.
+// `progress` may be null; it is told the number of trials, and the JSON of each.
 inline std::string tune(const std::string& spec, double seconds, double step_ms,
                         Progress* progress) {
   std::function<bool(const char*)> report;
   if (progress)
-    report = [=, trials = int64_t{0}](const char*) mutable {
-      return progress->report(++trials, -1);
+    report = [=, trials = int64_t{0}](const char* trial) mutable {
+      return progress->report(++trials, -1, trial);
     };
   return tune_pipeline(spec, seconds, step_ms, report);
 }
@@ -647,7 +649,8 @@ inline std::string tune(const std::string& spec, double seconds, double step_ms,
 inline std::string pack_folder(const std::string& root, const std::string& prefix,
                                const std::string& options_json, Progress* progress) {
   std::function<bool(int64_t, int64_t)> report;
-  if (progress) report = [&](int64_t done, int64_t total) { return progress->report(done, total); };
+  if (progress)
+    report = [&](int64_t done, int64_t total) { return progress->report(done, total, ""); };
   return pack(root, prefix, Options::from_json(options_json), report);
 }
 inline std::string explain_stats(const std::string& stats, const std::string& format) {

@@ -125,6 +125,10 @@ std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
 }
 %typemap(out) std::string { $result = echotrain_string(jenv, $1); }
 %typemap(out) const std::string& { $result = echotrain_string(jenv, *$1); }
+%typemap(directorin, descriptor="Ljava/lang/String;") const std::string& %{
+  $input = echotrain_string(jenv, $1);
+  Swig::LocalRefGuard $1_refguard(jenv, $input);
+%}
 %typemap(directorout) std::string {
   if (!$input) return $null;  // an exception is pending
   $result = echotrain_utf8(jenv, $input, "result");

@@ -66,9 +66,9 @@ class ProcessTest(Case):
                 from echotrain import native
                 def works_until_it_is_stopped(*arguments):  # in the place of the library
                     progress = arguments[-1]
-                    progress.report(1, -1)
+                    progress.report(1, -1, "")
                     os.kill(os.getpid(), signal.SIGINT)
-                    while progress.report(2, -1):
+                    while progress.report(2, -1, ""):
                         time.sleep(0.01)
                     raise et.errors.CancelledError("stopped")
                 native.tune = native.pack_folder = works_until_it_is_stopped
@@ -181,8 +181,9 @@ class SchemaTest(unittest.TestCase):
         batch = et.Batch({"image": np.ones((4, 3), np.float32), "label": np.zeros(4, np.int32)})
         trainer.step(batch)
         told = []
-        runtime.tune(path, progress=lambda done, total: told.append((done, total)))
-        self.assertEqual(told, [(done, len(told)) for done in range(1, len(told) + 1)])
+        runtime.tune(path, progress=lambda *args: told.append(args))
+        self.assertEqual([args[:2] for args in told], [(done, len(told)) for done in range(1, len(told) + 1)])
+        self.assertRegex(told[0][2], "^nn 4x2x3 fp32: .")
         with open(path) as file:
             self.assertIn("nn 4x2x3 fp32", json.load(file)["devices"][runtime.device.name])
         et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), tuning=path)

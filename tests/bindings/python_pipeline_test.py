@@ -169,10 +169,11 @@ class PipelineTest(Case):
     def test_tune_finds_settings_that_a_pipeline_takes(self):
         stages = [et.stages.folder(self.root), et.stages.decode(), et.stages.keep("image"), et.stages.batch(8)]
         told = []
-        found = et.tune(stages, seconds=0.05, progress=lambda trials, total: told.append(trials))
-        self.assertEqual(told, list(range(1, len(found["trials"]) + 1)))
+        found = et.tune(stages, seconds=0.05, progress=lambda *args: told.append(args))
+        self.assertEqual([args[:2] for args in told], [(i + 1, None) for i in range(len(found["trials"]))])
+        self.assertEqual([json.loads(text) for _, _, text in told], found["trials"])
         with self.assertRaises(et.errors.CancelledError):
-            et.tune(stages, seconds=0.05, progress=lambda trials, total: False)
+            et.tune(stages, seconds=0.05, progress=lambda trials, total, trial: False)
         self.assertGreater(found["samples_per_s"], 0)
         self.assertEqual({"threads", "prefetch"}, set(found["options"]))
         with et.Pipeline(stages, epochs=1, **found["options"]) as p:

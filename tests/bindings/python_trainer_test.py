@@ -357,7 +357,10 @@ class TrainerTest(Case):
 
     def test_a_job_is_advised(self):
         device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
-        advice = self.job().advise(device=device, seconds=0.1)
+        told = []
+        advice = self.job().advise(device=device, seconds=0.1, progress=lambda *args: told.append(args))
+        self.assertEqual([args[:2] for args in told], [(i, None) for i in range(len(told))])
+        self.assertIn("the pipeline alone", [text for _, _, text in told])
         self.assertGreater(advice["measured"]["downstream_s"], 0)
         self.assertEqual([stage["name"] for stage in advice["measured"]["stages"] if "reading" not in stage["name"]],
                          ["folder", "label", "decode", "batch", "normalize"])
@@ -365,6 +368,10 @@ class TrainerTest(Case):
         self.assertEqual(et.Job(advice["job"]).json["model"], self.job().json["model"])
         with self.assertRaisesRegex(et.errors.InvalidArgumentError, "seconds"):
             self.job().advise(device=device, seconds=0)
+        with self.assertRaises(et.errors.CancelledError):
+            self.job().advise(device=device, seconds=60, progress=lambda calls, total, text: False)
+        with self.assertRaises(ZeroDivisionError):
+            self.job().advise(device=device, seconds=60, progress=lambda calls, total, text: 1 // 0)
 
     def test_a_folder_holds_one_run(self):
         device = os.environ.get("ECHOTRAIN_TEST_DEVICE")

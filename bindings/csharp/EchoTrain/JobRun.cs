@@ -72,10 +72,10 @@ namespace EchoTrain
                 {
                     Exception failure = null;  // the handler's; thrown after this event
                     using (Event raw = failures.Explained(
-                        () => Evaluation.Run(this, evaluation, progress => handle.next_event(seconds, progress), out failure)))
+                        () => Reporting.Run(Reporting.Of(this, evaluation), progress => handle.next_event(seconds, progress), out failure)))
                         current = new JobEvent(raw);
                     yield return current;
-                    Evaluation.ThrowAgain(failure);
+                    Reporting.ThrowAgain(failure);
                 } while (current.Kind != JobEventKind.End);
             }
         }
@@ -103,9 +103,9 @@ namespace EchoTrain
         {
             Exception failure = null;
             using (EvalResult r = failures.Explained(
-                () => Evaluation.Run(this, evaluation, handle.evaluate, out failure)))
+                () => Reporting.Run(Reporting.Of(this, evaluation), handle.evaluate, out failure)))
             {
-                Evaluation.ThrowAgain(failure);
+                Reporting.ThrowAgain(failure);
                 return new Scores(r.samples, r.loss, r.accuracy);
             }
         }

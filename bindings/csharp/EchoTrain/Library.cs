@@ -49,13 +49,13 @@ namespace EchoTrain
         /// that are done, and of all. Returns JSON: the number of samples, bytes and shards, the
         /// classes, and the files left out.</summary>
         public static string Pack(string root, string prefix, object options = null,
-                                  EventHandler<EvaluationEventArgs> progress = null)
+                                  EventHandler<ProgressEventArgs> progress = null)
         {
             Natives.Load();
             string json = Spec.Write(Pipeline.OptionsOf(options));
-            string packed = Evaluation.Run(null, progress, call => Bindings.pack_folder(root, prefix, json, call),
-                                           out Exception failure);
-            Evaluation.ThrowAgain(failure);
+            string packed = Reporting.Run(Reporting.Of(null, progress),
+                                          call => Bindings.pack_folder(root, prefix, json, call), out Exception failure);
+            Reporting.ThrowAgain(failure);
             return packed;
         }
 
@@ -63,14 +63,15 @@ namespace EchoTrain
         /// <paramref name="seconds"/> each: threads, connections and prefetching. The consumer takes
         /// <paramref name="stepMs"/> milliseconds for a batch. Returns JSON: "options" for the
         /// pipeline, "samples_per_s" and "trials". <paramref name="progress"/> is told the number of
-        /// trials so far; if it stops, this fails with the code Cancelled.</summary>
+        /// trials so far, and the latest as JSON; if it stops, this fails with the code
+        /// Cancelled.</summary>
         public static string TunePipeline(string pipeline, double seconds = 2, double stepMs = 0,
-                                          EventHandler<EvaluationEventArgs> progress = null)
+                                          EventHandler<ProgressEventArgs> progress = null)
         {
             Natives.Load();
-            string tuned = Evaluation.Run(null, progress, told => Bindings.tune(pipeline, seconds, stepMs, told),
-                                          out Exception failure);
-            Evaluation.ThrowAgain(failure);
+            string tuned = Reporting.Run(Reporting.Of(null, progress),
+                                         told => Bindings.tune(pipeline, seconds, stepMs, told), out Exception failure);
+            Reporting.ThrowAgain(failure);
             return tuned;
         }
 

@@ -189,11 +189,13 @@ namespace EchoTrain
         /// trainers have had their first batch. Writes them to the file <paramref name="path"/>
         /// (empty: the user's file, for all later runs). Trainers created later use them.
         /// <paramref name="progress"/> is told how many products and convolutions have been
-        /// measured, and their number; if it stops, what was measured is written.</summary>
-        public void Tune(string path = "", EventHandler<EvaluationEventArgs> progress = null)
+        /// measured, their number, and the latest one with the kernel that was chosen; if it stops,
+        /// what was measured is written.</summary>
+        public void Tune(string path = "", EventHandler<ProgressEventArgs> progress = null)
         {
-            Evaluation.Run(this, progress, told => { Handle.tune(path, told); return true; }, out Exception failure);
-            Evaluation.ThrowAgain(failure);
+            Reporting.Run(Reporting.Of(this, progress), told => { Handle.tune(path, told); return true; },
+                          out Exception failure);
+            Reporting.ThrowAgain(failure);
         }
 
         /// <summary>The device's place in <see cref="List"/>: discrete GPUs come first, CPU devices
@@ -392,10 +394,10 @@ namespace EchoTrain
         {
             if (pipeline == null) throw new ArgumentNullException(nameof(pipeline));
             pipeline.StartFunctions();
-            using (EvalResult r = Evaluation.Run(
-                this, handler, progress => pipeline.Explained(() => handle.evaluate(pipeline.Handle, progress)), out var failure))
+            using (EvalResult r = Reporting.Run(
+                Reporting.Of(this, handler), progress => pipeline.Explained(() => handle.evaluate(pipeline.Handle, progress)), out var failure))
             {
-                Evaluation.ThrowAgain(failure);
+                Reporting.ThrowAgain(failure);
                 return new Scores(r.samples, r.loss, r.accuracy);
             }
         }
@@ -650,13 +652,18 @@ namespace EchoTrain
         /// where an echo node should stand and with which factor, and what else would help first.
         /// The member "text" is for people; "job" is the changed job. <paramref name="seconds"/> is
         /// the length of each measurement. With <paramref name="check"/> both jobs also run in
-        /// turns, and "checked" has the outcomes. Writes nothing.</summary>
+        /// turns, and "checked" has the outcomes. Writes nothing. <paramref name="progress"/> is
+        /// called often, and told how often it was before, and what is being done, or "" while that
+        /// continues; if it stops, this fails with the code Cancelled.</summary>
         public string Advise(Device device, double seconds = 3, bool check = false,
-            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
+            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken),
+            EventHandler<ProgressEventArgs> progress = null)
         {
             if (device == null) throw new ArgumentNullException(nameof(device));
-            return Evaluation.Run(this, (sender, told) => told.Stop = cancellation.IsCancellationRequested,
-                                  progress => Handle.advise(device.Handle, seconds, check, progress), out _);
+            Reporting.Handler handler = Reporting.Of(this, progress);
+            return Reporting.Run(
+                (done, total, text) => !cancellation.IsCancellationRequested && (handler == null || handler(done, total, text)),
+                told => Handle.advise(device.Handle, seconds, check, told), out _);
         }
 
         /// <summary>Releases the job's memory. Its runs remain usable.</summary>

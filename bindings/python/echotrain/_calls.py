@@ -13,36 +13,41 @@ from .errors import CancelledError
 from .pipeline import _POLL_SECONDS, Pipeline
 
 OnEvaluation = Callable[[int, Optional[int]], Optional[bool]]
-_Progress = Callable[[int, Any], Optional[bool]]  # that of an evaluation, or of packing
+OnProgress = Callable[[int, Optional[int], str], Optional[bool]]
 _Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-class _Evaluation(native.Progress):
-    """Calls a Python function from an evaluation."""
+class _Progress(native.Progress):
+    """Calls a Python function from a call that reports its progress."""
 
-    def __init__(self, function: _Progress) -> None:
+    def __init__(self, function: OnProgress) -> None:
         super().__init__()
         self._function = function
         self.failure: Optional[BaseException] = None
 
-    def report(self, done: int, batches: int) -> bool:
+    def report(self, done: int, total: int, text: str) -> bool:
         try:
-            return self._function(done, None if batches < 0 else batches) is not False
+            return self._function(done, None if total < 0 else total, text) is not False
         except BaseException as failure:  # it must not leave the callback
             self.failure = failure
             return False
 
 
+def without_text(function: Optional[Callable[[int, Any], Optional[bool]]]) -> Optional[OnProgress]:
+    """Takes the text away from what ``function`` is told: evaluations and packing have none."""
+    return None if function is None else lambda done, total, text: function(done, total)
+
+
 class Told:
-    """A context in which a function of the program receives the progress of evaluations. An
+    """A context in which a function of the program receives the progress of a call. An
     exception that it raises is raised again at the end of the context, or, with ``later``, by
     `raise_failure`, unless it ended the call."""
 
-    def __init__(self, function: Optional[_Progress], later: bool = False) -> None:
-        self._told, self._later = None if function is None else _Evaluation(function), later
+    def __init__(self, function: Optional[OnProgress], later: bool = False) -> None:
+        self._told, self._later = None if function is None else _Progress(function), later
 
-    def __enter__(self) -> Optional[_Evaluation]:
+    def __enter__(self) -> Optional[_Progress]:
         return self._told
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
@@ -76,15 +81,15 @@ def of_pipelines(method: _Method) -> _Method:
     return cast(_Method, checked)
 
 
-def reporting(call: Callable[[native.Progress], _Result], progress: Optional[_Progress] = None) -> _Result:
+def reporting(call: Callable[[native.Progress], _Result], progress: Optional[OnProgress] = None) -> _Result:
     """Runs a call that reports its progress, so that Ctrl-C ends it at its next report. ``progress``
     (None: nobody) is called on the thread that does the work; an exception of it is raised again."""
     stopped = threading.Event()
 
-    def report(done: int, total: Any) -> Optional[bool]:
+    def report(done: int, total: Optional[int], text: str) -> Optional[bool]:
         if stopped.is_set():
             return False
-        return None if progress is None else progress(done, total)
+        return None if progress is None else progress(done, total, text)
 
     with Told(report) as told:
         return interruptible(lambda: call(cast(native.Progress, told)), stopped.set)

@@ -2,10 +2,10 @@
 
 # Annotations are not postponed here: pdoc cannot resolve those of a NamedTuple then.
 
-from typing import TYPE_CHECKING, Callable, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
 
 from . import _log, native
-from ._calls import reporting
+from ._calls import OnProgress, reporting
 from .pipeline import _NotPicklable
 
 if TYPE_CHECKING:
@@ -67,15 +67,14 @@ class Runtime(_NotPicklable):
         self._handle = native.RuntimeHandle(options)
         self._name = self.device.name
 
-    def tune(self, path: Optional["StrPath"] = None,
-             progress: Optional[Callable[[int, int], Optional[bool]]] = None) -> None:
+    def tune(self, path: Optional["StrPath"] = None, progress: Optional[OnProgress] = None) -> None:
         """Finds, by trying them, the fastest kernels on this device for the models whose trainers
         have had their first batch. Writes them to the file ``path`` (None: the user's file, for all
         later runs). Trainers created later use them.
 
-        ``progress(done, total)`` is called after each product and convolution, on the thread that
-        measures. If it returns False, and with Ctrl-C, tuning ends there, and what was measured is
-        written."""
+        ``progress(done, total, text)`` is called after each product and convolution, on the thread
+        that measures; ``text`` names it and the kernel that was chosen. If it returns False, and
+        with Ctrl-C, tuning ends there, and what was measured is written."""
         reporting(lambda told: self._handle.tune("" if path is None else str(path), told), progress)
 
     @property

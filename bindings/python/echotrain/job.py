@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Literal, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from . import _log, _schema, native
-from ._calls import OnEvaluation, Told, interruptible, reporting
+from ._calls import OnEvaluation, OnProgress, Told, interruptible, reporting, without_text
 from .device import Runtime, as_runtime
 from .errors import EchoTrainError, StateError
 from .pipeline import _NotPicklable
@@ -82,14 +82,18 @@ class Job(_NotPicklable):
         return self._handle.output_dir() or None
 
     def advise(self, *, device: Union[None, int, str, Runtime] = None, seconds: float = 3,
-               check: bool = False) -> Dict[str, Any]:
+               check: bool = False, progress: Optional[OnProgress] = None) -> Dict[str, Any]:
         """Measures the job for a few seconds and advises whether echoing helps, where an echo node
         should stand and with which factor, and what else would help first:
         ``print(job.advise()["text"])``. ``seconds`` is the length of each measurement. ``job`` in
         the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
-        turns, and ``checked`` has the outcomes. Writes nothing. Ctrl-C ends it."""
+        turns, and ``checked`` has the outcomes. Writes nothing.
+
+        ``progress(calls, None, text)`` is called often, on the thread that measures; ``text`` says
+        what is being done, and is "" while that continues. If it returns False, this raises
+        CancelledError. Ctrl-C ends it, too."""
         runtime = as_runtime(device)
-        return _schema.from_json(reporting(lambda told: self._handle.advise(runtime._handle, seconds, check, told)))
+        return _schema.from_json(reporting(lambda told: self._handle.advise(runtime._handle, seconds, check, told), progress))
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
             overwrite: bool = False, start: Optional[_Start] = None,
@@ -194,7 +198,7 @@ class JobRun(_NotPicklable):
         seconds; 0: as the job says. An evaluation, a checkpoint or the first step may take
         longer."""
         while True:
-            told = Told(self._on_evaluation, later=True)
+            told = Told(without_text(self._on_evaluation), later=True)
             with told as progress:
                 e = interruptible(lambda: self._call(lambda: self._handle.next_event(every, progress)), self._handle.stop)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
@@ -221,7 +225,7 @@ class JobRun(_NotPicklable):
         """Returns loss and accuracy over the job's evaluation pipeline. ``on_evaluation`` is told
         its progress; if that returns False, or after `stop`, this raises CancelledError. An
         exception of ``on_evaluation`` is raised again."""
-        with Told(self._on_evaluation) as told:
+        with Told(without_text(self._on_evaluation)) as told:
             r = interruptible(lambda: self._call(lambda: self._handle.evaluate(told)), self._handle.stop)
         return {"loss": r.loss, "accuracy": r.accuracy}
 

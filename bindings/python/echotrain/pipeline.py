@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         from typing import Unpack
     else:
         from typing_extensions import Unpack
+    from ._calls import OnProgress
     from ._job import PipelineOptions
     from ._types import Array, Fields, StrPath
 
@@ -551,14 +552,15 @@ class Pipeline(_NotPicklable):
 
 
 def tune(stages: Iterable[Stage], seconds: float = 2, step_ms: float = 0, *,
-         progress: Optional[Callable[[int, None], Optional[bool]]] = None,
+         progress: Optional[OnProgress] = None,
          **options: Unpack[PipelineOptions]) -> Dict[str, Any]:
     """Finds good settings (threads, connections, prefetching) for a pipeline of stages, without
     Python functions, by trying them, each for ``seconds``, with a consumer that takes ``step_ms``
     for a batch. ``Pipeline(stages, **tune(stages)["options"])`` uses the result.
 
-    ``progress(trials, None)`` is called after each trial, on the thread that tries; if it returns
-    False, this raises CancelledError. Ctrl-C ends it after the current trial."""
+    ``progress(trials, None, text)`` is called after each trial, on the thread that tries; ``text``
+    is the trial as JSON. If it returns False, this raises CancelledError. Ctrl-C ends it after the
+    current trial."""
     from ._calls import reporting  # which imports this module
     rows = [_schema.plain(stage) for stage in stages]
     if not all(isinstance(row, dict) for row in rows):
@@ -584,8 +586,8 @@ def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, z
 
     ``progress(done, total)`` is called after each file, on the thread that packs; returning False
     stops the packing, as Ctrl-C does, and no shard of it is left."""
-    from ._calls import reporting  # which imports this module
+    from ._calls import reporting, without_text  # which imports this module
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
     return _schema.from_json(reporting(
-        lambda told: native.pack_folder(str(root), str(prefix), _schema.to_json(options), told), progress))
+        lambda told: native.pack_folder(str(root), str(prefix), _schema.to_json(options), told), without_text(progress)))

@@ -17,7 +17,7 @@ from ._schema import Optimizer, Schedule, Spec, former_argument
 from .callbacks import Callback, CallbackFunction, as_callbacks
 from .device import Runtime, as_runtime
 from .errors import CallbackError, CancelledError, StateError
-from ._calls import OnEvaluation, Told, interruptible, of_pipelines
+from ._calls import OnEvaluation, Told, interruptible, of_pipelines, without_text
 from .job import Event, _EventKind
 from .model import Model, Summary
 from .pipeline import Batch, Pipeline, _NotPicklable
@@ -182,7 +182,7 @@ class Trainer(_NotPicklable):
         is called after each batch, on the thread that evaluates; ``batches`` is None if it is not
         known. It must not use the trainer. Returning False stops the evaluation, which then raises
         CancelledError; an exception of ``progress`` is raised again."""
-        with Told(progress) as told:
+        with Told(without_text(progress)) as told:
             try:
                 r = interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
             except CallbackError as error:

@@ -507,7 +507,9 @@ public static partial class Behaviour
                 Expect(tuned.ToString().Contains("head") && !tuned.ToString().Contains("residual"), tuned);
                 FailsWith(ErrorCode.NotFound, "'until' is 'b'", () => Model.FromOnnx(path, "b"));
                 System.IO.File.Delete(path);
-                device.Tune(path);
+                var tuning = new System.Collections.Generic.List<string>();
+                device.Tune(path, (sender, e) => tuning.Add(e.Text));
+                Expect(tuning.Any(text => text.StartsWith("nn 2x2x4 fp32: ")), string.Join("\n", tuning));
                 Expect(System.IO.File.ReadAllText(path).Contains("nn 2x2x4 fp32"), path);
                 new Device("", 0, path);
                 System.IO.File.Delete(path);
@@ -527,7 +529,14 @@ public static partial class Behaviour
                 Expect(e.Kind == JobEventKind.Progress && e.Step == 0, e.Step);
                 break;
             }
-            string advice = Job.Parse(json, "train.steps=12").Advise(new Device(), 0.1);
+            var doings = new System.Collections.Generic.List<string>();
+            string advice = Job.Parse(json, "train.steps=12")
+                .Advise(new Device(), 0.1, progress: (sender, e) => doings.Add(e.Text));
+            Expect(doings.Contains("the pipeline alone"), string.Join("\n", doings));
+            FailsWith(ErrorCode.Cancelled, "stopped", () => Job.Parse(json, "train.steps=12")
+                .Advise(new Device(), 60, progress: (sender, e) => e.Stop = true));
+            Fails<InvalidDataException>(() => Job.Parse(json, "train.steps=12")
+                .Advise(new Device(), 60, progress: (sender, e) => throw new InvalidDataException("mine")));
             Expect(advice.Contains("\"helps\":") && advice.Contains("\"edges\":"), advice);
             using (var stopped = new System.Threading.CancellationTokenSource(200))
                 FailsWith(ErrorCode.Cancelled, "stopped",

@@ -187,8 +187,14 @@ public static partial class Behaviour
         string spec = "{\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root +
             "\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 4}]}";
         var trials = new List<long>();
-        string tuned = Library.TunePipeline(spec, 0.02, 0, (sender, progress) => trials.Add(progress.Done));
+        string trial = null;
+        string tuned = Library.TunePipeline(spec, 0.02, 0, (sender, progress) =>
+        {
+            trials.Add(progress.Done);
+            trial = progress.Text;
+        });
         Expect(tuned.Contains("samples_per_s") && trials.Last() == trials.Count, trials.Count);
+        Expect(trial.StartsWith("{") && trial.Contains("samples_per_s"), trial);
         FailsWith(ErrorCode.Cancelled, "", () => Library.TunePipeline(spec, 0.02, 0, (sender, progress) => progress.Stop = true));
         Fails<InvalidDataException>(
             () => Library.TunePipeline(spec, 0.02, 0, (sender, progress) => throw new InvalidDataException("mine")));

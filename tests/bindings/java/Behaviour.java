@@ -543,7 +543,9 @@ public final class Behaviour {
         expect(tuned.toString().contains("head") && !tuned.toString().contains("residual"), tuned);
         failsWith(Code.NOT_FOUND, "'until' is 'b'", () -> Model.fromOnnx(path.toString(), "b"));
         java.nio.file.Files.delete(path);
-        device.tune(path.toString());
+        List<String> tuning = new ArrayList<>();
+        device.tune(path.toString(), (done, total, text) -> tuning.add(text));
+        expect(tuning.stream().anyMatch(text -> text.startsWith("nn 2x2x4 fp32: ")), tuning);
         expect(java.nio.file.Files.readString(path).contains("nn 2x2x4 fp32"), path);
         new Device("", 0, path.toString());
         java.nio.file.Files.delete(path);
@@ -558,7 +560,13 @@ public final class Behaviour {
       for (Job.Event event : job.run(new Device(), false)) last = event;
       expect(last.kind == Job.Event.Kind.END && last.step == 12, last.step);
       failsWith(Code.INVALID_ARGUMENT, "steps", () -> Job.parse(json, "train.stepz=1"));
-      String advice = job.advise(new Device(), 0.1, false);
+      List<String> doings = new ArrayList<>();
+      String advice = job.advise(new Device(), 0.1, false, (done, total, text) -> doings.add(text));
+      expect(doings.contains("the pipeline alone"), doings);
+      failsWith(Code.CANCELLED, "stopped", () -> job.advise(new Device(), 60, false, (done, total, text) -> false));
+      fails(IllegalStateException.class, () -> job.advise(new Device(), 60, false, (done, total, text) -> {
+        throw new IllegalStateException("mine");
+      }));
       expect(advice.contains("\"helps\":") && advice.contains("\"edges\":"), advice);
       failsWith(Code.INVALID_ARGUMENT, "seconds", () -> job.advise(new Device(), 0, false));
       String pipeline = json.substring("{\"pipeline\": ".length(), json.indexOf(", \"model\""));

@@ -237,10 +237,12 @@ final class Misuse {
     String spec = "{\"stages\": [{\"stage\": \"folder\", \"root\": \"" + Behaviour.root
         + "\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 4}]}";
     List<Long> trials = new ArrayList<>();
-    String tuned = Library.tunePipeline(spec, 0.02, 0, (done, total) -> trials.add(done));
+    List<String> texts = new ArrayList<>();
+    String tuned = Library.tunePipeline(spec, 0.02, 0, (done, total, text) -> trials.add(done) && texts.add(text));
     Behaviour.expect(tuned.contains("samples_per_s") && trials.get(trials.size() - 1) == trials.size(), trials);
-    Behaviour.failsWith(Code.CANCELLED, "", () -> Library.tunePipeline(spec, 0.02, 0, (done, total) -> false));
-    Behaviour.fails(IllegalStateException.class, () -> Library.tunePipeline(spec, 0.02, 0, (done, total) -> {
+    for (String text : texts) Behaviour.expect(text.startsWith("{") && text.contains("samples_per_s"), text);
+    Behaviour.failsWith(Code.CANCELLED, "", () -> Library.tunePipeline(spec, 0.02, 0, (done, total, text) -> false));
+    Behaviour.fails(IllegalStateException.class, () -> Library.tunePipeline(spec, 0.02, 0, (done, total, text) -> {
       throw new IllegalStateException("mine");
     }));
     try (Pipeline pipeline = Pipeline.fromJson(spec)) {

@@ -131,7 +131,7 @@ with job.run(device=0, start="resume", transport=Alone(0, 1), on_evaluation=lamb
             assert_type(run.trainer, et.Trainer)
         elif event.kind == "checkpoint":
             run.stop()
-assert_type(et.Job(root / "job.json").advise(check=True), Dict[str, Any])
+assert_type(et.Job(root / "job.json").advise(check=True, progress=lambda calls, total, text: bool(text)), Dict[str, Any])
 for event in trainer.run(pipeline):
     print(event.kind == "epoch", event.loss)
 with et.Server(job, shard=0) as server:

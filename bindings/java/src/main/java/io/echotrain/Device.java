@@ -123,19 +123,27 @@ public final class Device implements AutoCloseable {
    * had their first batch. Writes them to the file {@code path} (empty: the user's file, for all
    * later runs). Trainers created later use them.
    */
-  public void tune(String path) { tune(path, null); }
+  public void tune(String path) { tune(path, (ProgressListener) null); }
 
   /**
-   * Does the same. {@code listener} is told how many products and convolutions have been measured,
-   * and their number. If it returns false, tuning ends there, and what was measured is written.
+   * Does the same as {@link #tune(String, ProgressListener)}.
+   * @deprecated Pass a {@link ProgressListener}.
    */
-  public void tune(String path, Trainer.EvaluationListener listener) {
-    try (Evaluation call = new Evaluation(listener)) {
+  @Deprecated
+  public void tune(String path, Trainer.EvaluationListener listener) { tune(path, (ProgressListener) listener); }
+
+  /**
+   * Does the same as {@link #tune(String)}. {@code listener} is told how many products and
+   * convolutions have been measured, their number, and the latest one with the kernel that was
+   * chosen. If it returns false, tuning ends there, and what was measured is written.
+   */
+  public void tune(String path, ProgressListener listener) {
+    try (Reporting call = new Reporting(listener)) {
       call.run(progress -> {
         handle.tune(path, progress);
         return null;
       });
-      Evaluation.throwAgain(call.failure());
+      Reporting.throwAgain(call.failure());
     }
   }
 

@@ -141,10 +141,10 @@ public final class Job implements AutoCloseable {
         public Event next() {
           Throwable thrown = failure;
           failure = null;
-          Evaluation.throwAgain(thrown);
+          Reporting.throwAgain(thrown);
           if (ended) throw new NoSuchElementException("the run is over");
           Event event;
-          try (Evaluation told = new Evaluation(evaluationListener)) {
+          try (Reporting told = new Reporting(evaluationListener)) {
             io.echotrain.internal.Event raw = failures.explained(
                 () -> told.run(progress -> handle.next_event(seconds, progress)));
             try {
@@ -186,10 +186,10 @@ public final class Job implements AutoCloseable {
      * with the code CANCELLED. An exception of the listener is thrown again.
      */
     public Trainer.Scores evaluate() {
-      try (Evaluation told = new Evaluation(evaluationListener)) {
+      try (Reporting told = new Reporting(evaluationListener)) {
         EvalResult r = failures.explained(() -> told.run(handle::evaluate));
         try {
-          Evaluation.throwAgain(told.failure());
+          Reporting.throwAgain(told.failure());
           return new Trainer.Scores(r.getSamples(), r.getLoss(), r.getAccuracy());
         } finally {
           r.delete();
@@ -270,14 +270,26 @@ public final class Job implements AutoCloseable {
    * @param check whether to run both jobs in turns, too; "checked" then has the outcomes
    */
   public String advise(Device device, double seconds, boolean check) {
+    return advise(device, seconds, check, null);
+  }
+
+  /**
+   * Does the same.
+   *
+   * @param listener is called often, and told how often it was before, -1, and what is being done,
+   *     or an empty text while that continues. Returning false ends the call with the code
+   *     CANCELLED. null: nobody
+   */
+  public String advise(Device device, double seconds, boolean check, ProgressListener listener) {
     Objects.requireNonNull(device, "device");
     stopsAdvising = false;
-    try (Evaluation call = new Evaluation((done, total) -> !stopsAdvising)) {
+    try (Reporting call = new Reporting((done, total, text) ->
+             !stopsAdvising && (listener == null || listener.onProgress(done, total, text)))) {
       return call.run(progress -> handle.advise(device.handle, seconds, check, progress));
     }
   }
 
-  /** Makes {@link #advise} on another thread throw an exception of code CANCELLED. */
+  /** Makes {@code advise} on another thread throw an exception of code CANCELLED. */
   public void stopAdvising() { stopsAdvising = true; }
 
   /** Releases the job's memory. Its runs remain usable. */

@@ -48,20 +48,29 @@ public final class Library {
    * @param listener is told the number of files that are done, and of all; null: nobody
    * @return JSON: the number of samples, bytes and shards, the classes, and the files left out
    */
-  public static String pack(String root, String prefix, Map<String, ?> options,
-                            Trainer.EvaluationListener listener) {
+  public static String pack(String root, String prefix, Map<String, ?> options, ProgressListener listener) {
     Natives.load();
     String json = Json.write(new LinkedHashMap<String, Object>(options));
-    try (Evaluation call = new Evaluation(listener)) {
+    try (Reporting call = new Reporting(listener)) {
       String packed = call.run(progress -> Bindings.pack_folder(root, prefix, json, progress));
-      Evaluation.throwAgain(call.failure());
+      Reporting.throwAgain(call.failure());
       return packed;
     }
   }
 
-  /** Calls {@link #pack(String, String, Map, Trainer.EvaluationListener)} without a listener. */
+  /** Calls {@link #pack(String, String, Map, ProgressListener)} without a listener. */
   public static String pack(String root, String prefix, Map<String, ?> options) {
-    return pack(root, prefix, options, null);
+    return pack(root, prefix, options, (ProgressListener) null);
+  }
+
+  /**
+   * Does the same as {@link #pack(String, String, Map, ProgressListener)}.
+   * @deprecated Pass a {@link ProgressListener}.
+   */
+  @Deprecated
+  public static String pack(String root, String prefix, Map<String, ?> options,
+                            Trainer.EvaluationListener listener) {
+    return pack(root, prefix, options, (ProgressListener) listener);
   }
 
   /**
@@ -72,22 +81,31 @@ public final class Library {
    * @return JSON: "options" for the pipeline, "samples_per_s" and "trials"
    */
   public static String tunePipeline(String pipeline, double seconds, double stepMs) {
-    return tunePipeline(pipeline, seconds, stepMs, null);
+    return tunePipeline(pipeline, seconds, stepMs, (ProgressListener) null);
   }
 
   /**
    * Does the same.
-   * @param listener is told the number of trials so far, and -1; returning false ends the call with
-   *     the code CANCELLED. null: nobody
+   * @param listener is told the number of trials so far, -1, and the latest trial as JSON;
+   *     returning false ends the call with the code CANCELLED. null: nobody
    */
-  public static String tunePipeline(String pipeline, double seconds, double stepMs,
-                                    Trainer.EvaluationListener listener) {
+  public static String tunePipeline(String pipeline, double seconds, double stepMs, ProgressListener listener) {
     Natives.load();
-    try (Evaluation call = new Evaluation(listener)) {
+    try (Reporting call = new Reporting(listener)) {
       String tuned = call.run(progress -> Bindings.tune(pipeline, seconds, stepMs, progress));
-      Evaluation.throwAgain(call.failure());
+      Reporting.throwAgain(call.failure());
       return tuned;
     }
+  }
+
+  /**
+   * Does the same as {@link #tunePipeline(String, double, double, ProgressListener)}.
+   * @deprecated Pass a {@link ProgressListener}.
+   */
+  @Deprecated
+  public static String tunePipeline(String pipeline, double seconds, double stepMs,
+                                    Trainer.EvaluationListener listener) {
+    return tunePipeline(pipeline, seconds, stepMs, (ProgressListener) listener);
   }
 
   /**

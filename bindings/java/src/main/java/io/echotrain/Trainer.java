@@ -67,7 +67,7 @@ public final class Trainer implements AutoCloseable {
    * trainer.
    */
   @FunctionalInterface
-  public interface EvaluationListener {
+  public interface EvaluationListener extends ProgressListener {
     /**
      * {@code batches} is the number of batches, or -1 if it is not known. While the rest of an
      * epoch that has begun is skipped, {@code done} is 0. Returning false stops the evaluation:
@@ -75,6 +75,10 @@ public final class Trainer implements AutoCloseable {
      * evaluation. An exception of the listener is thrown again.
      */
     boolean onEvaluation(long done, long batches);
+
+    /** Calls {@link #onEvaluation}. */
+    @Override
+    default boolean onProgress(long done, long batches, String text) { return onEvaluation(done, batches); }
   }
 
   private final TrainerHandle handle;
@@ -212,11 +216,11 @@ public final class Trainer implements AutoCloseable {
   }
 
   private Scores runEvaluation(Pipeline pipeline, EvaluationListener listener) {
-    try (Evaluation told = new Evaluation(listener)) {
+    try (Reporting told = new Reporting(listener)) {
       EvalResult r = told.run(
           progress -> pipeline.explained(() -> handle.evaluate(pipeline.handle, progress)));
       try {
-        Evaluation.throwAgain(told.failure());
+        Reporting.throwAgain(told.failure());
         return new Scores(r.getSamples(), r.getLoss(), r.getAccuracy());
       } finally {
         r.delete();

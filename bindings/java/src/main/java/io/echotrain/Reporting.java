@@ -4,19 +4,20 @@ import io.echotrain.internal.Progress;
 import java.util.function.Function;
 
 /**
- * A call that evaluates, and its listener. An exception of the listener must not cross native code.
+ * A call that reports its progress, and its listener. An exception of the listener must not cross
+ * native code.
  */
-final class Evaluation implements AutoCloseable {
+final class Reporting implements AutoCloseable {
   private static final class Told extends Progress {
-    private final Trainer.EvaluationListener listener;
+    private final ProgressListener listener;
     private Throwable failure;
 
-    Told(Trainer.EvaluationListener listener) { this.listener = listener; }
+    Told(ProgressListener listener) { this.listener = listener; }
 
     @Override
-    public boolean report(long done, long batches) {
+    public boolean report(long done, long total, String text) {
       try {
-        return listener.onEvaluation(done, batches);
+        return listener.onProgress(done, total, text);
       } catch (Throwable error) {
         failure = error;
         return false;
@@ -26,7 +27,7 @@ final class Evaluation implements AutoCloseable {
 
   private final Told told;  // null if there is no listener
 
-  Evaluation(Trainer.EvaluationListener listener) { told = listener == null ? null : new Told(listener); }
+  Reporting(ProgressListener listener) { told = listener == null ? null : new Told(listener); }
 
   /**
    * Returns the result of {@code call}. If an exception of the listener ended the call, throws it;
