@@ -6,6 +6,9 @@
 %}
 
 %{
+#include <climits>
+#include <cstdint>
+
 // Makes the exception for (status, message). The package sets it once.
 static PyObject* echotrain_error_factory = NULL;
 
@@ -40,6 +43,28 @@ static bool echotrain_utf8(PyObject* given, const char* name, std::string& text)
   text.assign(PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes));
   Py_DECREF(bytes);
   return true;
+}
+
+// Converts the argument `name`, an int or what stands for one, such as a NumPy integer. Returns
+// false with a Python error set if it is none or outside of the limits.
+static bool echotrain_integer(PyObject* given, const char* name, long long least, long long most,
+                              long long& number) {
+  PyObject* index = PyNumber_Index(given);
+  if (!index) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+    PyErr_Clear();
+    PyObject* type = PyObject_GetAttrString((PyObject*)Py_TYPE(given), "__name__");
+    if (type) PyErr_Format(PyExc_TypeError, "argument '%s' is an int, not %U: %.200R", name, type, given);
+    Py_XDECREF(type);
+    return false;
+  }
+  int overflow = 0;
+  number = PyLong_AsLongLongAndOverflow(index, &overflow);
+  Py_DECREF(index);
+  if (!overflow && number >= least && number <= most) return true;
+  PyErr_Format(PyExc_OverflowError, "argument '%s' is %.200R; it must lie in [%lld, %lld]", name, given, least,
+               most);
+  return false;
 }
 
 // Releases a reference, from any thread. Does nothing once the interpreter is gone.
@@ -135,6 +160,14 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
   $1 = &utf8;
 }
 %typemap(freearg) const std::string& ""
+%typemap(in) int64_t (long long number) {
+  if (!echotrain_integer($input, "$1_name", INT64_MIN, INT64_MAX, number)) SWIG_fail;
+  $1 = number;
+}
+%typemap(in) int (long long number) {
+  if (!echotrain_integer($input, "$1_name", INT_MIN, INT_MAX, number)) SWIG_fail;
+  $1 = (int)number;
+}
 
 %exception {
   try {

@@ -112,6 +112,37 @@ class MisuseTest(DenseCase):
                      s.normalize(mean=(0.5, 0.5, 0.5), std=[1, 1, 1]), s.folder(self.root)):
             self.assertIsNotNone(repr(good))
 
+    def test_numbers_that_are_not_finite_are_named(self):
+        nan, layers = float("nan"), et.layers
+        for make, words in ((lambda: et.Trainer(et.Model([layers.dense(2)]), et.optimizers.sgd(), nan), "'learning_rate' is nan"),
+                            (lambda: et.Trainer(et.Model([layers.dense(2)]), et.optimizers.sgd(np.float32("inf")), 0.1),
+                             "'momentum' is inf"),
+                            (lambda: et.Model([layers.dense(2), layers.dropout(nan)]), "'layers.1.rate' is nan"),
+                            (lambda: et.Pipeline([et.stages.folder(self.root), et.stages.echo(nan)]), "'factor' is nan"),
+                            (lambda: et.Job({"schedule": {"milestones": [1, nan]}}), "'schedule.milestones.1' is nan"),
+                            (lambda: et.Job({}, {"schedule.learning_rate": -np.inf}), "'schedule.learning_rate' is -inf")):
+            with self.assertRaisesRegex(ValueError, words):
+                make()
+
+    def test_errors_name_the_argument_and_its_value(self):
+        trainer = self.dense()
+        for call, error, words in (
+                (lambda: trainer.step(None), TypeError, "None is a NoneType; give a dict of arrays"),
+                (lambda: et.Batch([1, 2]), TypeError, r"\[1, 2\] is a list; give a dict of arrays"),
+                (lambda: trainer.forward(np.zeros((1, 3))), TypeError, "is a ndarray; give a dict"),
+                (lambda: et.Model([et.layers.dense(2)], lora=["*.query"]), TypeError, "lora is .*; give a dict"),
+                (lambda: trainer.profile({"image": np.zeros((1, 3)), "label": [0]}, 10**10), OverflowError,
+                 r"'steps' is 10000000000; it must lie in \[-2147483648, "),
+                (lambda: trainer.profile({"image": np.zeros((1, 3)), "label": [0]}, 1.5), TypeError,
+                 "'steps' is an int, not float: 1.5"),
+                (lambda: et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed=2**64), OverflowError,
+                 "'seed' is 18446744073709551616; "),
+                (lambda: et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed="1"), TypeError,
+                 "'seed' is an int, not str: '1'")):
+            with self.assertRaisesRegex(error, words):
+                call()
+        et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed=np.int64(1))
+
     def test_sources_that_give_no_sample(self):
         for samples, words in (([{"x": 1}, None], "source gave NoneType.*iterator ends"), ([{}], "without fields"),
                                (lambda epoch: None, "source's function returned NoneType"), ([3], "dict of arrays")):

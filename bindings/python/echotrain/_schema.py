@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import math
 import os
 import warnings
-from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Type, Union, cast
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Tuple, Type, Union, cast
 
 from . import native
 
@@ -91,7 +92,26 @@ def to_json(options: Mapping[str, Any]) -> str:
         if not isinstance(plain(value), (bool, int, float, str, list)):
             raise TypeError(f"option '{key}' is a {type(value).__name__}; "
                             "options are numbers, text, booleans or lists of numbers, text, stages or layers")
-    return json.dumps({key: plain(value) for key, value in options.items()})
+    return dumps({key: plain(value) for key, value in options.items()})
+
+
+def dumps(value: Any, key: str = "") -> str:
+    """Writes the value of ``key`` (by default a whole document) as JSON. Raises ValueError with the
+    place of a number that JSON does not have."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        for path, number in _not_finite(value, key):
+            raise ValueError(f"option '{path}' is {number}; it takes finite numbers") from None
+        raise
+
+
+def _not_finite(value: Any, path: str) -> Iterator[Tuple[str, float]]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path, value
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    for key, part in parts:
+        yield from _not_finite(part, f"{path}.{key}" if path else str(key))
 
 
 def from_json(text: str) -> Dict[str, Any]:

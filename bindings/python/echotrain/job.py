@@ -60,9 +60,9 @@ class Job(_NotPicklable):
     file's name."""
 
     def __init__(self, job: Union["StrPath", Mapping[str, Any]], overrides: Optional[Mapping[str, Any]] = None) -> None:
-        text = json.dumps(job) if isinstance(job, Mapping) else str(job)
+        text = _schema.dumps(job) if isinstance(job, Mapping) else str(job)
         is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
-        sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
+        sets = [f"{key}={value if isinstance(value, str) else _schema.dumps(_schema.plain(value), key)}"
                 for key, value in (overrides or {}).items()]
         _log.start()
         self._handle = native.JobHandle(text, is_json, sets)

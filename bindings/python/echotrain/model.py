@@ -110,6 +110,8 @@ class Model:
         if frozen:
             spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
         if lora is not None:
+            if not isinstance(lora, Mapping):
+                raise TypeError(f'lora is {lora!r}; give a dict: {{"layers": ["*.query"], "rank": 8}}')
             spec["lora"] = json.loads(_schema.to_json(dict(lora)))
         if quantize:
             spec["quantize"] = quantize
@@ -118,7 +120,7 @@ class Model:
         if loss_options and loss is None:
             spec["loss"] = json.loads(_schema.to_json(loss_options))
         _log.start()
-        self._handle = native.ModelHandle(json.dumps(spec))
+        self._handle = native.ModelHandle(_schema.dumps(spec))
         if loss is not None:
             self._handle.loss(loss, _schema.to_json(loss_options))
 
@@ -129,7 +131,7 @@ class Model:
         model = cls.__new__(cls)
         model.layers = []
         _log.start()
-        model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
+        model._handle = native.ModelHandle(spec if isinstance(spec, str) else _schema.dumps(spec))
         return model
 
     @classmethod
@@ -154,7 +156,7 @@ class Model:
         elif loss_options:
             spec["loss"] = json.loads(_schema.to_json(loss_options))
         model = cls.from_json(spec)
-        model._file = json.dumps(spec)
+        model._file = _schema.dumps(spec)
         return model
 
     @property

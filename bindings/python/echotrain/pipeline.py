@@ -172,6 +172,8 @@ class Batch(_NotPicklable, Mapping[str, "Array"]):
         if isinstance(fields, _BatchHandle):
             self._handle = fields
         else:
+            if not hasattr(fields, "items"):
+                raise TypeError(f"{fields!r:.80} is a {type(fields).__name__}; give a dict of arrays")
             self._handle = native.BatchHandle()
             for name, value in fields.items():
                 _set_field(self._handle, name, value)
@@ -468,7 +470,7 @@ class Pipeline(_NotPicklable):
     def from_json(cls, spec: Union[str, Mapping[str, Any]]) -> Pipeline:
         """Creates a pipeline from the form of the job section "pipeline": a dict, or its text, with
         "stages" and options."""
-        text = spec if isinstance(spec, str) else json.dumps(spec)
+        text = spec if isinstance(spec, str) else _schema.dumps(spec)
         pipeline = cls.__new__(cls)
         pipeline._failures = _Failures()
         _log.start()
@@ -566,7 +568,7 @@ def tune(stages: Iterable[Stage], seconds: float = 2, step_ms: float = 0, *,
     if not all(isinstance(row, dict) for row in rows):
         raise TypeError("tune takes stages of echotrain.stages; Python functions would time the interpreter")
     spec = json.loads(_schema.to_json(options))
-    text = json.dumps({"stages": rows, **spec})
+    text = _schema.dumps({"stages": rows, **spec})
     return _schema.from_json(reporting(lambda told: native.tune(text, seconds, step_ms, told), progress))
 
 

@@ -38,7 +38,7 @@ class Study(_NotPicklable):
     `write_report`, `stop` and `close`."""
 
     def __init__(self, path: StrPath, overrides: Optional[Mapping[str, Any]] = None) -> None:
-        sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
+        sets = [f"{key}={value if isinstance(value, str) else _schema.dumps(_schema.plain(value), key)}"
                 for key, value in (overrides or {}).items()]
         _log.start()
         self._handle = native.StudyHandle(str(path), sets)
