@@ -273,7 +273,12 @@ void Segment::pass_on(Chunk&& chunk) {
   substitute(chunk);
   // Maps change sizes: account for the actual size in the queue.
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
-  out_items_ += items - chunk.counted_items;
+  // The end of a pass without output fills the queue: nothing else would keep the head from running
+  // through such passes while nobody takes their ends.
+  pass_items_ += items;
+  const bool empty_pass = chunk.end != End::none && std::exchange(pass_items_, 0) == 0;
+  const int64_t counted = empty_pass ? limits_.items : items;
+  out_items_ += counted - chunk.counted_items;
   out_bytes_ += bytes - chunk.counted_bytes;
   if (chunk.sent_bytes > 0) {
     // Decays, so that one large sample does not make all later ones count as much.
@@ -282,9 +287,9 @@ void Segment::pass_on(Chunk&& chunk) {
     const double expected = std::max({1.0, grown, kept * before + (1 - kept) * grown});
     growth_.store(expected);  // no race: hand_over() is serialised
   }
-  behind_items_ += items;
+  behind_items_ += counted;
   behind_bytes_ += bytes;
-  chunk.counted_items = items;
+  chunk.counted_items = counted;
   chunk.counted_bytes = bytes;
   if (!loose_order_) --in_maps_;
   if (items > 0) growth_known_.store(true);

@@ -154,6 +154,7 @@ class Segment {
   std::mutex input_mutex_;
   std::deque<Chunk> input_;
   uint64_t next_sequence_ = 0, ends_sent_ = 0;
+  int64_t pass_items_ = 0;  // in hand_over(): passed on since the last end
   std::unique_ptr<LooseOrder> loose_order_;
   // Messages sent and not handed over. With a loose order, only unfinished ones.
   std::atomic<int64_t> in_maps_{0};

@@ -46,6 +46,7 @@ bool SerialSegment::flush(bool everything) {
     send(std::move(chunk));
   }
   if (waiting() > 0 || !ending()) return true;
+  if (!has_room()) return false;
   Chunk last;
   last.epoch = epoch_;
   last.end = std::exchange(pending_end_, End::none);

@@ -307,6 +307,31 @@ TEST(Pipeline, AHeadThatWaitsForItsMapsIsNotHeldBack) {
   go_on.set_value();
 }
 
+// Where a batch needs more samples than there are, or all samples are dropped, the source must not
+// run through epochs whose ends nobody takes.
+TEST(Pipeline, EpochsWithoutOutputAreNotReadAheadWithoutBound) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 10);
+  for (const char* stages :
+       {R"(, {"stage": "batch", "size": 64})",
+        R"(, {"stage": "filter", "field": "label", "min": 99})",
+        R"(, {"stage": "shuffle"}, {"stage": "filter", "field": "label", "min": 99},
+                                  {"stage": "batch", "size": 4})"}) {
+    Pipeline p(spec_of(pattern, stages, {{"queue_items", 16}, {"threads", 2}}));
+    Item item;
+    for (int epoch = 0; epoch < 40; ++epoch) ASSERT_EQ(p.next(item), Pipeline::Next::end_of_epoch);
+    Json source = p.stats()["stages"][0], before = source;
+    EXPECT_TRUE(eventually([&] {  // the source is held back, or runs away
+      source = p.stats()["stages"][0];
+      if (source["items_in"] != before["items_in"]) before = source;
+      return source["blocked_s"].get<double>() > before["blocked_s"].get<double>() + 0.02 ||
+             source["items_in"] > 10000;
+    })) << source.dump();
+    EXPECT_LT(source["items_in"].get<int>(), 400 + 200) << stages;
+    EXPECT_EQ(p.epoch(), 40u);
+  }
+}
+
 TEST(Pipeline, CancelUnblocksAConsumer) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);
