@@ -135,7 +135,7 @@ uint32_t parts_at_once(const Emitter& emit, GemmMode mode, GemmParams p) {
   };
   while (parts > step && !fits(parts)) parts = (parts / 2 + step - 1) / step * step;
   if (parts == 0 || !fits(parts))
-    fail(Code::unsupported, "a product of ", p.m, " by ", p.n,
+    fail(Code::unsupported, emit.label(), ": a product of ", p.m, " by ", p.n,
          " numbers needs more workgroups than device '", emit.device()->info().name,
          "' takes along an axis (", emit.device()->info().max_groups[0], "); use smaller samples");
   return parts;

@@ -93,6 +93,7 @@ class Emitter {
 
   // Labels the commands from here on with the op's place in the model.
   void set_label(std::string label) { label_ = std::move(label); }
+  const std::string& label() const { return label_; }
 
   // Sets the precision of the products from here on.
   void set_precision(Precision precision) { precision_ = precision; }
