@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,9 +9,11 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/platform.h"
 #include "io/tar_writer.h"
 #include "support/data.h"
+#include "support/error_text.h"
 #include "support/eventually.h"
 
 namespace etr::test {
@@ -481,6 +484,39 @@ TEST(BadRecords, ABufferThatIsTooSmallEndsTheRunUnderEveryPolicy) {
       for (const char* part : {"on_error", "key '", "max_bad_records"})
         EXPECT_EQ(message.find(part), std::string::npos) << message;
     }
+}
+
+TEST(BadRecords, AFullDiskUnderACacheMakesNone) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 30, -1, -1);
+  Json spec = policy_spec(dir.path("a.tar"), "fail");
+  spec["epochs"] = 2;
+  spec["stages"].push_back({{"stage", "cache"}, {"directory", dir.path("")}});
+  std::string told;
+  set_log_hook([&](LogLevel level, const char* line) {
+    if (level == LogLevel::warning) told += line;
+  });
+  rlimit any{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &any), 0);
+  const rlimit little{2000, any.rlim_max};  // ten samples have 1,890 bytes
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  int delivered = 0;
+  std::string error;
+  {
+    Pipeline p(spec);
+    Item item;
+    error = error_text([&] {
+      for (int epoch = 0; epoch < 2; ++epoch)
+        while (p.next(item) == Pipeline::Next::item) ++delivered;
+    });
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &any), 0);
+  set_log_hook(nullptr);
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(delivered, 60);
+  const std::string why = "the cache keeps no more samples";
+  EXPECT_NE(told.find(why), std::string::npos) << told;
+  EXPECT_EQ(told.find(why), told.rfind(why)) << told;
 }
 
 }  // namespace
