@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "graph/runner.h"
 #include "nn/init.h"
 #include "support/device.h"
+#include "support/faults.h"
 
 namespace etr::test {
 namespace {
@@ -280,6 +282,36 @@ TEST(Runner, WaitsForTheOldestStepAlone) {
   const std::vector<StepResult> results = runner.take_results(false);
   ASSERT_GE(results.size(), 2u);
   EXPECT_EQ(results[1].tag, 1u);
+}
+
+TEST(Runner, KeepsItsCommandsIfTheyCannotBeRecordedAnew) {
+  gpu::Kernels on(std::make_shared<gpu::Device>(device_options()));
+  Graph g;
+  const ValueId x = g.add_input("x", {4}, DType::f32);
+  const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
+  ParameterStore store(on.device(), g, 1);
+  Plan plan(on, g, store, {false, -1, {mean}});
+  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, 1);
+  const auto submit = [&](float value) {
+    auto* in = reinterpret_cast<float*>(runner.input(0));
+    std::fill_n(in, 4, value);
+    ops::StepValues values;
+    values.valid_rows = 4;
+    runner.submit(values, 0);
+  };
+  const auto result = [&] { return runner.take_results(true).at(0).outputs[0][0]; };
+  submit(3);
+  EXPECT_EQ(result(), 3);
+  ++on.device()->vk().kernels_replaced;
+  {
+    Faults faults(*on.device());
+    faults.fail_at(1, VK_ERROR_OUT_OF_HOST_MEMORY);
+    EXPECT_THROW(submit(4), Error);
+    EXPECT_EQ(faults.calls(), 1) << "it failed later than in recording";
+  }
+  EXPECT_EQ(runner.in_flight(), 0);
+  submit(5);
+  EXPECT_EQ(result(), 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(UploadsApart, RunnerWith, ::testing::Bool());
