@@ -73,12 +73,17 @@ struct Archive {
   }
   void put(size_t at, const std::string& text) { bytes.replace(at, text.size(), text); }
 
-  std::string error(const TempDir& dir) {
+  const std::string& with_checksum() {
     put(148, "        ");
     unsigned sum = 0;
     for (size_t i = 0; i < 512; ++i) sum += static_cast<unsigned char>(bytes[i]);
     put(148, cat(std::oct, sum));
     bytes[154] = '\0';
+    return bytes;
+  }
+
+  std::string error(const TempDir& dir) {
+    with_checksum();
     std::ofstream(dir.path("a.tar"), std::ios::binary | std::ios::trunc) << bytes;
     try {
       io::TarReader reader(io::open_stream(dir.path("a.tar")), "a.tar");
@@ -149,6 +154,43 @@ TEST(Tar, AMapThatDoesNotFitIsAnErrorOfItsMember) {
   EXPECT_HAS(with_map("1001", "1000", "2000"), "its map does not fit");  // beyond the end
   EXPECT_HAS(with_map("1000", "1000", "77777777777"), "max_member_bytes");
   EXPECT_HAS(with_map("x", "1000", "2000"), "a damaged map");
+}
+
+std::string repeated(const std::string& text, size_t times) {
+  std::string out;
+  for (out.reserve(text.size() * times); times > 0; --times) out += text;
+  return out;
+}
+
+TEST(Tar, MapsOfTooManyPartsAreRefused) {
+  TempDir dir;
+  const std::string pair = repeated(std::string(11, '0') + '\0', 2);  // nothing, at byte 0
+  std::string record = repeated(pair, 21);
+  record.resize(512);
+  record[504] = '\1';  // another record follows
+  const auto with_records = [&](size_t count) {
+    Archive archive('S', "");
+    archive.put(386, repeated(pair, 4));
+    archive.put(482, "\1");
+    archive.put(483, "0");
+    archive.bytes.insert(512, repeated(record, count));
+    archive.bytes[512 * count + 504] = '\0';
+    return archive.error(dir);
+  };
+  const size_t most = (io::tar::kMostParts - 4) / 21;
+  EXPECT_EQ(with_records(most), "");
+  EXPECT_HAS(with_records(most + 1), "a damaged map of a sparse file");
+
+  // Parts add up over the headers of a member.
+  const std::string offset = pax("GNU.sparse.offset", "0");
+  const size_t in_header = 512 * ((size_t{1} << 20) / (512 * offset.size()));
+  std::string header = Archive('x', repeated(offset, in_header)).with_checksum();
+  header.resize(header.size() - 1024);
+  const auto with_headers = [&](size_t count) {
+    return said_of(dir, repeated(header, count) + Archive('0').with_checksum());
+  };
+  EXPECT_EQ(with_headers(io::tar::kMostParts / in_header), "member of 512\n");
+  EXPECT_HAS(with_headers(io::tar::kMostParts / in_header + 1), "a damaged pax header");
 }
 
 TEST(Tar, SaysWhatIsNoArchive) {
@@ -370,6 +412,10 @@ TEST(TarFormat, AMapInTheDataEndsInsideThem) {
   }
   for (const char* damaged : {"x\n", "\n", "1\nx\n5\n", "1\n0\nx\n", "-1\n"})
     EXPECT_FALSE(io::tar::parse_map_in_data(damaged, parts, used)) << damaged;
+  const auto of = [](size_t count) { return cat(count, "\n") + repeated("0\n0\n", count); };
+  EXPECT_TRUE(io::tar::parse_map_in_data(of(io::tar::kMostParts), parts, used));
+  EXPECT_EQ(parts.size(), io::tar::kMostParts);
+  EXPECT_FALSE(io::tar::parse_map_in_data(of(io::tar::kMostParts + 1), parts, used));
 }
 
 TEST(TarFormat, PartsLieInOrderWithinTheFile) {
