@@ -2,7 +2,11 @@
 #include "exchange/succession.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <future>
 
@@ -185,6 +189,41 @@ TEST(Stores, GiveANameOnce) {
   const std::string address = cat("127.0.0.1:", free_port());
   const auto server = exchange::tcp_store(address, true, 10);
   expect_given_once([&] { return exchange::tcp_store(address, false, 10); });
+}
+
+// The store of rank 0 while its process is stopped, as by a debugger.
+TEST(Stores, OneThatDoesNotAnswerIsNotAskedAgain) {
+  const std::string address = cat("127.0.0.1:", free_port());
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t rank_0 = ::fork();
+  if (rank_0 == 0) {
+    ::alarm(300);
+    const auto store = exchange::tcp_store(address, /*serve=*/true, 60);
+    while (::write(ready[1], "", 1) == 1) ::pause();
+    ::_exit(0);
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  constexpr double kPatience = 4;  // seconds
+  constexpr int kKeys = 20;
+  const auto store = exchange::tcp_store(address, /*serve=*/false, kPatience);
+  store->set("name", "here");
+  ::kill(rank_0, SIGSTOP);
+  ASSERT_EQ(::waitpid(rank_0, nullptr, WUNTRACED), rank_0);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kKeys; ++i) {
+    const std::string error = error_text([&] { store->get("name"); });
+    EXPECT_NE(error.find(cat("the store of rank 0 at ", address, " does not answer")),
+              std::string::npos)
+        << error;
+    store->remove("name");
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), kKeys * kPatience) << "each question waited";
+  ::kill(rank_0, SIGKILL);
+  ::waitpid(rank_0, nullptr, 0);
+  for (const int end : ready) ::close(end);
 }
 
 }  // namespace
