@@ -355,6 +355,33 @@ class BadServers(unittest.TestCase):
             self.assertEqual([f for f in os.listdir(cache) if "lock" not in f and not f.endswith((".shard", ".used"))], [])
 
 
+class OldCurl(unittest.TestCase):
+    """Stands for a libcurl before 7.85, which does not know two options and would go on without them."""
+
+    SOURCE = """
+        #include <stddef.h>
+        int curl_global_init(long flags) { return 0; }
+        void* curl_easy_init(void) { static int one; return &one; }
+        void curl_easy_reset(void* curl) {}
+        int curl_easy_setopt(void* curl, int option, ...) { return option == 10318 || option == 10319 ? 48 : 0; }
+        int curl_easy_perform(void* curl) { return 3; }
+        int curl_easy_getinfo(void* curl, int what, ...) { return 0; }
+        void curl_easy_cleanup(void* curl) {}
+        const char* curl_easy_strerror(int code) { return "it was asked"; }
+        void* curl_slist_append(void* list, const char* text) { return list; }
+        void curl_slist_free_all(void* list) {}
+        """
+
+    def test_redirects_that_cannot_be_restricted_are_no_option(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/libcurl.so.4", "-x", "c", "-"], input=self.SOURCE, text=True, check=True)
+            code = "import sys; sys.path.insert(0, sys.argv[1]); import remote_test as t; t.lines_of('https://localhost/a.txt')"
+            paths = os.pathsep.join(filter(None, (folder, os.environ.get("LD_LIBRARY_PATH"))))
+            result = subprocess.run([sys.executable, "-c", code, os.path.dirname(os.path.abspath(__file__))], capture_output=True, text=True,
+                                    env={**os.environ, "LD_LIBRARY_PATH": paths})
+        self.assertRegex(result.stderr, "cannot be restricted to 'http,https': install version 7.85 or later")
+
+
 class S3(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
