@@ -40,6 +40,9 @@ namespace EchoTrain
             }
         }
 
+        /// The argument, which must not be null.
+        internal static Batch Given(Batch batch, string argument) => batch ?? throw new ArgumentNullException(argument);
+
         internal void With(Action<BatchHandle> use) => With(fields => { use(fields); return true; });
 
         internal void Expire()

@@ -38,10 +38,11 @@ namespace EchoTrain
         // NUL character, or a replacement for an unpaired surrogate.
         internal static string Whole(string text, string argument)
         {
-            if (text != null && text.IndexOf('\0') >= 0)
+            if (text == null) throw new ArgumentNullException(argument);
+            if (text.IndexOf('\0') >= 0)
                 throw new EchoTrainException(ErrorCode.InvalidArgument,
                     $"argument '{argument}' has a NUL character inside, where C would cut it off", null);
-            for (int i = 0; text != null && i < text.Length; i++)
+            for (int i = 0; i < text.Length; i++)
             {
                 if (char.IsSurrogatePair(text, i)) i++;
                 else if (char.IsSurrogate(text[i]))

@@ -58,6 +58,7 @@ namespace EchoTrain
         {
             foreach (Spec stage in stages)
             {
+                if (stage == null) throw new ArgumentNullException(nameof(stages));
                 if (stage.Kind != "stages")
                     throw new ArgumentException(stage.Name + " is no stage, but one of the " + stage.Kind);
                 Handle.add(stage.Name, stage.Json);
@@ -72,6 +73,7 @@ namespace EchoTrain
         /// name="name"/> stands for the function in errors and saved positions.</summary>
         public Pipeline Map(string name, Action<Batch> function)
         {
+            if (function == null) throw new ArgumentNullException(nameof(function));
             Handle.add_map(name, functions.Add(name, function));
             shown.Add("map " + name);
             return this;
@@ -83,6 +85,7 @@ namespace EchoTrain
         /// sample is an error.</summary>
         public Pipeline Source(string name, Action<Batch> function)
         {
+            if (function == null) throw new ArgumentNullException(nameof(function));
             Handle.add_source(name, functions.Add(name, function));
             shown.Add("source " + name);
             return this;

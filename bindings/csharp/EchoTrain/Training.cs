@@ -34,6 +34,8 @@ namespace EchoTrain
         /// [N, H, W, C] here.</summary>
         public static Model FromOnnx(string path, string until = "", params Spec[] layers)
         {
+            if (path == null) throw new ArgumentNullException(nameof(path));
+            if (until == null) throw new ArgumentNullException(nameof(until));
             Natives.Load();
             foreach (Spec layer in layers)
                 if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
@@ -52,6 +54,7 @@ namespace EchoTrain
 
         private static string JsonOf(string[] inputs, Spec[] layers)
         {
+            if (layers == null || layers.Contains(null)) throw new ArgumentNullException(nameof(layers));
             if (layers.Length == 1 && layers[0].Kind == "models") return layers[0].BranchJson();
             foreach (Spec layer in layers)
                 if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
@@ -164,11 +167,12 @@ namespace EchoTrain
         public Device(string selector = "", long memoryLimitBytes = 0, string tuning = "",
                       double hangSeconds = 0)
             : this(selector, new DeviceOptions { MemoryLimitBytes = memoryLimitBytes,
-                                                 Tuning = tuning.Length == 0 ? null : tuning, HangSeconds = hangSeconds }) { }
+                                                 Tuning = string.IsNullOrEmpty(tuning) ? null : tuning, HangSeconds = hangSeconds }) { }
 
         /// <summary>Opens a device with options.</summary>
         public Device(string selector, DeviceOptions options)
         {
+            if (options == null) throw new ArgumentNullException(nameof(options));
             Natives.Load();
             using (var given = new Native.DeviceOptions
             {
@@ -340,7 +344,7 @@ namespace EchoTrain
 
         /// <summary>Starts a step on a batch (by default with the fields "image" and "label") and
         /// returns while the device works.</summary>
-        public void Step(Batch batch) => batch.With(fields => handle.step(fields));
+        public void Step(Batch batch) => Batch.Given(batch, nameof(batch)).With(fields => handle.step(fields));
 
         /// <summary>Returns the oldest finished step that has not been returned yet; null if there
         /// is none.</summary>
@@ -356,19 +360,20 @@ namespace EchoTrain
         /// name="inputGradients"/>, <see cref="BackwardToInputs"/> can return the gradients of the
         /// inputs.</summary>
         public Batch Forward(Batch batch, bool inputGradients = false) =>
-            new Batch(batch.With(fields => handle.forward(fields, inputGradients)));
+            new Batch(Batch.Given(batch, nameof(batch)).With(fields => handle.forward(fields, inputGradients)));
 
         /// <summary>Computes the gradients of the parameters from the gradient of the loss with
         /// respect to the latest output: the field "output", in the same shape. Call it once per
         /// <see cref="Forward"/>, before the weights change. The gradients replace those since the
         /// last update; with <paramref name="accumulate"/>, they are added to them.</summary>
         public void Backward(Batch outputGradient, bool accumulate = false) =>
-            outputGradient.With(fields => handle.backward(fields, accumulate));
+            Batch.Given(outputGradient, nameof(outputGradient)).With(fields => handle.backward(fields, accumulate));
 
         /// <summary>Does the same as <see cref="Backward"/> after <see cref="Forward"/> with
         /// inputGradients, and returns the gradients of the inputs by their names.</summary>
         public Batch BackwardToInputs(Batch outputGradient, bool accumulate = false) =>
-            new Batch(outputGradient.With(fields => handle.backward_to_inputs(fields, accumulate)));
+            new Batch(Batch.Given(outputGradient, nameof(outputGradient))
+                .With(fields => handle.backward_to_inputs(fields, accumulate)));
 
         /// <summary>Updates the weights with the gradients since the last update. The result has no
         /// loss and no accuracy: they are NaN.</summary>
@@ -384,7 +389,7 @@ namespace EchoTrain
         /// <summary>Replaces the gradients that are fields of <paramref
         /// name="gradients"/>.</summary>
         public void SetGradients(Batch gradients) =>
-            gradients.With(fields => handle.set_gradients(fields));
+            Batch.Given(gradients, nameof(gradients)).With(fields => handle.set_gradients(fields));
 
         /// <summary>Evaluates one whole epoch of a pipeline. If an epoch has begun, its rest is
         /// skipped and the next one is evaluated.</summary>
@@ -404,14 +409,15 @@ namespace EchoTrain
 
         /// <summary>Returns the outputs of the last layer for a batch as the field "output": [N,
         /// outputs].</summary>
-        public Batch Predict(Batch batch) => new Batch(batch.With(handle.predict));
+        public Batch Predict(Batch batch) => new Batch(Batch.Given(batch, nameof(batch)).With(handle.predict));
 
         /// <summary>Decodes the outputs of a detector, as returned by <see cref="Predict"/>, into
         /// the field "boxes": [N, maxDetections, 6] with label, left, top, right, bottom (shares of the
         /// image) and score, the best first. Unused rows have the label -1.</summary>
         public static Batch Detections(Batch outputs, double scoreThreshold = 0.5, double iouThreshold = 0.45,
                                        int maxDetections = 100) =>
-            new Batch(outputs.With(fields => TrainerHandle.detections(fields, scoreThreshold, iouThreshold, maxDetections)));
+            new Batch(Batch.Given(outputs, nameof(outputs)).With(
+                fields => TrainerHandle.detections(fields, scoreThreshold, iouThreshold, maxDetections)));
 
         /// <summary>Trains for <paramref name="epochs"/> epochs, at least one, and returns the
         /// scores of each.</summary>
@@ -487,7 +493,7 @@ namespace EchoTrain
         /// <summary>Replaces the weights that are fields of <paramref name="weights"/>. The
         /// optimizer's state is kept.</summary>
         public void SetWeights(Batch weights) =>
-            weights.With(fields => handle.set_weights(fields));
+            Batch.Given(weights, nameof(weights)).With(fields => handle.set_weights(fields));
 
         /// <summary>Changes a hyperparameter of the optimizer ("momentum", "beta1", "beta2",
         /// "decay", "weight_decay") or the loss ("label_smoothing") from the next step on, at no
@@ -502,7 +508,7 @@ namespace EchoTrain
         /// over <paramref name="steps"/> steps, which train. <paramref name="format"/> is "text"
         /// (for people), "json" or "trace" (one step, for chrome://tracing).</summary>
         public string Profile(Batch batch, int steps = 10, string format = "text") =>
-            batch.With(fields => handle.profile(fields, steps, format));
+            Batch.Given(batch, nameof(batch)).With(fields => handle.profile(fields, steps, format));
 
         /// <summary>Saves a checkpoint in a new folder below <paramref name="directory"/>: weights,
         /// optimizer state and step count.</summary>

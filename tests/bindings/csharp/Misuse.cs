@@ -129,6 +129,14 @@ public static partial class Behaviour
         Named("optimizer", () => new Trainer(device, model, null, 0.1));
         Named("schedule", () => new Trainer(device, model, Optimizers.Sgd(), null));
         Named("device", () => Job.Parse(JobJson()).Run(null));
+        Named("options", () => new Device("", (DeviceOptions)null));
+        new Device("", 0, null).Dispose();
+        Named("layers", () => new Model(Layers.Flatten(), null));
+        Named("path", () => Model.FromOnnx(null));
+        Named("stages", () => new Pipeline().Add(Stages.Folder("a"), null));
+        Named("function", () => new Pipeline().Source("s", null));
+        Named("function", () => new Pipeline().Source("s", item => { }).Map("m", null));
+        Named("field", () => new Batch().Set(null, new float[1], 1));
         Named("options", () => new Pipeline(3));
         Named("options", () => new Pipeline("seed"));
         Named("options", () => new Pipeline(1.5m));
@@ -137,6 +145,13 @@ public static partial class Behaviour
         {
             Named("pipeline", () => trainer.Fit(null, 1));
             Named("pipeline", () => trainer.Evaluate(null));
+            Named("batch", () => trainer.Step(null));
+            Named("batch", () => trainer.Predict(null));
+            Named("batch", () => trainer.Forward(null));
+            Named("outputGradient", () => trainer.Backward(null));
+            Named("weights", () => trainer.SetWeights(null));
+            Named("outputs", () => Trainer.Detections(null));
+            Named("directory", () => trainer.Save(null));
             Named("epochs", () => trainer.Fit(data, -1));
             Named("epochs", () => trainer.Fit(data, 0));
         }

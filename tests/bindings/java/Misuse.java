@@ -169,9 +169,23 @@ final class Misuse {
     named("optimizer", () -> new Trainer(device, model, null, 0.1, 1));
     named("schedule", () -> new Trainer(device, model, Optimizers.sgd(), null, 1, 0));
     named("device", () -> Job.parse(Behaviour.jobJson()).run(null, Job.Start.NEW));
+    named("options", () -> new Device("", (Device.Options) null));
+    named("kernels", () -> new Device.Options().kernels(null));
+    named("options", () -> Library.pack("a", "b", null));
+    named("layer", () -> new Model(Layers.flatten(), null));
+    named("path", () -> Model.fromOnnx(null, ""));
+    named("stage", () -> Pipeline.builder().add(Stages.decode(), null));
+    named("function", () -> Pipeline.builder().source("s", null));
+    named("function", () -> Pipeline.builder().map("m", null));
     try (Trainer trainer = Behaviour.trainer(); Pipeline data = Behaviour.batches().build()) {
       named("pipeline", () -> trainer.fit(null, 1, null, null));
       named("pipeline", () -> trainer.evaluate(null));
+      named("batch", () -> trainer.step(null));
+      named("batch", () -> trainer.predict(null));
+      named("batch", () -> trainer.forward(null, false));
+      named("outputGradient", () -> trainer.backward(null, false));
+      named("weights", () -> trainer.setWeights(null));
+      named("outputs", () -> Trainer.detections(null));
       for (int epochs : new int[] {-1, 0}) {
         String said = message(() -> trainer.fit(data, epochs, null, null));
         Behaviour.expect(said.contains("epochs is " + epochs), said);

@@ -6,6 +6,7 @@ import io.echotrain.internal.RuntimeHandle;
 import io.echotrain.internal.Bindings;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 
 /** An open Vulkan device with its kernels; trainers share it. */
 public final class Device implements AutoCloseable {
@@ -48,7 +49,7 @@ public final class Device implements AutoCloseable {
 
     /** The family of kernels. */
     public Options kernels(Kernels family) {
-      kernels = family;
+      kernels = Objects.requireNonNull(family, "kernels");
       return this;
     }
 
@@ -99,6 +100,7 @@ public final class Device implements AutoCloseable {
   /** Opens a device with options. */
   public Device(String selector, Options options) {
     Natives.load();
+    Objects.requireNonNull(options, "options");
     DeviceOptions given = new DeviceOptions();
     try {
       given.setDevice(selector);

@@ -5,6 +5,7 @@ import io.echotrain.internal.Strings;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /** Functions of the library as a whole: version, schemas, packing, tuning and reports. */
 public final class Library {
@@ -50,7 +51,7 @@ public final class Library {
    */
   public static String pack(String root, String prefix, Map<String, ?> options, ProgressListener listener) {
     Natives.load();
-    String json = Json.write(new LinkedHashMap<String, Object>(options));
+    String json = Json.write(new LinkedHashMap<String, Object>(Objects.requireNonNull(options, "options")));
     try (Reporting call = new Reporting(listener)) {
       String packed = call.run(progress -> Bindings.pack_folder(root, prefix, json, progress));
       Reporting.throwAgain(call.failure());

@@ -3,6 +3,7 @@ package io.echotrain;
 import io.echotrain.internal.ModelHandle;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * Layers, or a ready-made model of {@link Models}; the loss is softmax cross-entropy unless set.
@@ -34,6 +35,8 @@ public final class Model implements AutoCloseable {
    * are [N, C, H, W] in the file and [N, H, W, C] here.
    */
   public static Model fromOnnx(String path, String until, Spec... layers) {
+    Objects.requireNonNull(path, "path");
+    Objects.requireNonNull(until, "until");
     Natives.load();
     for (Spec layer : layers) {
       if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");
@@ -55,6 +58,7 @@ public final class Model implements AutoCloseable {
   }
 
   private static String json(String[] inputs, Spec[] layers) {
+    for (Spec layer : layers) Objects.requireNonNull(layer, "layer");
     if (layers.length == 1 && layers[0].kind().equals("models")) return layers[0].branchJson();
     for (Spec layer : layers) {
       if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");

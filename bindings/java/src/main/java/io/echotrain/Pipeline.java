@@ -9,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.Supplier;
@@ -111,7 +112,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     public Builder add(Spec... specs) {
       for (Spec spec : specs) {
-        if (!spec.kind().equals("stages")) {
+        if (!Objects.requireNonNull(spec, "stage").kind().equals("stages")) {
           throw new IllegalArgumentException(spec.name() + " is no stage, but one of the " + spec.kind());
         }
         stages.add(spec);
@@ -121,8 +122,8 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     /** Appends a function as a stage; {@code name} stands for it in errors and saved positions. */
     public Builder map(String name, MapFunction function) {
-      stages.add(function);
-      names.add(name);
+      stages.add(Objects.requireNonNull(function, "function"));
+      names.add(Objects.requireNonNull(name, "name"));
       return this;
     }
 

@@ -124,7 +124,7 @@ public final class Trainer implements AutoCloseable {
    * device works.
    */
   public void step(Batch batch) {
-    batch.with(fields -> {
+    Objects.requireNonNull(batch, "batch").with(fields -> {
       handle.step(fields);
       return null;
     });
@@ -153,6 +153,7 @@ public final class Trainer implements AutoCloseable {
    * of the inputs.
    */
   public Batch forward(Batch batch, boolean inputGradients) {
+    Objects.requireNonNull(batch, "batch");
     return new Batch(batch.with(fields -> handle.forward(fields, inputGradients)), true);
   }
 
@@ -163,7 +164,7 @@ public final class Trainer implements AutoCloseable {
    * accumulate}, they are added to them.
    */
   public void backward(Batch outputGradient, boolean accumulate) {
-    outputGradient.with(fields -> {
+    Objects.requireNonNull(outputGradient, "outputGradient").with(fields -> {
       handle.backward(fields, accumulate);
       return null;
     });
@@ -177,6 +178,7 @@ public final class Trainer implements AutoCloseable {
    * returns the gradients of the inputs by their names.
    */
   public Batch backwardToInputs(Batch outputGradient, boolean accumulate) {
+    Objects.requireNonNull(outputGradient, "outputGradient");
     return new Batch(outputGradient.with(fields -> handle.backward_to_inputs(fields, accumulate)), true);
   }
 
@@ -201,7 +203,7 @@ public final class Trainer implements AutoCloseable {
 
   /** Replaces the gradients that are fields of {@code gradients}. */
   public void setGradients(Batch gradients) {
-    gradients.with(fields -> {
+    Objects.requireNonNull(gradients, "gradients").with(fields -> {
       handle.set_gradients(fields);
       return null;
     });
@@ -235,7 +237,9 @@ public final class Trainer implements AutoCloseable {
   public void setEvaluationListener(EvaluationListener listener) { evaluationListener = listener; }
 
   /** Returns the outputs of the last layer for a batch as the field "output": [N, outputs]. */
-  public Batch predict(Batch batch) { return new Batch(batch.with(handle::predict), true); }
+  public Batch predict(Batch batch) {
+    return new Batch(Objects.requireNonNull(batch, "batch").with(handle::predict), true);
+  }
 
   /**
    * Decodes the outputs of a detector, as returned by {@link #predict}, into the field "boxes": [N,
@@ -243,6 +247,7 @@ public final class Trainer implements AutoCloseable {
    * Unused rows have the label -1.
    */
   public static Batch detections(Batch outputs, double scoreThreshold, double iouThreshold, int maxDetections) {
+    Objects.requireNonNull(outputs, "outputs");
     return new Batch(
         outputs.with(fields -> TrainerHandle.detections(fields, scoreThreshold, iouThreshold, maxDetections)), true);
   }
@@ -321,7 +326,7 @@ public final class Trainer implements AutoCloseable {
 
   /** Replaces the weights that are fields of {@code weights}. The optimizer's state is kept. */
   public void setWeights(Batch weights) {
-    weights.with(fields -> {
+    Objects.requireNonNull(weights, "weights").with(fields -> {
       handle.set_weights(fields);
       return null;
     });
@@ -344,7 +349,7 @@ public final class Trainer implements AutoCloseable {
    * @param format "text" (for people), "json" or "trace" (one step, for chrome://tracing)
    */
   public String profile(Batch batch, int steps, String format) {
-    return batch.with(fields -> handle.profile(fields, steps, format));
+    return Objects.requireNonNull(batch, "batch").with(fields -> handle.profile(fields, steps, format));
   }
 
   /**
