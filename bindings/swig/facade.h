@@ -190,7 +190,10 @@ class BatchHandle {
   }
 
   static etr_tensor describe(int dtype, const Shape& shape, uint64_t address) {
-    if (shape.size() > ETR_MAX_RANK) throw Error(ETR_UNSUPPORTED, "a tensor of too many axes");
+    if (shape.size() > ETR_MAX_RANK)
+      throw Error(ETR_UNSUPPORTED, "a field of " + std::to_string(shape.size()) +
+                                       " axes; at most " + std::to_string(ETR_MAX_RANK) +
+                                       " are possible");
     etr_tensor t{};
     t.struct_size = sizeof t;
     t.dtype = dtype;
@@ -402,6 +405,10 @@ struct DeviceOptions {
   bool validation = false, trust_driver = false;
 #ifndef SWIG
   RuntimeOptions options() const {
+    if (memory_limit_bytes < 0)  // it would be a limit beyond all memory
+      throw Error(ETR_INVALID_ARGUMENT, "memory_limit_bytes is " +
+                                            std::to_string(memory_limit_bytes) +
+                                            "; expected the most to use, or 0: no limit");
     RuntimeOptions out;
     out.device = device;
     out.memory_limit_bytes = static_cast<uint64_t>(memory_limit_bytes);

@@ -128,6 +128,8 @@ class MisuseTest(DenseCase):
         trainer = self.dense()
         for call, error, words in (
                 (lambda: trainer.step(None), TypeError, "None is a NoneType; give a dict of arrays"),
+                (lambda: et.Runtime(None, -1), et.errors.InvalidArgumentError, "memory_limit_bytes is -1"),
+                (lambda: et.Batch({"x": np.zeros((1,) * 9)}), et.errors.UnsupportedError, "9 axes; at most 8"),
                 (lambda: et.Batch([1, 2]), TypeError, r"\[1, 2\] is a list; give a dict of arrays"),
                 (lambda: trainer.forward(np.zeros((1, 3))), TypeError, "is a ndarray; give a dict"),
                 (lambda: et.Model([et.layers.dense(2)], lora=["*.query"]), TypeError, "lora is .*; give a dict"),

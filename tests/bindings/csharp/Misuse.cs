@@ -131,6 +131,9 @@ public static partial class Behaviour
         Named("device", () => Job.Parse(JobJson()).Run(null));
         Named("options", () => new Device("", (DeviceOptions)null));
         new Device("", 0, null).Dispose();
+        FailsWith(ErrorCode.InvalidArgument, "memory_limit_bytes is -1", () => new Device("", -1));
+        FailsWith(ErrorCode.Unsupported, "9 axes; at most 8",
+                  () => new Batch().Set("x", new float[1], 1, 1, 1, 1, 1, 1, 1, 1, 1));
         Named("layers", () => new Model(Layers.Flatten(), null));
         Named("path", () => Model.FromOnnx(null));
         Named("stages", () => new Pipeline().Add(Stages.Folder("a"), null));

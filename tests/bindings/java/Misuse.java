@@ -170,6 +170,9 @@ final class Misuse {
     named("schedule", () -> new Trainer(device, model, Optimizers.sgd(), null, 1, 0));
     named("device", () -> Job.parse(Behaviour.jobJson()).run(null, Job.Start.NEW));
     named("options", () -> new Device("", (Device.Options) null));
+    Behaviour.failsWith(Code.INVALID_ARGUMENT, "memory_limit_bytes is -1", () -> new Device("", -1));
+    Behaviour.failsWith(Code.UNSUPPORTED, "9 axes; at most 8",
+        () -> new Batch().set("x", new float[1], 1, 1, 1, 1, 1, 1, 1, 1, 1));
     named("kernels", () -> new Device.Options().kernels(null));
     named("options", () -> Library.pack("a", "b", null));
     named("layer", () -> new Model(Layers.flatten(), null));
