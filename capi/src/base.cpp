@@ -257,7 +257,8 @@ int32_t etr_options_set_string(etr_options* options, const char* name, const cha
 int32_t etr_options_set_numbers(etr_options* options, const char* name, const double* values,
                                 int64_t count) {
   return guarded([&] {
-    if (count < 0 || (count > 0 && !values)) fail(Code::invalid_argument, "values is NULL");
+    if (count < 0) fail(Code::invalid_argument, "argument 'count' is ", count);
+    if (count > 0) required(values, "values");
     required(options, "options").values[&required(name, "name")] =
         std::vector<double>(values, values + count);
   });

@@ -320,6 +320,8 @@ TEST(Numbers, BeyondReasonAreRefused) {
   refused(etr_pipeline_tune(kSpec, 0, 0, nullptr, nullptr, &text), "seconds is");
   etr_trainer* trainer = nullptr;
   refused(etr_trainer_create(nullptr, nullptr, nullptr, 1, -1, &trainer), "total_steps is -1");
+  refused(etr_options_set_numbers(pixels, "pixels", nullptr, -1), "'count' is -1");
+  refused(etr_options_set_numbers(pixels, "pixels", nullptr, 1), "'values' is NULL");
   for (const double value : {1e300, kInfinity, 0.5, std::numeric_limits<double>::quiet_NaN()}) {
     ASSERT_OK(etr_options_set_numbers(pixels, "pixels", &value, 1));
     refused(etr_pipeline_add(pipeline, "pad", pixels), "option 'pixels'");

@@ -107,6 +107,19 @@ TEST(OwnSource, ItsExceptionsAreThrownAgainOrSkipped) {
   EXPECT_THROW(twice.source("again", [](Batch&) { return false; }), echotrain::Error);
 }
 
+TEST(OwnSource, AndStageAreNoEmptyFunctions) {
+  Pipeline p;
+  EXPECT_THROW(p.source("none", nullptr), echotrain::Error);
+  p.source("ended", [](Batch&) { return false; });
+  try {
+    p.map("none", {});
+    ADD_FAILURE() << "no error";
+  } catch (const echotrain::Error& error) {
+    EXPECT_EQ(error.status(), ETR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.what()).find("'none' is empty"), std::string::npos) << error.what();
+  }
+}
+
 // As a garbage collector does that runs in the function.
 TEST(OwnStage, MayDestroyItsOwnPipeline) {
   const Labels data;

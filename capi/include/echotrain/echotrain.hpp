@@ -569,6 +569,7 @@ class Pipeline {
   // throws ends the run or drops the record, as `on_error` says; if it ends the run, next() and
   // Trainer::evaluate() rethrow it.
   Pipeline& map(const std::string& name, std::function<void(Batch&)> function) {
+    if (!function) throw Error(ETR_INVALID_ARGUMENT, "the map function '" + name + "' is empty");
     auto goes_on = [f = std::move(function)](Batch& item) {
       f(item);
       return true;
@@ -583,6 +584,7 @@ class Pipeline {
   // Adds a function of the program as the source; see etr_pipeline_add_source. It sets the fields
   // of a sample and returns true, or returns false at the end of a pass.
   Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
+    if (!function) throw Error(ETR_INVALID_ARGUMENT, "the source function '" + name + "' is empty");
     auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
     const char* const c_name = detail::c_string(name, "name");
     check(etr_pipeline_add_source(get(), c_name, &Pipeline::call, call.release(),
