@@ -145,6 +145,12 @@ class MisuseTest(DenseCase):
                 call()
         et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed=np.int64(1))
 
+    def test_a_tensor_goes_to_no_other_device(self):
+        tensor = et.Batch({"x": np.ones(3, np.float32)}).tensor("x")
+        with self.assertRaisesRegex(BufferError, r"device \(2, 0\) was asked for"):
+            tensor.__dlpack__(dl_device=(2, 0))
+        self.assertIsNotNone(tensor.__dlpack__(dl_device=(1, 0)))
+
     def test_sources_that_give_no_sample(self):
         for samples, words in (([{"x": 1}, None], "source gave NoneType.*iterator ends"), ([{}], "without fields"),
                                (lambda epoch: None, "source's function returned NoneType"), ([3], "dict of arrays")):

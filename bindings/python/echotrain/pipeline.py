@@ -92,6 +92,8 @@ class Tensor(_NotPicklable):
 
     def __dlpack__(self, *, stream: Any = None, max_version: Optional[Tuple[int, int]] = None,
                    dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"device {tuple(dl_device)} was asked for; the tensor is in CPU memory, device (1, 0)")
         if copy:
             raise BufferError("a copy was asked for; use numpy.array(tensor)")
         return native.echotrain_dlpack_capsule(self._batch, self._field)
