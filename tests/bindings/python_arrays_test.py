@@ -1,6 +1,7 @@
 """Numbers of NumPy and Python as fields, options of wrong types, and calls as other libraries have them."""
 
 import os
+import tempfile
 
 import numpy as np
 
@@ -144,6 +145,20 @@ class MisuseTest(DenseCase):
             with self.assertRaisesRegex(error, words):
                 call()
         et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed=np.int64(1))
+
+    def test_what_is_no_path_is_no_name_of_a_file(self):
+        trainer, folder = self.dense(), os.getcwd()
+        trainer.predict(np.zeros((1, 3)))
+        os.chdir(tempfile.mkdtemp())
+        try:
+            for call in (lambda: trainer.save(None), lambda: trainer.load(None), lambda: trainer.export_onnx(None),
+                         lambda: et.Job(None), lambda: et.Study(None), lambda: et.pack_folder(self.root, None),
+                         lambda: et.write_report("t", {"a": None}, "report.html"), lambda: trainer.save(3)):
+                with self.assertRaisesRegex(TypeError, "os.PathLike object, not "):
+                    call()
+            self.assertEqual(os.listdir(), [])
+        finally:
+            os.chdir(folder)
 
     def test_a_tensor_goes_to_no_other_device(self):
         tensor = et.Batch({"x": np.ones(3, np.float32)}).tensor("x")

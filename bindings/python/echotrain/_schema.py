@@ -107,9 +107,14 @@ def dumps(value: Any, key: str = "") -> str:
 
 
 def _not_finite(value: Any, path: str) -> Iterator[Tuple[str, float]]:
-    if isinstance(value, float) and not math.isfinite(value):
-        yield path, value
-    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    parts: Iterable[Tuple[Any, Any]] = ()
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield path, value
+    elif isinstance(value, Mapping):
+        parts = cast("Mapping[Any, Any]", value).items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(cast("List[Any]", value))
     for key, part in parts:
         yield from _not_finite(part, f"{path}.{key}" if path else str(key))
 

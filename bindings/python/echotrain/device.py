@@ -2,6 +2,7 @@
 
 # Annotations are not postponed here: pdoc cannot resolve those of a NamedTuple then.
 
+import os
 from typing import TYPE_CHECKING, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
 
 from . import _log, native
@@ -63,7 +64,7 @@ class Runtime(_NotPicklable):
         options.kernels = _KERNELS.index(kernels)
         options.validation, options.trust_driver = validation, trust_driver
         options.users_tuning, options.users_cache = tuning is None, cache_dir is None
-        options.tuning, options.cache_dir = str(tuning or ""), str(cache_dir or "")
+        options.tuning, options.cache_dir = os.fsdecode(tuning or ""), os.fsdecode(cache_dir or "")
         self._handle = native.RuntimeHandle(options)
         self._name = self.device.name
 
@@ -75,7 +76,7 @@ class Runtime(_NotPicklable):
         ``progress(done, total, text)`` is called after each product and convolution, on the thread
         that measures; ``text`` names it and the kernel that was chosen. If it returns False, and
         with Ctrl-C, tuning ends there, and what was measured is written."""
-        reporting(lambda told: self._handle.tune("" if path is None else str(path), told), progress)
+        reporting(lambda told: self._handle.tune("" if path is None else os.fsdecode(path), told), progress)
 
     @property
     def device(self) -> Device:

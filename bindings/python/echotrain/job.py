@@ -3,7 +3,7 @@
 # Annotations are not postponed here: pdoc cannot resolve those of a NamedTuple then.
 
 import atexit
-import json
+import os
 import threading
 import warnings
 import weakref
@@ -60,7 +60,7 @@ class Job(_NotPicklable):
     file's name."""
 
     def __init__(self, job: Union["StrPath", Mapping[str, Any]], overrides: Optional[Mapping[str, Any]] = None) -> None:
-        text = _schema.dumps(job) if isinstance(job, Mapping) else str(job)
+        text = _schema.dumps(job) if isinstance(job, Mapping) else os.fsdecode(job)
         is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
         sets = [f"{key}={value if isinstance(value, str) else _schema.dumps(_schema.plain(value), key)}"
                 for key, value in (overrides or {}).items()]

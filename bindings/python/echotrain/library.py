@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Literal, Mapping, Tuple, Union, cast
 
 from . import _schema, native
@@ -32,5 +33,5 @@ def write_report(title: str, runs: Union[Mapping[str, StrPath], Iterable[Tuple[s
     name and the run's metrics.jsonl or its folder; runs of the same name are repetitions with other
     seeds. ``target_accuracy`` is an accuracy that they are to reach, 0 to 1; 0: none."""
     pairs = list(cast("Mapping[str, StrPath]", runs).items() if isinstance(runs, Mapping) else runs)
-    names, paths = [str(name) for name, _ in pairs], [str(metrics) for _, metrics in pairs]
-    return _schema.from_json(native.write_report(title, names, paths, str(path), target_accuracy))
+    names, paths = [str(name) for name, _ in pairs], [os.fsdecode(metrics) for _, metrics in pairs]
+    return _schema.from_json(native.write_report(title, names, paths, os.fsdecode(path), target_accuracy))

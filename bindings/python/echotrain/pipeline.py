@@ -6,6 +6,7 @@ import atexit
 import collections
 import html
 import json
+import os
 import sys
 import threading
 import weakref
@@ -594,4 +595,4 @@ def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, z
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
     return _schema.from_json(reporting(
-        lambda told: native.pack_folder(str(root), str(prefix), _schema.to_json(options), told), without_text(progress)))
+        lambda told: native.pack_folder(os.fsdecode(root), os.fsdecode(prefix), _schema.to_json(options), told), without_text(progress)))

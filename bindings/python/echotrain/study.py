@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import json
+import os
 import time
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
@@ -41,7 +41,7 @@ class Study(_NotPicklable):
         sets = [f"{key}={value if isinstance(value, str) else _schema.dumps(_schema.plain(value), key)}"
                 for key, value in (overrides or {}).items()]
         _log.start()
-        self._handle = native.StudyHandle(str(path), sets)
+        self._handle = native.StudyHandle(os.fsdecode(path), sets)
         self._directory = ""
         self._shown = f"Study({path!r}{f', {dict(overrides)!r}' if overrides else ''})"
         _open.add(self)
@@ -64,7 +64,7 @@ class Study(_NotPicklable):
         """Prepares the study to run. ``parallel`` is the number of trials that run at once; 0: as
         many as the device has room for, None: as the study says. ``overwrite`` runs all trials
         again, in place of those that ``directory`` holds."""
-        folder = "" if directory is None else str(directory)
+        folder = "" if directory is None else os.fsdecode(directory)
         self._handle.start(as_runtime(device)._handle, folder, -1 if parallel is None else parallel, overwrite)
         self._directory = folder
 
@@ -99,12 +99,12 @@ class Study(_NotPicklable):
         "best_metric" (median, least and most over the searches), "best" (the best trial with its
         "point"), "gain" over the baseline (over pairs of searches; None: infinite), "searches" and
         "warnings"."""
-        return _schema.rows_from_json(self._handle.results(self._directory if directory is None else str(directory)))
+        return _schema.rows_from_json(self._handle.results(self._directory if directory is None else os.fsdecode(directory)))
 
     def write_report(self, directory: Optional[StrPath] = None) -> None:
         """Writes report.html, results.json, tables and figures into a folder, from the trials that
         it holds so far. It must be a folder of this study."""
-        self._handle.write_report(self._directory if directory is None else str(directory))
+        self._handle.write_report(self._directory if directory is None else os.fsdecode(directory))
 
     def stop(self) -> None:
         """Ends the study soon, abandoning the trials that are running."""

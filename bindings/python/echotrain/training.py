@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import importlib
+import os
 import sys
 import time
 from dataclasses import dataclass, field
@@ -221,18 +222,18 @@ class Trainer(_NotPicklable):
     def save(self, directory: StrPath) -> None:
         """Saves a checkpoint in a new folder below ``directory``: weights (safetensors), optimizer
         state and step count."""
-        self._handle.save(str(directory))
+        self._handle.save(os.fsdecode(directory))
 
     def export_onnx(self, path: StrPath) -> None:
         """Exports the model with its weights as an ONNX file, for other runtimes. The inputs have
         the names of their fields, images are [N, H, W, C] as here, and there is one output
         "output". Needs a step or a prediction first."""
-        self._handle.export_onnx(str(path))
+        self._handle.export_onnx(os.fsdecode(path))
 
     def load(self, directory: StrPath) -> None:
         """Loads the newest intact checkpoint below ``directory``. It must be of this model and this
         optimizer."""
-        self._handle.load(str(directory))
+        self._handle.load(os.fsdecode(directory))
 
     def load_pytorch(self, path: StrPath, names: Optional[Mapping[str, str]] = None) -> None:
         """Loads initial weights that PyTorch trained: a safetensors file of a ``state_dict``. Call
@@ -242,7 +243,7 @@ class Trainer(_NotPicklable):
         layouts are converted. ``names`` maps prefixes of the model's names to those in the file:
         ``{"backbone.": "model.encoder.", "head": ""}``, where ``""`` leaves such tensors as they
         are."""
-        self._handle.load_pytorch(str(path), _schema.to_json(dict(names or {})))
+        self._handle.load_pytorch(os.fsdecode(path), _schema.to_json(dict(names or {})))
 
     def weights(self) -> Dict[str, Floats]:
         """Returns a read-only copy of all parameters and running statistics by name, float32 and in
