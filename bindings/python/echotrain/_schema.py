@@ -112,7 +112,7 @@ def _not_finite(value: Any, path: str) -> Iterator[Tuple[str, float]]:
         if not math.isfinite(value):
             yield path, value
     elif isinstance(value, Mapping):
-        parts = cast("Mapping[Any, Any]", value).items()
+        parts = cast("Iterable[Tuple[Any, Any]]", value.items())
     elif isinstance(value, (list, tuple)):
         parts = enumerate(cast("List[Any]", value))
     for key, part in parts:
