@@ -147,7 +147,15 @@ namespace EchoTrain
                 : typeof(T) == typeof(ushort) ? EchoTrain.DType.U16
                 : throw new ArgumentException("fields hold byte, ushort, int or float, not " + typeof(T));
             long count = 1;
-            foreach (long extent in shape) count = checked(count * extent);
+            try
+            {
+                foreach (long extent in shape) count = checked(count * extent);
+            }
+            catch (OverflowException)
+            {
+                throw new ArgumentException("field '" + field + "': an array of shape [" + string.Join(", ", shape) +
+                    "] is larger than any memory");
+            }
             if (count != values.Length)
                 throw new ArgumentException("field '" + field + "': [" + string.Join(", ", shape) + "] needs " + count +
                     " values; there are " + values.Length);

@@ -134,6 +134,8 @@ public static partial class Behaviour
         FailsWith(ErrorCode.InvalidArgument, "memory_limit_bytes is -1", () => new Device("", -1));
         FailsWith(ErrorCode.Unsupported, "9 axes; at most 8",
                   () => new Batch().Set("x", new float[1], 1, 1, 1, 1, 1, 1, 1, 1, 1));
+        string said = Fails<ArgumentException>(() => new Batch().Set("x", new int[0], 1L << 32, 1L << 32)).Message;
+        Expect(said.Contains("'x'") && said.Contains("[4294967296, 4294967296] is larger than any"), said);
         Named("layers", () => new Model(Layers.Flatten(), null));
         Named("path", () => Model.FromOnnx(null));
         Named("stages", () => new Pipeline().Add(Stages.Folder("a"), null));

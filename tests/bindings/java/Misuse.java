@@ -106,6 +106,8 @@ final class Misuse {
         {message(() -> batch.set("label", new short[0])), "1 values; there are 0"},
         {message(() -> batch.set("label", io.echotrain.DType.I32, ByteBuffer.allocateDirect(12), 2)),
             "8 bytes; there are 12"},
+        {message(() -> batch.set("label", new int[0], 1L << 32, 1L << 32)), "[4294967296, 4294967296] is larger than any"},
+        {message(() -> batch.set("label", io.echotrain.DType.I32, ByteBuffer.allocateDirect(0), 1L << 62)), "is larger"},
     };
     for (String[] said : messages) Behaviour.expect(said[0].contains(said[1]) && said[0].contains("'label'"), said[0]);
     Behaviour.expect(batch.fields().isEmpty(), batch.fields());

@@ -156,7 +156,7 @@ public final class Batch implements AutoCloseable {
    */
   public synchronized Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
     if (!direct.isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
-    long wanted = Math.multiplyExact(count(shape), dtype.bytes());
+    long wanted = size(field, shape, dtype.bytes());
     if (wanted != direct.remaining()) {
       throw new IllegalArgumentException("field '" + field + "': " + Arrays.toString(shape) + " of " + dtype + " needs "
           + wanted + " bytes; there are " + direct.remaining());
@@ -212,7 +212,7 @@ public final class Batch implements AutoCloseable {
   }
 
   private static ByteBuffer direct(String field, int values, DType dtype, long[] shape) {
-    long wanted = count(shape);
+    long wanted = size(field, shape, 1);
     if (wanted != values) {
       throw new IllegalArgumentException("field '" + field + "': " + Arrays.toString(shape) + " needs " + wanted
           + " values; there are " + values);
@@ -222,9 +222,14 @@ public final class Batch implements AutoCloseable {
     return buffer.limit(bytes).order(ByteOrder.nativeOrder());
   }
 
-  private static long count(long[] shape) {
-    long count = 1;
-    for (long extent : shape) count = Math.multiplyExact(count, extent);
-    return count;
+  private static long size(String field, long[] shape, int bytes) {
+    long size = bytes;
+    try {
+      for (long extent : shape) size = Math.multiplyExact(size, extent);
+    } catch (ArithmeticException overflow) {
+      throw new IllegalArgumentException("field '" + field + "': an array of shape " + Arrays.toString(shape)
+          + " is larger than any memory");
+    }
+    return size;
   }
 }
