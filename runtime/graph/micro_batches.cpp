@@ -36,7 +36,7 @@ const ops::DeviceTensor& Plan::total_of(const Flight& flight, ValueId mean) cons
     if (graph_.nodes()[n].output == mean &&
         std::string_view(graph_.nodes()[n].op->name) == "mean_rows")
       return flight.saved[n].front();
-  fail(Code::internal, "an output of a part is no mean over rows");
+  fail(Code::internal, "value ", mean, " is no mean over rows");
 }
 
 // Returns the number of elements of the mean in all micro-batches, valid or not.

@@ -78,6 +78,10 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
     if (graph_.values()[i].kind == ValueKind::input) memory_.written_before(tensors_[i].buffer);
   for (const ValueId id : outputs) memory_.read_after(tensors_[index(id)].buffer);
   for (const auto& [id, gradient] : input_gradients_) memory_.read_after(gradient.buffer);
+  if (options.weighed >= 0 && computes(options.weighed))
+    for (const Flight& flight : flights_)
+      row_weights_.push_back(total_of(flight, options.weighed).buffer);
+  for (const gpu::Buffer& total : row_weights_) memory_.read_after(total);
   memory_.join_copies(commands_);
   if (options.fuse) fuse(commands_, memory_, kernels);
   memory_.place(commands_, arena_);
@@ -93,6 +97,8 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
     else if (tensors_[i].buffer.planned)
       tensors_[i] = {};
   }
+  for (gpu::Buffer& total : row_weights_)
+    total = memory_.real(total).slice(sizeof(float), sizeof(float));
   // Inputs that no command reads are uploaded too.
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (graph_.values()[i].kind == ValueKind::input && has_[i] && !tensors_[i])

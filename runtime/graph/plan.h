@@ -44,6 +44,8 @@ struct PlanOptions {
   gpu::Buffer loss_scale;
   // Devices with which this one computes the step; they must outlive the commands.
   ops::Peers peers = {};
+  // A mean over rows (op mean_rows) whose weight is read after the commands; -1: none.
+  ValueId weighed = -1;
   // Inputs whose gradients are also read after the commands: those that hold the rows of a table
   // which a step uses.
   std::vector<ValueId> input_gradients = {};
@@ -67,6 +69,9 @@ class Plan {
   // Returns an input or output. Throws Error(internal) for other values, whose memory is reused.
   const ops::DeviceTensor& tensor(ValueId id) const;
   const ops::DeviceTensor& input_gradient(ValueId id) const;  // one of PlanOptions::input_gradients
+  // Return what the rows of PlanOptions::weighed count, all together: f32 [1], for each micro-batch
+  // of a part. None if this part does not compute it.
+  const std::vector<gpu::Buffer>& row_weights() const { return row_weights_; }
   const gpu::Buffer& step_values() const { return step_; }
   const gpu::CommandList& commands() const { return commands_; }
   // For PlanOptions::loss_gradient. Must run after commands(), once, with the same step values.
@@ -137,6 +142,7 @@ class Plan {
   std::vector<Flight> flights_;
   std::vector<ValueId> means_;  // the outputs of a part
   gpu::Buffer sums_, weight_;
+  std::vector<gpu::Buffer> row_weights_;
   // Products with a normalisation folded in: the product's node and its folded weights, by the
   // normalisation's node.
   struct Fold {

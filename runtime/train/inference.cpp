@@ -115,23 +115,34 @@ void Scoring::keep(const pipeline::Item& batch) {
   if (batches_.size() > graph::Runner::kSlots) batches_.pop_front();
 }
 
+// Weighs each mean as the loss does (its labels, not its rows), so that the result does not depend
+// on how samples are batched.
 void Scoring::take(bool wait_all) {
   if (!scorer_) return;
+  const bool classifies = planned_->net().accuracy >= 0;
   for (const graph::StepResult& result : scorer_->runner->take_results(wait_all)) {
-    const auto rows = static_cast<double>(result.tag);
-    total_.samples += static_cast<int64_t>(result.tag);
-    total_.loss += rows * static_cast<double>(result.outputs[0][0]);
-    if (result.outputs.size() > 1)
-      total_.accuracy += rows * static_cast<double>(result.outputs[1][0]);
+    const auto rows = static_cast<int64_t>(result.tag);
+    total_.samples += rows;
+    double weight = 0;
+    for (size_t i = classifies ? 2 : 1; i < result.outputs.size(); ++i)
+      weight += static_cast<double>(result.outputs[i][0]);
+    if (weight == 0) continue;
+    // Counted in rows, the sums of a model whose rows all weigh the same are exact.
+    if (row_weight_ == 0) row_weight_ = weight / static_cast<double>(rows);
+    weight /= row_weight_;
+    total_.weight += weight;
+    total_.loss += weight * static_cast<double>(result.outputs[0][0]);
+    if (classifies) total_.accuracy += weight * static_cast<double>(result.outputs[1][0]);
   }
 }
 
 EvalMetrics Scoring::finish() {
   take(true);
   EvalMetrics means = total_;
-  if (means.samples == 0) return means;
-  means.loss /= static_cast<double>(means.samples);
-  means.accuracy /= static_cast<double>(means.samples);
+  if (means.weight == 0) return means;
+  means.loss /= total_.weight;
+  means.accuracy /= total_.weight;
+  means.weight *= row_weight_;
   return means;
 }
 

@@ -13,7 +13,8 @@ namespace etr::train {
 
 struct EvalMetrics {
   int64_t samples = 0;
-  double loss = 0, accuracy = 0;
+  double loss = 0, accuracy = 0;  // means over what the loss counts; 0 if it counts nothing
+  double weight = 0;              // what it counts: positions, or the sum of the labels' weights
 };
 
 // Sums up the metrics of many batches.
@@ -28,7 +29,7 @@ class Scoring {
   // Returns while the device works. The plans must outlive the scoring.
   void add(Plans& plans, const pipeline::Item& batch);
 
-  // Waits for the device and returns the means over all samples.
+  // Waits for the device and returns the means over all batches.
   EvalMetrics finish();
 
  private:
@@ -43,6 +44,7 @@ class Scoring {
   int64_t most_ = 0;                    // rows that `planned_` can take
   std::deque<pipeline::Item> batches_;  // the device may still read their memory
   EvalMetrics total_;                   // sums
+  double row_weight_ = 0;               // of the first batch that counts: the unit of total_.weight
 };
 
 // Like Learner::predict().

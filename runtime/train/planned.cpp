@@ -184,6 +184,7 @@ Planned::Evaluation& Planned::evaluation() {
     options.weights = weights_.update->averages();
     options.precision = net_.precision;
     options.outputs = outputs();
+    options.weighed = net_.loss;
     if (weights_.stage)
       options.part = weights_.stage->part(/*training=*/false);
     else
@@ -204,25 +205,27 @@ Planned::Evaluation& Planned::evaluation() {
 
 FedRunner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
                              const std::vector<graph::ValueId>& values,
-                             const std::vector<graph::ValueId>& read, int slots,
+                             const std::vector<graph::ValueId>& read,
+                             const std::vector<gpu::Buffer>& also_read, int slots,
                              const pipeline::Item& batch) {
   if (fed && fed->feeds->accepts(batch)) return *fed;
   auto made = std::make_unique<FedRunner>(kernels_.device(), weights_.served.get());
   made->feeds = std::make_unique<Feeds>(kernels_, made->memory, net_, with_tables(values), batch,
                                         std::nullopt);
-  made->runner =
-      std::make_unique<graph::Runner>(kernels_, evaluation_->plan, made->feeds->for_runner(), read,
-                                      graph::Runner::Work{evaluation_->commands}, slots);
+  made->runner = std::make_unique<graph::Runner>(
+      kernels_, evaluation_->plan, made->feeds->for_runner(), read,
+      graph::Runner::Work{evaluation_->commands, false, also_read}, slots);
   fed = std::move(made);
   return *fed;
 }
 
 FedRunner& Planned::scorer(const pipeline::Item& batch) {
-  return fed_with(evaluation().scorer, fed_, outputs(), graph::Runner::kSlots, batch);
+  Evaluation& e = evaluation();
+  return fed_with(e.scorer, fed_, outputs(), e.plan.row_weights(), graph::Runner::kSlots, batch);
 }
 
 FedRunner& Planned::predictor(const pipeline::Item& batch) {
-  return fed_with(evaluation().predictor, net_.inputs, {net_.output}, 1, batch);
+  return fed_with(evaluation().predictor, net_.inputs, {net_.output}, {}, 1, batch);
 }
 
 bool Planned::scores(const pipeline::Item& batch) const {

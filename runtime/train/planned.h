@@ -76,7 +76,8 @@ class Planned : public std::enable_shared_from_this<Planned> {
   Training* training() { return training_.get(); }
 
   // Return runners for batches of fed() and of the inputs, with the current weights. They are made
-  // anew if the batch has its fields in other places than the one before.
+  // anew if the batch has its fields in other places than the one before. The scorer's results are
+  // the loss, the accuracy if the model classifies, and graph::Plan::row_weights().
   FedRunner& scorer(const pipeline::Item& batch);
   FedRunner& predictor(const pipeline::Item& batch);
   bool scores(const pipeline::Item& batch) const;  // whether scorer() has a runner for it
@@ -95,7 +96,8 @@ class Planned : public std::enable_shared_from_this<Planned> {
   gpu::CommandList step_commands(const graph::Plan& plan, gpu::Arena& memory);
   Evaluation& evaluation();
   FedRunner& fed_with(std::unique_ptr<FedRunner>& fed, const std::vector<graph::ValueId>& values,
-                      const std::vector<graph::ValueId>& read, int slots,
+                      const std::vector<graph::ValueId>& read,
+                      const std::vector<gpu::Buffer>& also_read, int slots,
                       const pipeline::Item& batch);
 
   gpu::Kernels& kernels_;

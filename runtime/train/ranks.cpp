@@ -121,14 +121,17 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
     if (error.code() != Code::cancelled) throw;
     stopped = error;
   }
-  const auto samples = has_results() ? static_cast<double>(mine.samples) : 0.0;
-  std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
-                             mine.accuracy * samples};
+  if (!has_results()) mine = {};
+  std::array<double, 5> sums{stopped ? 1.0 : 0.0, static_cast<double>(mine.samples), mine.weight,
+                             mine.loss * mine.weight, mine.accuracy * mine.weight};
   group_->all_reduce(std::span<double>(sums));
   if (stopped) throw Error(*stopped);
   if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
-  if (sums[1] == 0) return {};
-  return {static_cast<int64_t>(sums[1]), sums[2] / sums[1], sums[3] / sums[1]};
+  EvalMetrics all{.samples = static_cast<int64_t>(sums[1]), .weight = sums[2]};
+  if (all.weight == 0) return all;
+  all.loss = sums[3] / all.weight;
+  all.accuracy = sums[4] / all.weight;
+  return all;
 }
 
 Ranks::Ranks(const Elastic& elastic) : elastic_(elastic) {

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <string_view>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "parallel/data_parallel.h"
 #include "train/small_learner.h"
 #include "train/together.h"
@@ -337,6 +340,80 @@ TEST(RanksOfAJob, AreToldWhyOneOfThemFailed) {
     ASSERT_TRUE(rank.error);
     EXPECT_NE(std::string(rank.error->what()).find("no checkpoint"), std::string::npos)
         << rank.error->what();
+  }
+}
+
+template <typename T>
+void write_npy(const std::string& path, const std::string& type, const std::string& shape,
+               const std::vector<T>& values) {
+  const std::string dict =
+      cat("{'descr': '", type, "', 'fortran_order': False, 'shape': ", shape, "}");
+  std::ofstream file(path, std::ios::binary);
+  file << std::string_view("\x93NUMPY\1\0", 8) << static_cast<char>(dict.size()) << '\0' << dict;
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(T)));
+}
+
+// Of ten positions, one sample counts one, another nine, another none. All divisions of the samples
+// among batches, ranks and micro-batches have the mean over the positions that count.
+TEST(RanksOfAJob, EvaluateTheMeanOverWhatCountsHoweverItIsDivided) {
+  TempDir dir;
+  constexpr int kSamples = 4, kPositions = 10, kCounted[kSamples] = {1, 9, 0, 5};
+  std::vector<float> x;
+  std::vector<int32_t> labels;
+  for (int sample = 0; sample < kSamples; ++sample)
+    for (int at = 0; at < kPositions; ++at) {
+      for (int i = 0; i < 3; ++i) x.push_back(std::sin(static_cast<float>(x.size() * x.size())));
+      labels.push_back(at < kCounted[sample] ? 1 + (sample + at) % 2 : 0);
+    }
+  write_npy(dir.path("x.npy"), "<f4", "(4, 10, 3)", x);
+  write_npy(dir.path("label.npy"), "<i4", "(4, 10)", labels);
+  const auto job = [&](int batch, const Json& class_weights) {
+    const auto pipeline = [&](int size) {
+      const std::string arrays = cat("x=", dir.path("x.npy"), ",label=", dir.path("label.npy"));
+      return Json{{"stages",
+                   {{{"stage", "npy"}, {"arrays", arrays}, {"shuffle", false}},
+                    {{"stage", "batch"}, {"size", size}, {"drop_remainder", false}}}}};
+    };
+    return Json{
+        {"seed", 4},
+        {"pipeline", pipeline(2)},
+        {"model",
+         {{"inputs", {"x"}},
+          {"layers", {{{"layer", "dense"}, {"units", 8}}, {{"layer", "dense"}, {"units", 3}}}},
+          {"loss", {{"ignored_label", 0}, {"class_weights", class_weights}}}}},
+        {"optimizer", {{"optimizer", "sgd"}}},
+        {"schedule", {{"learning_rate", 0}}},
+        {"train", {{"steps", 1}}},
+        {"evaluation", {{"every_epochs", 1}, {"pipeline", pipeline(batch)}}},
+        {"output", {{"dir", ""}}}};
+  };
+  for (const Json& weights : {Json::array(), Json{1, 0.25, 5}}) {
+    const auto evaluated = [&](const std::vector<Outcome>& ranks) {
+      for (const Outcome& rank : ranks)
+        if (rank.error) throw Error(*rank.error);
+      return ranks[0].end;
+    };
+    const auto alone = [&](int batch) {
+      return evaluated({run(job(batch, weights), Start::new_run, nullptr, {})});
+    };
+    const Event whole = alone(kSamples);
+    const auto expect_same = [&](const Event& end, const char* what) {
+      EXPECT_NEAR(end.eval_loss, whole.eval_loss, 1e-6) << what << weights;
+      EXPECT_NEAR(end.eval_accuracy, whole.eval_accuracy, 1e-6) << what << weights;
+    };
+    expect_same(alone(1), "batches of one");
+    expect_same(alone(2), "batches of two");
+    expect_same(alone(3), "batches of three");
+    expect_same(evaluated(together(2, [&](int) { return job(1, weights); })), "two ranks");
+    expect_same(evaluated(together(
+                    2,
+                    [&](int) {
+                      Json staged = job(3, weights);
+                      staged["parallel"] = {{"mesh", {{"pipeline", 2}}}, {"micro_batches", 2}};
+                      return staged;
+                    })),
+                "two stages");
   }
 }
 
