@@ -48,6 +48,17 @@ Json keys(const Json& json, bool common) {
   return out;
 }
 
+// Says how to go on where a state would be lost.
+std::string remedy(const std::string& state) {
+  constexpr std::pair<const char*, const char*> kOptions[] = {{"velocity", "momentum"},
+                                                              {"accumulated", "accumulate"},
+                                                              {"anchor", "proximal"},
+                                                              {"average", "ema_decay"}};
+  for (const auto& [of, option] : kOptions)
+    if (state == of) return cat("set '", option, "' as in the run that saved it");
+  return "set the options of the optimizer as in the run that saved it";
+}
+
 struct Push {
   uint32_t count, steps = 0;
   float most_norm = 0, most = 0, proximal = 0, decay = 0;
@@ -288,7 +299,13 @@ std::map<std::string, Tensor> Update::download() const {
 }
 
 void Update::check(const std::map<std::string, Tensor>& given) const {
-  for (const auto& [name, tensor] : state()) {
+  const auto own = state();
+  for (const auto& [name, tensor] : given)
+    // The precision may change, and a scale is found again.
+    if (!own.contains(name) && name != "loss_scale")
+      fail(Code::invalid_argument, "the file has a state '", name,
+           "', which this optimizer does not keep: ", remedy(name));
+  for (const auto& [name, tensor] : own) {
     const auto it = given.find(name);
     if (it == given.end())
       fail(Code::invalid_argument, "the file has no state '", name, "' (the optimizer expects f32 ",

@@ -90,8 +90,8 @@ class Update {
   // The running mean of the weights, as long as the store's weights; empty if none is kept.
   const gpu::Buffer& averages() const { return averages_.buffer; }
 
-  // For checkpoints, by name. upload() throws Error(invalid_argument) if something is missing or
-  // does not fit.
+  // For checkpoints, by name. upload() throws Error(invalid_argument) if something is missing, does
+  // not fit, or would be lost.
   std::map<std::string, Tensor> download() const;
   void upload(const std::map<std::string, Tensor>& state);
   // Makes only the checks of upload(), and throws what it throws.

@@ -26,7 +26,8 @@ struct State {
   std::optional<uint64_t> fresh, examples;  // none in files of earlier versions
   uint64_t latest_fresh = 0;                // in the latest step
   std::map<std::string, int64_t> rows;
-  std::string optimizer;  // "" in files of earlier versions
+  std::string optimizer;              // "" in files of earlier versions
+  std::optional<int64_t> accumulate;  // none in files of earlier versions
   std::vector<std::string> frozen;
   std::string base;  // see Loaded
   double scale = 0;
@@ -46,6 +47,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
     if (json.contains("examples")) state.examples = json["examples"].get<uint64_t>();
     state.latest_fresh = json.value("latest_fresh", state.latest_fresh);
     state.optimizer = json.value("optimizer", "");
+    if (json.contains("accumulate")) state.accumulate = json["accumulate"].get<int64_t>();
     state.frozen = json.value("frozen", state.frozen);
     state.base = json.value("base", state.base);
     state.scale = json.value("lora_scale", state.scale);
@@ -79,7 +81,8 @@ void Learner::save(checkpoint::Files& files) {
              {"latest_fresh", steps_.latest_fresh()},
              {"seed", seed_},
              {"rows", plans_->trained_rows()},
-             {"optimizer", update_.optimizer().name}};
+             {"optimizer", update_.optimizer().name},
+             {"accumulate", update_.accumulate()}};
   if (const auto frozen = weights.frozen(); !frozen.empty()) state["frozen"] = frozen;
   if (weights.net.lora) {
     state["base"] = weights.base();
@@ -99,6 +102,10 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
     if (state.optimizer != optimizer && !state.optimizer.empty())
       fail(Code::invalid_argument, "it was made with '", state.optimizer,
            "', and this trainer has '", optimizer, "'");
+    // Another number would change which update a step belongs to, and the clock of the schedule.
+    if (state.accumulate && state.accumulate != update_.accumulate())
+      fail(Code::invalid_argument, "it was made with 'accumulate' ", *state.accumulate,
+           ", and this trainer has ", update_.accumulate(), ": set it as in the run that saved it");
   });
   optim::Hyperparameters hyperparameters = steps_.hyperparameters();
   check_origin(origin, "optimizer or loss",

@@ -415,6 +415,54 @@ TEST(Shapes, ACheckpointWithoutTheOptimizersNameLoads) {
   EXPECT_EQ(saved_model(other), saved_model(learner)) << "nothing is lost";
 }
 
+// Before and after the learner's first batch.
+TEST(Shapes, ACheckpointWhoseStateWouldBeLostIsRefusedByName) {
+  const struct {
+    const char *option, *value, *state;
+  } cases[] = {{"momentum", "0.9", "velocity"},
+               {"ema_decay", "0.5", "average"},
+               {"proximal", "0.1", "anchor"},
+               {"accumulate", "2", "accumulated"}};
+  const char* plain = R"({"optimizer": "sgd"})";
+  for (const auto& [option, value, state] : cases) {
+    Learner learner =
+        make_learner(kPooled, cat(R"({"optimizer": "sgd", ")", option, "\": ", value, "}"));
+    learner.step(shaped_images(4, 0));
+    checkpoint::Files files = saved_model(learner);
+    // Earlier versions did not save this number.
+    Json json = checkpoint::json_of(files, "learner.json", "test");
+    ASSERT_EQ(json.erase("accumulate"), 1u);
+    checkpoint::put_text(files, "learner.json", json.dump());
+    for (const bool begun : {false, true}) {
+      Learner other = make_learner(kPooled, plain);
+      if (begun) other.step(shaped_images(4, 0));
+      const std::string error = shape_error([&] {
+        other.load(files);
+        other.step(shaped_images(4, 0));
+      });
+      EXPECT_HAS(error, cat("state '", state, "'"));
+      EXPECT_HAS(error, cat("set '", option, "'"));
+    }
+  }
+  Learner two = make_learner(kPooled, R"({"optimizer": "sgd", "accumulate": 2})"),
+          three = make_learner(kPooled, R"({"optimizer": "sgd", "accumulate": 3})");
+  two.step(shaped_images(4, 0));
+  EXPECT_HAS(shape_error([&] { three.load(saved_model(two)); }),
+             "made with 'accumulate' 2, and this trainer has 3");
+}
+
+// A scale is found again.
+TEST(Shapes, ACheckpointOfAnotherPrecisionLoads) {
+  Json model = parse_json(kPooled, "model");
+  Learner plain = make_learner(kPooled, kPlainSgd);
+  model["precision"] = "fp16";
+  Learner scaled = make_learner(model.dump(), kPlainSgd);
+  scaled.step(shaped_images(4, 0));
+  plain.step(shaped_images(4, 0));
+  plain.load(saved_model(scaled));
+  EXPECT_EQ(plain.steps(), 1u);
+}
+
 TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
   Learner learner = make_learner(kPooled, kPlainSgd);
   learner.step(shaped_images(4, 0));
