@@ -17,6 +17,10 @@ class LossScale {
   // f32 [1], the gradient with which the backward pass begins.
   gpu::Buffer scale() const { return state_.buffer.slice(0, 4); }
 
+  // Emits what comes before a step's gradients are looked at: if the step ends an update, the
+  // number of the update becomes that among the updates that were made.
+  void emit_number(ops::Emitter& emit, const gpu::Buffer& step_values) const;
+
   // Emits gradients /= scale over a range of them.
   void emit_unscale(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count) const;
 
@@ -26,12 +30,14 @@ class LossScale {
   void emit_next(ops::Emitter& emit, const gpu::Buffer& loss, const ops::DeviceTensor& failed,
                  const gpu::Buffer& step_values) const;
 
-  // Scale and steps since it changed: f32 [2], for checkpoints.
+  // The scale, the steps since it changed, and how many updates were left out: f32 [3], for
+  // checkpoints.
   const ops::DeviceTensor& state() const { return state_; }
 
  private:
   gpu::Arena arena_;
   ops::DeviceTensor state_;
+  gpu::Buffer ends_;  // whether the step ends an update
 };
 
 }  // namespace etr::optim

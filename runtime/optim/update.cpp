@@ -59,6 +59,18 @@ std::string remedy(const std::string& state) {
   return "set the options of the optimizer as in the run that saved it";
 }
 
+// Returns the state as it is kept now. A loss scale of earlier versions has not counted the updates
+// that were left out.
+Tensor as_now(const std::string& name, const Tensor& given) {
+  if (name != "loss_scale" || given.shape() != Shape{2} || given.dtype() != DType::f32)
+    return given;
+  Tensor out(DType::f32, {3});
+  const auto to = out.mutable_view<float>();
+  std::copy_n(given.view<float>().begin(), 2, to.begin());
+  to[2] = 0;
+  return out;
+}
+
 struct Push {
   uint32_t count, steps = 0;
   float most_norm = 0, most = 0, proximal = 0, decay = 0;
@@ -138,6 +150,7 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
   using gpu::Access;
   emit.set_label("gradients");
   const auto ranges = known_.ranges();
+  if (loss_scale_) loss_scale_->emit_number(emit, step_values);
   for (const auto& range : ranges)
     emit_finite(emit, part_of(known_.gradients(), range), range.count, loss, step_values);
   if (shared) {
@@ -310,16 +323,18 @@ void Update::check(const std::map<std::string, Tensor>& given) const {
     if (it == given.end())
       fail(Code::invalid_argument, "the file has no state '", name, "' (the optimizer expects f32 ",
            shape_text(tensor.shape), ")");
-    if (it->second.shape() != tensor.shape || it->second.dtype() != DType::f32)
-      fail(Code::invalid_argument, "state '", name, "' is ", dtype_name(it->second.dtype()), " ",
-           shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor.shape),
+    const Tensor is = as_now(name, it->second);
+    if (is.shape() != tensor.shape || is.dtype() != DType::f32)
+      fail(Code::invalid_argument, "state '", name, "' is ", dtype_name(is.dtype()), " ",
+           shape_text(is.shape()), " in the file but f32 ", shape_text(tensor.shape),
            " in the optimizer");
   }
 }
 
 void Update::upload(const std::map<std::string, Tensor>& given) {
   check(given);
-  for (const auto& [name, tensor] : state()) graph::upload(store_.device(), given.at(name), tensor);
+  for (const auto& [name, tensor] : state())
+    graph::upload(store_.device(), as_now(name, given.at(name)), tensor);
 }
 
 }  // namespace etr::optim

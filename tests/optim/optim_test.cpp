@@ -32,10 +32,13 @@ float gradient_at(int step, size_t i) {
 }
 
 struct Harness {
-  explicit Harness(const std::string& options)
+  // `scale`: the first scale of the gradients; 0: they are not scaled.
+  explicit Harness(const std::string& options, float scale = 0)
       : store(device(), graph_of(), 1),
         hyperparameters(optim::UpdateSpec(parse_json(options, "test"))),
-        update(optim::UpdateSpec(parse_json(options, "test")), store),
+        loss_scale(device(), scale),
+        update(optim::UpdateSpec(parse_json(options, "test")), store,
+               scale > 0 ? &loss_scale : nullptr),
         arena(device(), gpu::MemoryUse::upload),
         step(arena.allocate(sizeof(ops::StepValues))) {
     ops::Emitter emit(kernels(), arena, commands);
@@ -54,11 +57,12 @@ struct Harness {
     return g;
   }
 
-  void one(int i, ops::StepValues now) {
+  // Gradients that are multiplied by infinity overflow.
+  void one(int i, ops::StepValues now, float times = 1) {
     for (const char* name : {"w", "b"}) {
       Tensor host(DType::f32, store.gradient(name).shape);
       for (size_t k = 0; k < static_cast<size_t>(host.count()); ++k)
-        host.mutable_view<float>()[k] = gradient_at(i, k);
+        host.mutable_view<float>()[k] = times * gradient_at(i, k);
       graph::upload(device(), host, store.gradient(name));
     }
     hyperparameters.put(now, static_cast<uint64_t>(i));
@@ -75,6 +79,7 @@ struct Harness {
 
   graph::ParameterStore store;
   optim::Hyperparameters hyperparameters;
+  optim::LossScale loss_scale;
   optim::Update update;
   gpu::Arena arena;
   gpu::Buffer step;
@@ -276,6 +281,41 @@ TEST(Accumulate, ThreeStepsMakeOneUpdate) {
     double mean = 0;
     for (int i = 0; i < 3; ++i) mean += static_cast<double>(gradient_at(i, k)) / 3;
     EXPECT_NEAR(w[k], 0.5 - 0.5 * mean, 1e-6);
+  }
+}
+
+constexpr float kOverflows = INFINITY;
+
+// As in PyTorch, whose scaler does not call the optimizer: the corrections of Adam's means begin
+// with the first update that is made.
+TEST(LossScale, UpdatesThatAreLeftOutAreNotCounted) {
+  for (const char* name : {"adam", "adamw", "lamb"}) {
+    const std::string options = cat(R"({"optimizer": ")", name, R"(", "weight_decay": 0.1})");
+    Harness plain(options), scaled(options, 8), earlier(options, 1);
+    ops::StepValues now;
+    now.learning_rate = 0.1f;
+    for (now.update = 1; now.update <= 3; ++now.update)  // until the scale is 1
+      scaled.one(0, now, kOverflows);
+    EXPECT_EQ(values_of(scaled, "w"), values_of(plain, "w")) << name;
+    for (int i = 0; i < 3; ++i) {
+      now.update = static_cast<uint32_t>(i + 1);
+      plain.one(i, now);
+      now.update += 3;
+      scaled.one(i, now);
+      EXPECT_EQ(values_of(scaled, "w"), values_of(plain, "w")) << name << i;
+      if (i > 0) continue;
+      // A checkpoint has the number, and one of an earlier version counts from the beginning.
+      auto state = scaled.update.download();
+      EXPECT_EQ(state.at("loss_scale").view<float>()[2], 3) << name;
+      Tensor without(DType::f32, {2});
+      without.mutable_view<float>()[0] = 1;
+      without.mutable_view<float>()[1] = 5;
+      state["loss_scale"] = without;
+      earlier.update.upload(state);
+      const Tensor restored = earlier.update.download().at("loss_scale");
+      EXPECT_EQ(std::vector<float>(restored.view<float>().begin(), restored.view<float>().end()),
+                (std::vector<float>{1, 5, 0}));
+    }
   }
 }
 
