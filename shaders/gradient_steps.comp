@@ -1,7 +1,8 @@
 #version 450
 // Processes gradients before, and weights after, an optimizer's update.
 //   accumulate  sum = (first of an update ? 0 : sum) + g;  on the last, g = sum / steps     (0 g, 1 sum, 2 step values)
-//               (a g that is not finite counts as 0)
+//               a batch that is not finite cancels its whole update (now.update = 0): until the
+//               first of the next one the sum is NaN, which checkpoints keep
 //   squares     partial[z] = sum of g^2 of a part                                           (0 g, 1 partial [parts])
 //   norm        norm[0] = sqrt(sum of partial)                                               (0 partial, 1 norm)
 //   adjust      g = clamp(g min(1, most_norm / norm), -most, most) + proximal (w - anchor)
@@ -69,9 +70,15 @@ void main() {
   const bool first = (now.v[0].flags & FIRST_OF_UPDATE) != 0, last = now.v[0].update != 0;
   const bool counts = now.v[0].not_finite == 0;
   FOR_EACH(i, count) {
-    const float total = (first ? 0.0 : sum.v[i]) + (counts ? g.v[i] : 0.0);
+    const float before = first ? 0.0 : sum.v[i];
+    const bool whole = counts && MAGNITUDE_BITS(floatBitsToUint(before)) <= 0x7F800000u;
+    const float total = whole ? before + g.v[i] : NOT_A_NUMBER;
     sum.v[i] = total;
-    if (last) g.v[i] = total / float(steps);
+    if (!last) continue;
+    if (whole)
+      g.v[i] = total / float(steps);
+    else
+      now.v[0].update = 0;
   }
 #elif defined(FINITE)
   uint largest = MAGNITUDE_BITS(loss.v[0]);

@@ -170,7 +170,7 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
     emit.for_each("gradient_accumulate",
                   {{part_of(known_.gradients(), range), Access::read_write},
                    {part_of(sum_.buffer, range), Access::read_write},
-                   {step_values, Access::read}},
+                   {step_values, Access::read_write}},
                   Push{range.count, steps}, range.count);
 }
 

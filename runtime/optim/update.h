@@ -41,8 +41,9 @@ class Update {
 
   // Appends the commands of one step. If gradients are accumulated, parameters change only in steps
   // whose values say so (StepValues::update). A step whose loss (f32 [1]) or gradients are not
-  // finite changes nothing. Neither does any later step until resume(), since such steps may be in
-  // flight before the host knows.
+  // finite changes nothing, and if it is one of several that make an update, the others do not
+  // either. Neither does any later step until resume(), since such steps may be in flight before
+  // the host knows.
   void emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
 
   // What ranks have agreed on for a step, f32 [1] each.

@@ -181,9 +181,10 @@ std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
     }
     metrics.skipped = result.not_finite != 0;
     if (metrics.skipped)
-      log_line(LogLevel::info, cat("step ", metrics.step,
-                                   ": a gradient was too large for fp16; there was no update, and "
-                                   "the loss scale is halved"));
+      log_line(LogLevel::info, cat("step ", metrics.step, ": a gradient was too large for fp16; ",
+                                   accumulate_ > 1 ? "the update that it is a part of is left out"
+                                                   : "there was no update",
+                                   ", and the loss scale is halved"));
     if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
     metrics.busy_seconds = result.busy_seconds;
     out.push_back(metrics);

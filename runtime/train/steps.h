@@ -24,7 +24,9 @@ struct StepMetrics {
   float learning_rate = 0;
   SampleCounts counts;
   double busy_seconds = 0;  // device time; 0 if the device has no timestamps
-  bool skipped = false;  // a gradient overflowed float16: no update, and the loss scale was halved
+  // A gradient overflowed float16: the update that the step belongs to is not made, and the loss
+  // scale was halved.
+  bool skipped = false;
   std::optional<GradientSquares> noise;  // measured on the step's batch, if due
 };
 

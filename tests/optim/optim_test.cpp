@@ -319,6 +319,38 @@ TEST(LossScale, UpdatesThatAreLeftOutAreNotCounted) {
   }
 }
 
+// An update of which any batch overflows is left out whole, and the next is as if it had not been.
+TEST(LossScale, AnOverflowLeavesOutTheWholeAccumulatedUpdate) {
+  const std::string options = R"({"optimizer": "adam", "accumulate": 3})";
+  const auto values_at = [](int i) {
+    ops::StepValues now;
+    now.learning_rate = 0.1f;
+    now.update = i % 3 == 2 ? static_cast<uint32_t>(i / 3 + 1) : 0;
+    now.flags = i % 3 == 0 ? ops::StepValues::kFirstOfUpdate : 0;
+    return now;
+  };
+  Harness plain(options);
+  const std::vector<double> before = values_of(plain, "w");
+  for (int i = 0; i < 3; ++i) plain.one(i, values_at(i));
+  for (int place = 0; place < 3; ++place) {
+    Harness scaled(options, 2), resumed(options, 2);
+    for (int i = 0; i < 3; ++i) {
+      scaled.one(i, values_at(i), i == place ? kOverflows : 1);
+      if (i == 1) resumed.update.upload(scaled.update.download());
+    }
+    resumed.one(2, values_at(2), place == 2 ? kOverflows : 1);
+    for (Harness* const run : {&scaled, &resumed}) {
+      EXPECT_EQ(values_of(*run, "w"), before) << place;
+      for (int i = 0; i < 3; ++i) {
+        ops::StepValues now = values_at(i);
+        if (now.update > 0) now.update = 2;
+        run->one(i, now);
+      }
+      EXPECT_EQ(values_of(*run, "w"), values_of(plain, "w")) << place;
+    }
+  }
+}
+
 // In steps on an echoed batch, weights are pulled to those from before the batch's first step.
 TEST(Proximal, PullsEchoedBatchesToTheirAnchor) {
   Harness run(R"({"optimizer": "sgd", "proximal": 2})");
