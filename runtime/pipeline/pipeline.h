@@ -51,7 +51,8 @@ class Pipeline final : private SegmentHost {
 
   // The number of items in the epoch of the next item, if no record is dropped. Returns nothing if
   // it is unknown: the source may not know its length before its first pass ends, an epoch may be
-  // endless, and echo on demand depends on time. Throws Error(io) if the source cannot be listed.
+  // endless, and echo on demand depends on time. Throws Error(io) if the source cannot be listed,
+  // Error(cancelled) if cancel() is called meanwhile.
   std::optional<uint64_t> length() const;
 
   // Unblocks next() and stops all work. Returns at once; the work ends within a second.

@@ -142,13 +142,16 @@ void Pipeline::begin_epoch(const ReplayInput& input) const {
 std::optional<uint64_t> Pipeline::length() const {
   for (SerialStage* stage : serial_stages_)
     if (stage->on_demand() || stage->traits().depends_on_content) return std::nullopt;
-  {
-    std::scoped_lock lock(mutex_);
-    if (done_) return std::nullopt;
-  }
   for (const auto& segment : segments_)
     for (const MapEntry& map : segment->maps())
       if (map.stage->may_drop()) return std::nullopt;
+  std::vector<AnyStage> copies;
+  ReplayInput input;
+  {  // not held below: listing the source and counting may take seconds
+    std::scoped_lock lock(mutex_);
+    if (done_) return std::nullopt;
+    input = replay_input(copies);
+  }
   std::optional<uint64_t> samples = source_->last_pass_length();
   if (!samples) {  // a separate source, because the other one may be running
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
@@ -156,10 +159,7 @@ std::optional<uint64_t> Pipeline::length() const {
     if (samples) samples = own_samples(*samples);
   }
   if (!samples) return std::nullopt;
-  std::scoped_lock lock(mutex_);
-  std::vector<AnyStage> copies;
-  const ReplayInput input = replay_input(copies);
-  for (const auto& [position, stage] : input.stages) stage->start_epoch(epoch_);
+  for (const auto& [position, stage] : input.stages) stage->start_epoch(input.epoch);
   return count_outputs(input, *samples);
 }
 

@@ -24,16 +24,17 @@ class Replay {
   }
 
   // Feeds tokens until the outputs are reached or `samples` are fed. Returns whether it stopped for
-  // the latter.
-  bool run(uint64_t samples = UINT64_MAX) {
+  // the latter. `pass_length`: of passes of which the input does not know that they ended.
+  bool run(uint64_t samples = UINT64_MAX, std::optional<uint64_t> pass_length = {}) {
     bool epoch_ends = false;
     for (pass_ = first_pass(); !done_ && !epoch_ends; ++pass_) {
       Demand demand = Demand::more;
-      const bool ended = pass_ < input_.pass_lengths.size();
+      const std::optional<uint64_t> length =
+          pass_ < input_.pass_lengths.size() ? input_.pass_lengths[pass_] : pass_length;
       for (index_ = 0; !done_ && demand == Demand::more; ++index_) {
-        if (ended && index_ >= input_.pass_lengths[pass_]) break;
+        if (length && index_ >= *length) break;
         if (fed_samples_ == samples) return true;
-        check_way(ended);
+        check_way(length.has_value());
         feed(ordinal_of(pass_, index_));
         demand = rules_.demand(input_.epoch, pass_);
       }
@@ -43,27 +44,8 @@ class Replay {
     return false;
   }
 
-  // Feeds whole passes. Returns the number of outputs of the epoch, or nothing if it is endless or
-  // too long.
-  std::optional<uint64_t> count(uint64_t pass_length) {
-    uint64_t fed = 0;
-    for (uint64_t pass = 0;; ++pass) {
-      Demand demand = rules_.demand(input_.epoch, pass);
-      for (uint64_t index = 0; index < pass_length && demand == Demand::more; ++index) {
-        if (++fed > kCountable) return std::nullopt;
-        Item item;
-        item.ordinal = ordinal_of(pass, index);
-        item.ghost = true;
-        receive(0, std::move(item));
-        demand = rules_.demand(input_.epoch, pass);
-      }
-      const bool epoch_ends = demand == Demand::end_epoch || pass + 1 == input_.passes;
-      finish_pass(epoch_ends);
-      if (epoch_ends) return outputs_;
-    }
-  }
-
   bool arrived() const { return done_; }
+  uint64_t outputs() const { return outputs_; }
   ReplayPlace place() const { return {pass_, index_, outputs_}; }
 
   // The samples that the stages and `held_` still refer to after run(). Nothing may be fed
@@ -137,7 +119,7 @@ class Replay {
   // Positions come from files: the replay to a wrong one might never end.
   void check_way(bool ended) const {
     if (input_.interrupt && input_.interrupt->stopped())
-      fail(Code::cancelled, "restoring the pipeline's position was cancelled");
+      fail(Code::cancelled, "the pipeline was cancelled while an epoch was replayed");
     if (!ended && input_.pass_length && index_ > *input_.pass_length) cannot_be_reached();
   }
 
@@ -159,13 +141,14 @@ class Replay {
   };
 
   void feed(uint64_t ordinal) {
-    if (const uint64_t pass = ordinal >> kPassShift; pass >= passes_.size())
-      passes_.resize(pass + 1, {fed_samples_, 0});
-    ++passes_.back().count;
     Item item;
-    if (tokens_)
+    if (tokens_) {
+      if (const uint64_t pass = ordinal >> kPassShift; pass >= passes_.size())
+        passes_.resize(pass + 1, {fed_samples_, 0});
+      ++passes_.back().count;
       item.token =
           std::allocate_shared<Token>(tbb::scalable_allocator<Token>(), alive_, fed_samples_);
+    }
     ++fed_samples_;
     item.ordinal = ordinal;
     if (dropped(0, item)) return;
@@ -231,7 +214,9 @@ class Replay {
 
 std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_length) {
   if (pass_length == 0) return 0;
-  return Replay(input, /*tokens=*/false).count(pass_length);
+  Replay replay(input, /*tokens=*/false);
+  if (replay.run(kCountable, pass_length)) return std::nullopt;
+  return replay.outputs();
 }
 
 ReplayPlan plan_replay(const ReplayInput& input, std::vector<AnyStage> copies) {

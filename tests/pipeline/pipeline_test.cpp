@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "pipeline/shuffle_buffer.h"
 #include "support/data.h"
+#include "support/error_text.h"
 #include "support/eventually.h"
 
 namespace etr::test {
@@ -126,6 +127,25 @@ TEST(Pipeline, LengthIsThatOfTheNextEpoch) {
   }
   Pipeline on_demand(spec_of(pattern, R"(, {"stage": "echo", "mode": "on_demand", "factor": 4})"));
   EXPECT_EQ(on_demand.length(), std::nullopt);
+}
+
+// What there is to count here would take hours.
+TEST(Pipeline, LengthHoldsUpNobodyAndCanBeCancelled) {
+  TempDir dir;
+  std::ofstream(dir.path("images"), std::ios::binary)
+      << std::string("\0\0\x08\x03\0\0\0\x3c\0\0\0\1\0\0\0\1", 16) << std::string(60, 'x');
+  const Json spec{{"stages",
+                   {{{"stage", "idx"}, {"images", dir.path("images")}},
+                    {{"stage", "echo"}, {"mode", "together"}, {"factor", 1000}},
+                    {{"stage", "repeat"}}}}};
+  Pipeline p(spec);
+  std::string said;
+  std::thread counts([&] { said = error_text([&] { p.length(); }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // if not yet counting, it is easier
+  EXPECT_EQ(p.epoch(), 0u);
+  p.cancel();
+  counts.join();
+  EXPECT_NE(said.find("cancelled"), std::string::npos) << said;
 }
 
 TEST(Pipeline, EndlessRepeatOfNothingIsAnError) {
