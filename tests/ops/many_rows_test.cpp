@@ -320,7 +320,7 @@ TEST(GridLimits, PoolsWideRows) {
 }
 
 // More samples than workgroups along an axis.
-constexpr int64_t kSamples = 65'600;
+constexpr int64_t kManySamples = 65'600;
 
 TEST(GridLimits, ReducesManySlices) {
   constexpr size_t kInner = 3;
@@ -332,7 +332,7 @@ TEST(GridLimits, ReducesManySlices) {
     check_op({.op = "reduce",
               .options = maximum ? R"({"function": "max", "axes": [1]})"
                                  : R"({"function": "mean", "axes": [1]})",
-              .inputs = {{kSamples, 2, kInner}},
+              .inputs = {{kManySamples, 2, kInner}},
               .reference =
                   [&](const auto& in) {
                     Doubles y(in[0].size() / 2);
@@ -361,7 +361,7 @@ TEST(GridLimits, AttendsInManySamples) {
   constexpr size_t kHeads = 8, kWidth = kHeads * 4;
   check_op({.op = "attention",
             .options = R"({"heads": 8})",
-            .inputs = {{kSamples / kHeads, 1, 3 * kWidth}},
+            .inputs = {{kManySamples / kHeads, 1, 3 * kWidth}},
             .reference =
                 [](const auto& in) {
                   Doubles y;
@@ -383,7 +383,7 @@ TEST(GridLimits, PoolsManySamples) {
        {std::pair("global_avg_pool", "{}"), {"avg_pool", R"({"window": 2})"}})
     check_op({.op = op,
               .options = options,
-              .inputs = {{kSamples, 2, 2, 1}},
+              .inputs = {{kManySamples, 2, 2, 1}},
               .reference =
                   [](const auto& in) {
                     Doubles y(in[0].size() / 4);
@@ -401,7 +401,7 @@ TEST(GridLimits, PoolsManySamples) {
 TEST(GridLimits, ConvolvesChannelsOfManySamples) {
   check_op({.op = "conv2d",
             .options = R"({"groups": 2})",
-            .inputs = {{kSamples, 1, 1, 2}, {1, 1, 1, 2}},
+            .inputs = {{kManySamples, 1, 1, 2}, {1, 1, 1, 2}},
             .reference =
                 [](const auto& in) {
                   Doubles y = in[0];
@@ -425,7 +425,7 @@ TEST(GridLimits, NormalizesGroupsOfManySamples) {
   };
   check_op({.op = "group_norm",
             .options = R"({"groups": 1, "epsilon": 1e-2})",
-            .inputs = {{kSamples, 2}, {2}, {2}},
+            .inputs = {{kManySamples, 2}, {2}, {2}},
             .reference =
                 [&](const auto& in) {
                   Doubles y(in[0].size());
