@@ -24,6 +24,9 @@ namespace {
 
 constexpr double kConnectSeconds = 15, kFirstPause = 0.2, kLongestPause = 30;
 constexpr long kRedirects = 5, kLowSpeed = 1024;
+constexpr size_t kMostOfError = 64 << 10;  // bytes read of an answer that is an error
+// Bytes of headers, trailers included, and of a redirect's body. libcurl limits neither.
+constexpr uint64_t kMostAround = 1 << 20;
 
 // The libcurl library, loaded when the first address is read: programs that read only files do not
 // need it.
@@ -80,10 +83,12 @@ struct Temporary {
 };
 
 struct Exchange {
-  HttpResponse response;
-  uint64_t max_body = 0;
+  const std::string& url;
+  HttpResponse response{};
+  uint64_t max_body = 0, header_bytes = 0;
   bool too_long = false;
-  std::exception_ptr failed;  // no exception may pass through curl
+  bool has_said_enough = false;  // it is an error, and more of its text is not needed
+  std::exception_ptr failed;     // no exception may pass through curl
   const std::function<bool()>* cancelled = nullptr;
 };
 
@@ -95,14 +100,16 @@ size_t keep_error(void* user) {
 size_t take_body(char* data, size_t, size_t size, void* user) try {
   auto& exchange = *static_cast<Exchange*>(user);
   auto& body = exchange.response.body;
-  if (body.size() + size > exchange.max_body) {
-    exchange.too_long = true;
+  const bool is_error = exchange.response.status >= 300;
+  const uint64_t most = is_error ? kMostOfError : exchange.max_body;
+  if (body.size() + size > most) {
+    (is_error ? exchange.has_said_enough : exchange.too_long) = true;
     return 0;
   }
   // Otherwise the vector could grow to twice the limit.
   if (body.size() + size > body.capacity())
     body.reserve(static_cast<size_t>(
-        std::min<uint64_t>(exchange.max_body, std::max(2 * body.capacity(), body.size() + size))));
+        std::min<uint64_t>(most, std::max(2 * body.capacity(), body.size() + size))));
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   body.insert(body.end(), bytes, bytes + size);
   return size;
@@ -111,11 +118,17 @@ size_t take_body(char* data, size_t, size_t size, void* user) try {
 }
 
 size_t take_header(char* data, size_t, size_t size, void* user) try {
-  auto& response = static_cast<Exchange*>(user)->response;
+  auto& exchange = *static_cast<Exchange*>(user);
+  auto& response = exchange.response;
+  exchange.header_bytes += size;
+  if (exchange.header_bytes > kMostAround)
+    fail(Code::io, "cannot read '", exchange.url, "': the server sends headers without an end");
   std::string line(data, size);
   if (line.starts_with("HTTP/")) {  // a new response after a redirect
     response.headers.clear();
     response.body.clear();
+    const size_t space = line.find(' ');
+    response.status = space == std::string::npos ? 0 : std::atol(line.c_str() + space);
   }
   const size_t colon = line.find(':');
   if (colon == std::string::npos) return size;
@@ -129,9 +142,12 @@ size_t take_header(char* data, size_t, size_t size, void* user) try {
   return keep_error(user);
 }
 
-int check_cancelled(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  const auto& cancelled = *static_cast<Exchange*>(user)->cancelled;
-  return cancelled && cancelled() ? 1 : 0;
+int check_progress(void* user, curl_off_t, curl_off_t received, curl_off_t, curl_off_t) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  // libcurl discards the body of a redirect itself.
+  exchange.too_long |= static_cast<uint64_t>(received) > exchange.max_body + kMostAround;
+  const auto& cancelled = *exchange.cancelled;
+  return exchange.too_long || (cancelled && cancelled()) ? 1 : 0;
 }
 
 bool is_temporary(CURLcode code) {
@@ -215,7 +231,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   const Curl& lib = curl_library();
   CURL* curl = state_->curl.get();
   lib.easy_reset(curl);  // keeps connections open
-  Exchange exchange;
+  Exchange exchange{.url = request.url};
   exchange.max_body = max_body;
   exchange.cancelled = &options_.cancelled;
   char reason[CURL_ERROR_SIZE] = {};
@@ -250,18 +266,19 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   set(CURLOPT_HEADERFUNCTION, take_header);
   set(CURLOPT_HEADERDATA, &exchange);
   set(CURLOPT_NOPROGRESS, 0L);
-  set(CURLOPT_XFERINFOFUNCTION, check_cancelled);
+  set(CURLOPT_XFERINFOFUNCTION, check_progress);
   set(CURLOPT_XFERINFODATA, &exchange);
   if (const char* bundle = std::getenv("SSL_CERT_FILE"); bundle && *bundle)
     set(CURLOPT_CAINFO, bundle);
 
-  const CURLcode code = lib.easy_perform(curl);
+  CURLcode code = lib.easy_perform(curl);
+  if (exchange.has_said_enough) code = CURLE_OK;
   if (exchange.failed) std::rethrow_exception(exchange.failed);
-  if (code == CURLE_ABORTED_BY_CALLBACK)
-    fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   if (exchange.too_long)
     fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body,
          " bytes; the limit is ", limit);
+  if (code == CURLE_ABORTED_BY_CALLBACK)
+    fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   const std::string why = readable(*reason ? reason : lib.easy_strerror(code));
   if (code != CURLE_OK && is_temporary(code)) throw Temporary{why, ""};
   if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);

@@ -206,6 +206,29 @@ class Misbehaving(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if mode == "explains" and begin > 0 and tries == 1:  # at length
+            self.send_response(503)
+            self.send_header("Retry-After", "0.01")
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            self.wfile.write(bytes(100000))
+            return
+        if mode.startswith("endless-"):
+            what = mode.removeprefix("endless-")
+            self.send_response({"refusal": 404, "redirect": 302}.get(what, 200))
+            self.send_header("Location", "/fine/a")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            more = b"10000\r\n" + bytes(65536) + b"\r\n"
+            if what == "trailers":
+                self.wfile.write(b"5\r\nline\n\r\n0\r\n")
+                more = b"X: y\r\n" * 10000
+            try:
+                while True:
+                    self.wfile.write(more)
+            except OSError:
+                self.close_connection = True
+                return
         if mode == "changes" and begin > 0:
             etag = '"v2"'
         told = begin
@@ -289,6 +312,16 @@ class BadServers(unittest.TestCase):
     def test_an_answer_in_one_piece_keeps_to_the_budget(self):
         with self.assertRaisesRegex(et.EchoTrainError, r"/endless/a'.*more than 8000000 bytes; the limit is budget_bytes"):
             lines_of(f"{self.url}/endless/a", budget_bytes=8_000_000)
+
+    def test_answers_around_the_data_end(self):
+        for mode, error, why in (("refusal", et.errors.NotFoundError, "404"),
+                                 ("redirect", et.errors.UnsupportedError, "more than 8000000 bytes"),
+                                 ("trailers", et.errors.DataIOError, "headers without an end")):
+            with self.assertRaisesRegex(error, f"/endless-{mode}/a'.*{why}"):
+                lines_of(f"{self.url}/endless-{mode}/a", budget_bytes=8_000_000, remote_timeout_s=20, remote_retries=0)
+
+    def test_long_refusals_are_passing_too(self):
+        self.assertEqual(lines_of(f"{self.url}/explains/a"), LINES)
 
     def test_files_that_change_are_an_error(self):
         with self.assertRaisesRegex(et.EchoTrainError, "was changed while it was read"):
