@@ -240,6 +240,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, lib.slist_free_all);
   const auto set = [&](CURLoption option, auto value) { lib.easy_setopt(curl, option, value); };
   set(CURLOPT_URL, request.url.c_str());
+  set(CURLOPT_PATH_AS_IS, request.keep_path ? 1L : 0L);
   set(CURLOPT_HTTPHEADER, headers.get());
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_USERAGENT, "echotrain");

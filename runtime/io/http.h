@@ -27,6 +27,7 @@ struct HttpRequest {
   std::vector<std::string> headers;  // "Name: value"
   // Must be false for signed requests: the signature covers the host name.
   bool follow_redirects = true;
+  bool keep_path = false;  // sends "/../" and "/./" as they are
 };
 
 struct HttpResponse {

@@ -218,6 +218,7 @@ HttpRequest s3_request(const std::string& address, const S3Settings& settings,
   const Address at = parse(address);
   HttpRequest request;
   request.follow_redirects = false;
+  request.keep_path = true;  // a key may contain "/../"
   if (!settings.endpoint.empty())
     request.url = settings.endpoint + "/" + at.bucket;
   else if (at.bucket.find('.') != std::string::npos)  // wildcard certificates cover one label

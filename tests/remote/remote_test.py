@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -176,7 +177,7 @@ class Misbehaving(http.server.BaseHTTPRequestHandler):
     """Serves LINES; the path says what goes wrong."""
 
     protocol_version = "HTTP/1.1"
-    seen, connections = {}, set()
+    seen, connections, paths = {}, set(), set()
     lock = threading.Lock()
     hanging, let_go = threading.Event(), threading.Event()
     waited_for = False  # a client stayed until a server that hangs gave up
@@ -190,6 +191,7 @@ class Misbehaving(http.server.BaseHTTPRequestHandler):
         with self.lock:
             tries = self.seen[mode, wanted] = self.seen.get((mode, wanted), 0) + 1
             self.connections.add(self.client_address)
+            self.paths.add(self.path)
         body = b"\n".join(LINES) + b"\n"
         total, status, etag = len(body), 200, '"v1"'
         begin = 0
@@ -280,6 +282,7 @@ class BadServers(unittest.TestCase):
     def setUp(self):
         Misbehaving.seen.clear()
         Misbehaving.connections.clear()
+        Misbehaving.paths.clear()
         Misbehaving.hanging.clear()
         Misbehaving.let_go.clear()
         self.addCleanup(Misbehaving.let_go.set)
@@ -322,6 +325,11 @@ class BadServers(unittest.TestCase):
 
     def test_long_refusals_are_passing_too(self):
         self.assertEqual(lines_of(f"{self.url}/explains/a"), LINES)
+
+    def test_keys_of_objects_are_sent_as_they_are(self):
+        with unittest.mock.patch.dict(os.environ, AWS_ENDPOINT_URL=self.url, AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s"):
+            self.assertEqual(lines_of("s3://fine/x/../y/./z"), LINES)
+        self.assertEqual(Misbehaving.paths, {"/fine/x/../y/./z"})
 
     def test_files_that_change_are_an_error(self):
         with self.assertRaisesRegex(et.EchoTrainError, "was changed while it was read"):
