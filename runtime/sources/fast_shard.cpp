@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "core/zstd_limit.h"
 #include "io/fast_shard.h"
@@ -54,11 +55,20 @@ class FastShardSource final : public IndexedSource {
   bool reads_in_parallel() const override { return true; }
 
  private:
+  std::shared_ptr<io::FastShard> shard_of(const std::string& path) const {
+    if (!io::is_remote(path)) return std::make_shared<io::FastShard>(path, reading());
+    const std::string fetched = io::fetch_remote(path, remote());
+    try {
+      return std::make_shared<io::FastShard>(fetched, reading());
+    } catch (const Error& error) {  // it names the file of the cache
+      throw Error(error.code(), cat("'", path, "': ", error.what()));
+    }
+  }
+
   void open() {
     std::vector<uint64_t> begins{0};
     for (const std::string& path : io::expand_pattern(pattern_, remote())) {
-      shards_.push_back(std::make_shared<io::FastShard>(
-          io::is_remote(path) ? io::fetch_remote(path, remote()) : path, reading()));
+      shards_.push_back(shard_of(path));
       paths_.push_back(std::make_shared<std::string>(path));
       begins.push_back(begins.back() + shards_.back()->size());
     }

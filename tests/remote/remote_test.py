@@ -331,6 +331,11 @@ class BadServers(unittest.TestCase):
             self.assertEqual(lines_of("s3://fine/x/../y/./z"), LINES)
         self.assertEqual(Misbehaving.paths, {"/fine/x/../y/./z"})
 
+    def test_a_damaged_fast_shard_is_named_by_its_address(self):
+        with tempfile.TemporaryDirectory() as cache:
+            with self.assertRaisesRegex(et.errors.CorruptDataError, "/fine/a.ets'.* is no fast shard"):
+                digest(et.stages.fast_shard(f"{self.url}/fine/a.ets"), remote_cache_dir=cache)
+
     def test_files_that_change_are_an_error(self):
         with self.assertRaisesRegex(et.EchoTrainError, "was changed while it was read"):
             lines_of(f"{self.url}/changes/a")
