@@ -96,8 +96,10 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
 // dependency chain. Two rows are processed at once, in the two halves of a vector, the second one
 // pixel behind the first; the three channels are side by side, without branches. Reads, but does
 // not write, one byte after the rows. If `second` is null, only the first row is processed.
-ETR_VECTOR_CLONES void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above,
-                                          size_t size) {
+#if !defined(__clang__)  // Zig's does not inline intrinsics into clones
+ETR_VECTOR_CLONES
+#endif
+void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above, size_t size) {
   const __m128i zero = _mm_setzero_si128();
   const auto load = [](const uint8_t* at) {
     int32_t bytes;

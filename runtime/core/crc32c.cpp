@@ -41,8 +41,8 @@ uint32_t by_table(std::span<const std::byte> bytes, uint32_t crc) {
 #if defined(__x86_64__) && defined(__GNUC__)
 bool has_instruction() { return __builtin_cpu_supports("sse4.2"); }
 
-__attribute__((target("sse4.2"))) uint32_t by_instruction(std::span<const std::byte> bytes,
-                                                          uint32_t crc) {
+__attribute__((target("sse4.2,crc32"))) uint32_t by_instruction(std::span<const std::byte> bytes,
+                                                                uint32_t crc) {
   uint64_t wide = crc;
   size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
