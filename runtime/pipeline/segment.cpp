@@ -199,13 +199,18 @@ void Segment::substitute(Chunk& chunk) {
       last_good_ = item;
       continue;
     }
-    if (last_good_.fields.empty()) {
+    if (last_good_.fields.empty() && !last_good_.cached) {
       host_.bad_records().note_drop(stats_.position, item, chunk.epoch);
       continue;
     }
     item.fields = last_good_.fields;
     item.origin = last_good_.origin;
     item.record.reset();  // a cache must not keep these fields as this record's
+    item.cached = last_good_.cached;
+    if (item.cached) {  // the cache downstream has the fields
+      item.record = last_good_.record;
+      item.stamp = last_good_.stamp;
+    }
     item.missing = false;
   }
   std::erase_if(chunk.items, [](const Item& item) { return item.missing; });

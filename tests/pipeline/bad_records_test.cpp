@@ -430,6 +430,23 @@ TEST(BadRecords, ASubstituteIsNotCachedAsTheBadRecord) {
   EXPECT_NE(error_of(spec("fail")).find("bad PNG"), std::string::npos);
 }
 
+// A sample that a cache further on will recall has no fields yet when the sample after it is bad.
+TEST(BadRecords, ACacheFurtherOnDoesNotChangeSubstitutes) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, 7, -1);
+  Json spec = policy_spec(dir.path("a.tar"), "substitute");
+  spec["stages"].push_back({{"stage", "shuffle"}, {"buffer", 4}});
+  Pipeline without(spec);
+  const uint64_t digest = digest_of_epoch(without);
+  spec["stages"].push_back({{"stage", "cache"}, {"shared", dir.path("cache")}});
+  Pipeline fills(spec), recalls(spec);
+  for (Pipeline* with : {&fills, &recalls}) {
+    EXPECT_EQ(digest_of_epoch(*with), digest);
+    EXPECT_EQ(with->stats()["consumer"]["items"], 20);
+  }
+  EXPECT_EQ(recalls.stats()["stages"].back()["cache"]["hits"], 20);
+}
+
 TEST(BadRecords, TheShareCountsWhatEachEpochHasMet) {
   ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 3,
                 {{"on_error", "skip"}, {"max_bad_share", 0.01}});
