@@ -158,15 +158,19 @@ std::shared_ptr<const Error> BadRecords::too_many(uint64_t epoch) const {
 }
 
 // Called once for each tolerated record.
-void BadRecords::list(ErrorPolicy policy, const std::string& where, const Item& item,
+void BadRecords::list(ErrorPolicy policy, bool replaced, const std::string& where, const Item& item,
                       const BadRecord& record) {
-  log_line(LogLevel::warning, "bad record dropped: " + where, LogSubject::bad_record);
+  log_line(LogLevel::warning,
+           (replaced ? "bad record, for which the good sample before it stands in: "
+                     : "bad record dropped: ") +
+               where,
+           LogSubject::bad_record);
   if (!rules_.list.empty()) append(rules_.list, to_json(record));
   if (policy == ErrorPolicy::quarantine) quarantine(item, record);
 }
 
 bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
-                        const Error& error, uint64_t epoch) {
+                        const Error& error, uint64_t epoch, bool may_replace) {
   if (error.code() == Code::cancelled) throw error;  // not the record's fault
   BadRecord record{stage, "", "", error.what()};
   if (item.origin) {
@@ -182,8 +186,9 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   if (policy == ErrorPolicy::fail) throw Error(error.code(), where + remedy(error.code()));
   tallies_[epoch].latest = std::make_shared<const Error>(error.code(), where);
   if (const auto too_many = excess(epoch)) throw Error(*too_many);
-  if (!std::exchange(known.listed, true)) list(policy, where, item, record);
-  if (policy == ErrorPolicy::substitute) return true;
+  const bool replaced = policy == ErrorPolicy::substitute && may_replace;
+  if (!std::exchange(known.listed, true)) list(policy, replaced, where, item, record);
+  if (replaced) return true;
   dropped_[epoch].push_back({position, item.ordinal, item.copy()});
   return false;
 }
@@ -206,7 +211,8 @@ int64_t BadRecords::times() const {
 std::string BadRecords::summary() const {
   std::scoped_lock lock(mutex_);
   if (records_.empty()) return "";
-  return cat(counted(count_, "bad record was", "bad records were"), " dropped, the first by ",
+  return cat(counted(count_, "bad record was", "bad records were"),
+             uses(ErrorPolicy::substitute) ? " met" : " dropped", ", the first by ",
              where_text(records_.front().record));
 }
 

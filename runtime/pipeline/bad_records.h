@@ -46,9 +46,9 @@ class BadRecords {
 
   // Applies the rules to `error`, raised by stage number `position` on `item`. Throws Error that
   // names stage, shard and key if the run must end. Returns whether a good sample should replace
-  // the record; otherwise it is dropped.
+  // the record; otherwise it is dropped. `may_replace`: whether the caller can do the former.
   bool handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
-              uint64_t epoch);
+              uint64_t epoch, bool may_replace = true);
 
   // To be called at the end of `epoch`, when all bad records of the epochs up to it are known.
   // Returns the error that ends the run if they are too many, else nullptr.
@@ -59,9 +59,10 @@ class BadRecords {
   // Records that an item was dropped without being bad: a restored run has to drop it, too.
   void note_drop(uint64_t position, const Item& item, uint64_t epoch);
 
-  int64_t count() const;        // different records, over all epochs
-  int64_t times() const;        // occurrences of bad records
-  std::string summary() const;  // "2 bad records were dropped, the first by ..."; "": none
+  int64_t count() const;  // different records, over all epochs
+  int64_t times() const;  // occurrences of bad records
+  // "2 bad records were dropped, the first by ...", or "met" if some may have been replaced; "": none
+  std::string summary() const;
   // The first 1,000: [{"stage", "shard", "key", "offset", "reason", "occurrences"}].
   Json list() const;
 
@@ -89,7 +90,7 @@ class BadRecords {
 
   Known& note(const Item& item, const BadRecord& record, uint64_t epoch);
   std::shared_ptr<const Error> excess(uint64_t epoch) const;
-  void list(ErrorPolicy policy, const std::string& where, const Item& item,
+  void list(ErrorPolicy policy, bool replaced, const std::string& where, const Item& item,
             const BadRecord& record);
   void quarantine(const Item& item, const BadRecord& record);
 

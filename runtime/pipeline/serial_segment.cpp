@@ -88,8 +88,8 @@ void SerialSegment::process_some() {
       stage_->process(std::move(item), *this);
     } catch (const Error& error) {
       if (!of_the_item) throw;
-      if (host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_))
-        host_.bad_records().note_drop(stats_.position, named, epoch_);
+      host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_,
+                                 /*may_replace=*/false);
     }
   }
   const size_t processed = position_ - first;

@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <optional>
 
 #include "core/error.h"
@@ -534,6 +536,50 @@ TEST(BadRecords, AFullDiskUnderACacheMakesNone) {
   const std::string why = "the cache keeps no more samples";
   EXPECT_NE(told.find(why), std::string::npos) << told;
   EXPECT_EQ(told.find(why), told.rfind(why)) << told;
+}
+
+// Samples that do not fit into a batch --------------------------------------------------------------
+
+// Gives the samples with these numbers fields of other shapes, each of another one.
+pipeline::MapFunctions odd_ones(const std::vector<uint64_t>& odd) {
+  return {{"shape", [odd](Item& item, uint64_t) {
+             const uint64_t number = item.ordinal & 0xffffffff;
+             const auto found = std::find(odd.begin(), odd.end(), number);
+             Tensor x(DType::u8, {found == odd.end() ? 1 : 2 + (found - odd.begin())});
+             std::memset(x.mutable_data(), static_cast<int>(number), x.size_bytes());
+             item.fields.clear();
+             item.set("x", std::move(x));
+           }}};
+}
+
+// In a serial stage there is no sample that could stand in.
+TEST(BadRecords, TheLogTellsWhatIsReplacedFromWhatIsDropped) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, 7, -1);
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  set_log_hook([&](LogLevel, const char* line) {
+    std::scoped_lock lock(mutex);
+    lines.emplace_back(line);
+  });
+  const auto lines_of = [&](const std::string& stages, const pipeline::MapFunctions& functions) {
+    lines.clear();
+    Json spec = policy_spec(dir.path("a.tar"), "substitute");
+    spec["stages"].erase(2);
+    for (const Json& stage : parse_json(stages, "stages")) spec["stages"].push_back(stage);
+    Pipeline p(spec, functions);
+    digest_of_epoch(p);
+    std::scoped_lock lock(mutex);
+    return lines;
+  };
+  const auto replaced = lines_of(R"([{"stage": "decode"}])", {});
+  ASSERT_EQ(replaced.size(), 1u);
+  expect_names(replaced[0], {"bad record", "stands in", "key 's7'"});
+  const auto dropped = lines_of(
+      R"([{"stage": "map", "function": "shape"}, {"stage": "batch", "size": 4}])", odd_ones({6}));
+  ASSERT_EQ(dropped.size(), 1u);
+  expect_names(dropped[0], {"bad record dropped", "key 's6'"});
+  set_log_hook(nullptr);
 }
 
 }  // namespace
