@@ -279,6 +279,7 @@ class SerialSegment final : public Segment, private Emitter {
     if (done_before_ && done_before_->copies().count({item.ordinal, item.replica})) return;
     pending_.push_back(std::move(item));
   }
+  void reject(const Item& item, const Error& error) override;
   size_t waiting() const { return pending_.size() - sent_; }
   std::optional<Idle> step();
   bool flush(bool everything);
@@ -296,6 +297,7 @@ class SerialSegment final : public Segment, private Emitter {
   Chunk current_;        // being processed
   size_t position_ = 0;  // in current_
   bool has_current_ = false;
+  bool of_the_item_ = false;   // whether an Error of the stage is about the item that it gets
   std::vector<Item> pending_;  // emitted by the stage; the first sent_ items were sent
   size_t sent_ = 0;
   End pending_end_ = End::none;

@@ -81,13 +81,13 @@ void SerialSegment::process_some() {
     named.origin = item.origin;
     named.replica = item.replica;
     named.batch_number = item.batch_number;
-    bool of_the_item = true;
+    of_the_item_ = true;
     try {
       if (!item.ghost) stage_->admit(item);
-      of_the_item = traits_.reads_items();
+      of_the_item_ = traits_.reads_items();
       stage_->process(std::move(item), *this);
     } catch (const Error& error) {
-      if (!of_the_item) throw;
+      if (!of_the_item_) throw;
       host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_,
                                  /*may_replace=*/false);
     }
@@ -97,6 +97,13 @@ void SerialSegment::process_some() {
   const int64_t end = now_ns();
   stats_.busy_ns += end - begin;
   host_.trace().add(stats_.name, begin, end, processed);
+}
+
+void SerialSegment::reject(const Item& item, const Error& error) {
+  of_the_item_ = false;  // what handle() throws ends the run
+  host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_,
+                             /*may_replace=*/false);
+  of_the_item_ = true;
 }
 
 void SerialSegment::finish_input() {

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/error.h"
 #include "core/interrupt.h"
 #include "core/json_fwd.h"
 #include "core/options.h"
@@ -135,6 +136,9 @@ class Emitter {
  public:
   virtual ~Emitter() = default;
   virtual void emit(Item&& item) = 0;
+  // Reports an item that the stage has taken before as a bad record. Only for stages that
+  // reads_items(). Throws if that ends the run.
+  virtual void reject(const Item& item, const Error& error);
 };
 
 // What a pipeline asks of a serial stage once, when it is built.

@@ -30,6 +30,8 @@ void refuse_rest(const char* stage) {
 
 Json Source::changed() { return nullptr; }
 
+void Emitter::reject(const Item& /*item*/, const Error& error) { throw Error(error); }
+
 PassRules::PassRules(std::span<SerialStage* const> stages) {
   bool repeated = false;
   for (SerialStage* stage : stages) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 namespace etr::stages {
 
@@ -14,15 +15,50 @@ Batching::Batching(const Options& options)
 void Batching::start_epoch(uint64_t) {
   items_.clear();
   made_ = 0;
+  rival_.reset();
 }
 
+// Nothing: `item` can be in a batch with `first`.
+std::optional<Error> Batching::misfit(const Item& first, const Item& item) const {
+  if (first.ghost || item.ghost) return std::nullopt;
+  try {
+    check_fits(first, item);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+// If the first two samples do not fit together, the next one tells which of them is bad. This uses
+// the samples of one batch only, because a restored run has not seen the batches before.
 void Batching::process(Item&& item, Emitter& out) {
-  if (!items_.empty() && !item.ghost && !items_.front().ghost) check_fits(items_.front(), item);
+  if (rival_) settle(&item, out);
+  if (const auto error = items_.empty() ? std::nullopt : misfit(items_.front(), item)) {
+    if (items_.size() > 1) throw Error(*error);
+    rival_ = std::move(item);
+    return;
+  }
   items_.push_back(std::move(item));
   if (items_.size() == size_) emit_batch(out);
 }
 
+// Rejects the held item if `next` fits its rival but not the held item, else the rival.
+void Batching::settle(const Item* next, Emitter& out) {
+  const Item rival = std::move(*rival_);
+  rival_.reset();
+  Item& held = items_.front();
+  if (!next || !misfit(held, *next) || misfit(rival, *next))
+    return out.reject(rival, *misfit(held, rival));
+  const Item odd = std::exchange(held, rival);
+  out.reject(odd, misfit(rival, odd)
+                      .value_or(Error(
+                          Code::invalid_argument,
+                          "cannot batch: the sample has a field that those after it lack; drop the "
+                          "field with keep")));
+}
+
 void Batching::finish_pass(Emitter& out) {
+  if (rival_) settle(nullptr, out);
   if (!items_.empty() && !drop_remainder_) emit_batch(out);
   items_.clear();
 }

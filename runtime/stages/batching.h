@@ -1,8 +1,10 @@
 // The base of stages that make batches.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "core/error.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -30,6 +32,8 @@ class Batching : public pipeline::SerialStage {
                     pipeline::Item& batch) const = 0;
 
  private:
+  std::optional<Error> misfit(const pipeline::Item& first, const pipeline::Item& item) const;
+  void settle(const pipeline::Item* next, pipeline::Emitter& out);
   void emit_batch(pipeline::Emitter& out);
   void count(pipeline::BatchInfo& info);
   void join_views(pipeline::Item& batch) const;
@@ -38,7 +42,8 @@ class Batching : public pipeline::SerialStage {
   const bool drop_remainder_;
   uint32_t made_ = 0;  // batches in this epoch
   std::vector<pipeline::Item> items_;
-  std::vector<uint64_t> ordinals_;  // scratch space of count()
+  std::optional<pipeline::Item> rival_;  // does not fit the only item held; one of them is bad
+  std::vector<uint64_t> ordinals_;       // scratch space of count()
 };
 
 }  // namespace etr::stages

@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -550,6 +551,62 @@ pipeline::MapFunctions odd_ones(const std::vector<uint64_t>& odd) {
              item.fields.clear();
              item.set("x", std::move(x));
            }}};
+}
+
+Json batches_spec(const std::string& pattern, int size, const std::string& policy = "skip") {
+  return {{"on_error", policy},
+          {"epochs", 2},
+          {"stages",
+           {{{"stage", "webdataset"}, {"pattern", pattern}, {"shuffle_shards", false}},
+            {{"stage", "map"}, {"function", "shape"}},
+            {{"stage", "repeat"}, {"count", 2}},
+            {{"stage", "batch"}, {"size", size}}}}};
+}
+
+TEST(BadRecords, ASampleIsOddWhereverItStandsInItsBatch) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  for (const std::vector<uint64_t>& odd :
+       {std::vector<uint64_t>{4}, {0}, {0, 1}, {4, 5}, {6}, {3, 4}, {18, 19}, {19}, {19, 0}})
+    for (const int size : {2, 4}) {
+      SCOPED_TRACE(Json(odd).dump() + " in batches of " + std::to_string(size));
+      const Json spec = batches_spec(dir.path("a.tar"), size);
+      Pipeline p(spec, odd_ones(odd));
+      std::vector<Json> positions{p.save()};
+      std::vector<int> seen;
+      for (Item item; p.next(item) == Pipeline::Next::item; positions.push_back(p.save()))
+        for (const uint8_t x : item.find("x")->view<uint8_t>()) seen.push_back(x);
+      std::vector<int> good;
+      for (size_t n = 0; n < 40; ++n)
+        if (std::find(odd.begin(), odd.end(), n % 20) == odd.end())
+          good.push_back(static_cast<int>(n % 20));
+      good.resize(good.size() / static_cast<size_t>(size) * static_cast<size_t>(size));
+      EXPECT_EQ(seen, good);
+      std::set<std::string> keys, expected;
+      for (const Json& bad : p.bad_record_list()) keys.insert(bad["key"].get<std::string>());
+      for (const uint64_t n : odd) expected.insert("s" + std::to_string(n));
+      EXPECT_EQ(keys, expected);
+      for (size_t at = 0; at < positions.size(); ++at) {
+        Pipeline restored(spec, odd_ones(odd));
+        restored.restore(positions[at]);
+        std::vector<int> rest(good.begin(), good.begin() + static_cast<long>(at) * size);
+        for (Item item; restored.next(item) == Pipeline::Next::item;)
+          for (const uint8_t x : item.find("x")->view<uint8_t>()) rest.push_back(x);
+        EXPECT_EQ(rest, good) << "from batch " << at;
+      }
+    }
+}
+
+TEST(BadRecords, TheOddSampleIsTheOneInTheError) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  const auto said = [&](const std::vector<uint64_t>& odd) {
+    Pipeline p(batches_spec(dir.path("a.tar"), 4, "fail"), odd_ones(odd));
+    return error_text([&] { digest_of_epoch(p); });
+  };
+  for (const uint64_t odd : {0, 4, 6})
+    expect_names(said({odd}), {"stage 'batch'", "key 's" + std::to_string(odd) + "'",
+                               "'x': u8 [2] beside u8 [1]", "crop or resize"});
 }
 
 // In a serial stage there is no sample that could stand in.
