@@ -4,6 +4,7 @@
 //! variant global_avg_pool
 //! variant global_avg_pool_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)
 #define PARAMS uint pixels, c;
@@ -15,10 +16,18 @@ void main() {
   const uint base = n * pixels * c + ch;
 #ifdef GRAD
   const float share = x.v[n * c + ch] / float(pixels);
-  for (uint p = 0; p < pixels; ++p) y.v[base + p * c] = share;
+  uint p = 0;
+  for (; p + 8 <= pixels; p += 8) {
+    [[unroll]] for (uint j = 0; j < 8; ++j) y.v[base + (p + j) * c] = share;
+  }
+  for (; p < pixels; ++p) y.v[base + p * c] = share;
 #else
   float sum = 0.0;
-  for (uint p = 0; p < pixels; ++p) sum += x.v[base + p * c];
+  uint p = 0;
+  for (; p + 8 <= pixels; p += 8) {
+    [[unroll]] for (uint j = 0; j < 8; ++j) sum += x.v[base + (p + j) * c];
+  }
+  for (; p < pixels; ++p) sum += x.v[base + p * c];
   y.v[n * c + ch] = sum / float(pixels);
 #endif
 }

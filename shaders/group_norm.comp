@@ -61,6 +61,7 @@ void main() {
   }
 }
 #else
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, partial)
 #include "interface.glsl"
@@ -70,11 +71,17 @@ void main() {
   const uint at = 2 * (sample_ * (c / width) + ch / width);
   const float mean = moments.v[at], inv = moments.v[at + 1];
   float sum = 0.0, sum_h = 0.0;
-  for (uint p = 0; p < pixels; ++p) {
-    const uint i = (sample_ * pixels + p) * c + ch;
-    sum += dy.v[i];
-    sum_h += dy.v[i] * (x.v[i] - mean);
+#define ADD_PIXEL(p)                                  \
+  {                                                   \
+    const uint i = (sample_ * pixels + (p)) * c + ch; \
+    sum += dy.v[i];                                   \
+    sum_h += dy.v[i] * (x.v[i] - mean);               \
   }
+  uint p = 0;
+  for (; p + 8 <= pixels; p += 8) {
+    [[unroll]] for (uint j = 0; j < 8; ++j) ADD_PIXEL(p + j)
+  }
+  for (; p < pixels; ++p) ADD_PIXEL(p)
   partial.v[(2 * sample_) * c + ch] = sum_h * inv;
   partial.v[(2 * sample_ + 1) * c + ch] = sum;
 }

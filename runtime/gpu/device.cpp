@@ -76,6 +76,7 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
     info.max_storage_bytes = std::min(info.max_storage_bytes, lowered.max_storage_bytes);
   if (lowered.max_storage_buffers)
     info.max_storage_buffers = std::min(info.max_storage_buffers, lowered.max_storage_buffers);
+  if (lowered.max_iterations) info.max_iterations = lowered.max_iterations;
   if (lowered.max_groups)
     for (uint32_t& most : info.max_groups) most = std::min(most, lowered.max_groups);
   if (lowered.max_workgroup)

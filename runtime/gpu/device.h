@@ -41,6 +41,9 @@ struct DeviceInfo {
   std::array<uint32_t, 3> max_groups{};  // workgroups of a dispatch, along each axis
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;  // invocations
+  // Loop iterations of an invocation, all loops together, after which the driver ends its loops
+  // without an error; 0: no such limit.
+  uint32_t max_iterations = 0;
   uint32_t subgroup_size = 0;
   bool subgroup_broadcast = false;
   bool buffer_addresses = false;
@@ -62,6 +65,7 @@ struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
   uint32_t max_storage_buffers = 0;
   uint32_t max_groups = 0;  // along each axis
+  uint32_t max_iterations = 0;
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "gpu/vulkan_device.h"
 #include "gpu/vulkan_matrix.h"
+#include "gpu/wide_vectors.h"
 
 namespace etr::gpu {
 namespace {
@@ -186,6 +187,8 @@ DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device,
   DeviceInfo info;
   info.name = p.deviceName;
   info.driver = cat(driver.driverName, *driver.driverInfo ? " " : "", driver.driverInfo);
+  // Mesa 22 has the limit, and Mesa 25 does not; 23 and 24 were not tried.
+  if (const int mesa = lavapipe_version(info); mesa > 0 && mesa < 25) info.max_iterations = 65535;
   info.kind = kind_of(p.deviceType);
   info.api_major = VK_API_VERSION_MAJOR(p.apiVersion);
   info.api_minor = VK_API_VERSION_MINOR(p.apiVersion);

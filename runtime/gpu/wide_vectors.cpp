@@ -9,14 +9,18 @@
 
 namespace etr::gpu {
 
-bool gains_by_wide_vectors(const DeviceInfo& device) {
+int lavapipe_version(const DeviceInfo& device) {
   constexpr std::string_view kLavapipe = "llvmpipe Mesa ";  // and the version: 25.0.7 (LLVM 15.0.6)
-  constexpr int kFirstFasterMesa = 25;
-  if (!device.driver.starts_with(kLavapipe)) return false;
+  if (!device.driver.starts_with(kLavapipe)) return 0;
   int mesa = 0;
   const char* const end = device.driver.data() + device.driver.size();
   std::from_chars(device.driver.data() + kLavapipe.size(), end, mesa);
-  return mesa >= kFirstFasterMesa;
+  return mesa;
+}
+
+bool gains_by_wide_vectors(const DeviceInfo& device) {
+  constexpr int kFirstFasterMesa = 25;
+  return lavapipe_version(device) >= kFirstFasterMesa;
 }
 
 void prefer_wide_cpu_vectors() {

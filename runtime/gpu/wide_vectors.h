@@ -5,6 +5,9 @@
 
 namespace etr::gpu {
 
+// Returns Mesa's major version if the device is its lavapipe, else 0.
+int lavapipe_version(const DeviceInfo& device);
+
 // Returns whether the device is a lavapipe that gains from 512-bit vectors: one of Mesa 25 or
 // later. Mesa 22 is slower with them; 23 and 24 were not measured.
 bool gains_by_wide_vectors(const DeviceInfo& device);

@@ -46,6 +46,7 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const DeviceTensor order = emit.scratch({push.rows}), begin = emit.scratch({push.entries + 1});
   const DeviceTensor& ids = call.inputs[1];
+  emit.require_iterations(uint64_t{push.rows} + gpu::div_up(push.entries, kMostGroups));
   if (emit.device()->family() == gpu::KernelFamily::cpu) {
     emit.for_each("embedding_order", {reads(ids), writes(order)}, push, push.rows);
     emit.for_each("embedding_begin", {reads(ids), writes(begin)}, push, push.entries + 1);

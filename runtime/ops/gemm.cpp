@@ -88,6 +88,9 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;
   if (bias) p.epilogue |= GemmParams::kBias;
+  // The kernels for CPUs take four steps of k in an iteration, or as many as there are lanes.
+  const uint32_t steps = kernel.shader.starts_with("gemm_cpu_row") ? 8 : 4;
+  emit.require_iterations(gpu::div_up(gpu::div_up(p.k, p.slices), steps));
   const int64_t elements = elements_of_c(mode, p);
   const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, elements});
   emit.dispatch(kernel.shader,
@@ -204,11 +207,13 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
 
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
-  constexpr uint32_t kInTurn = 64;  // sums that one invocation of a GPU adds
+  constexpr uint32_t kInTurn = 64;       // sums that one invocation of a GPU adds
+  constexpr uint32_t kInTurnCpu = 4096;  // and one of a CPU
   const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
   if (adds_in_groups(emit, slices, count))
     return emit_in_groups(emit, "column_sum", {reads(in), writes(out)}, slices, count);
-  if (!is_cpu && slices > kInTurn) return emit_column_sum(emit, in, out, slices, count);
+  if (slices > (is_cpu ? kInTurnCpu : kInTurn))
+    return emit_column_sum(emit, in, out, slices, count);
   const struct { uint32_t slices, count; } push{slices, count};
   emit.for_each("sum_slices", {reads(in), writes(out)}, push, count);
 }

@@ -24,6 +24,7 @@ Push push_of(const OpCall& call) {
 void emit_by_samples(Emitter& emit, const char* shader, const Push& push, const DeviceTensor& from,
                      const DeviceTensor& to) {
   const auto samples = static_cast<uint32_t>(from.shape[0]);
+  emit.require_iterations(gpu::div_up(push.pixels, 8) + 7);
   for_sample_runs(samples, 1, [&](uint32_t first, uint32_t count) {
     emit.for_channels(shader,
                       {reads(samples_of(from, first, count)), writes(samples_of(to, first, count))},

@@ -62,6 +62,7 @@ void backward(const OpCall& call, Emitter& emit) {
   if (!call.input_grads[1] && !call.input_grads[2]) return;
   const DeviceTensor partial = emit.scratch({push.n, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dgamma, dbeta
+  emit.require_iterations(gpu::div_up(push.pixels, 8) + 7);
   for_sample_runs(push.n, 1, [&](uint32_t first, uint32_t count) {
     const auto part = [&](const DeviceTensor& whole) { return samples_of(whole, first, count); };
     emit.for_channels(

@@ -34,7 +34,7 @@ void forward(const OpCall& call, Emitter& emit) {
                  writes(call.output),
                  writes(call.saved[0]),
                  {call.step, gpu::Access::read}},
-                push, 1, push.rows * push.inner);
+                push, 1, push.rows * push.inner, {}, 1);
 }
 
 void backward(const OpCall& call, Emitter& emit) {

@@ -72,7 +72,7 @@ void loss(const OpCall& call, Emitter& emit) {
   emit.for_each("multibox_entropy", {reads(x), reads(boxes), reads(found), writes(entropy)}, push,
                 rows);
   emit.for_rows("multibox_pick", {reads(found), reads(entropy), writes(picked)}, push, push.samples,
-                push.anchors);
+                push.anchors, {}, 36);  // most of them to find a threshold bit by bit
   emit.for_each(
       "multibox_loss",
       {reads(x), reads(boxes), reads(found), reads(entropy), reads(picked), writes(call.output)},

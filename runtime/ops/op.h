@@ -126,10 +126,13 @@ class Emitter {
   }
 
   // Emits a kernel with a workgroup for each of `rows` rows of `length` elements
-  // (shaders/row.glsl).
+  // (shaders/row.glsl). It goes over a row at most `passes` times.
   template <typename Push>
   void for_rows(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
-                uint32_t rows, uint32_t length, std::vector<uint32_t> constants = {}) {
+                uint32_t rows, uint32_t length, std::vector<uint32_t> constants = {},
+                uint32_t passes = 4) {
+    require_iterations(uint64_t{passes} * gpu::div_up(length, row_lanes(length)) *
+                       gpu::div_up(rows, kMostGroups));
     constants.insert(constants.begin(), row_lanes(length));
     dispatch(shader, std::move(bindings), push, {std::clamp(rows, 1u, kMostGroups), 1, 1},
              constants);
@@ -153,6 +156,10 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, tile.channels), slices, 1},
              {tile.channels, tile.streams});
   }
+
+  // Throws Error(unsupported) if the driver ends the loops of an invocation before so many
+  // iterations, which would give wrong numbers.
+  void require_iterations(uint64_t iterations) const;
 
   // Attaches to the last emitted dispatch what it computes, so that it can be fused with others.
   void set_fusible(std::shared_ptr<const gpu::Fusible> what) {

@@ -70,7 +70,9 @@ uint32_t sample_run(uint32_t samples, uint32_t groups) {
 
 // A CPU core prefers long walks. A GPU hides memory latency behind a hundred thousand invocations.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
-  if (device.family() == gpu::KernelFamily::cpu) return std::clamp(rows / 64, 1u, 64u);
+  constexpr uint32_t kMostRows = 32768;  // of a slice: a driver may end longer loops
+  if (device.family() == gpu::KernelFamily::cpu)
+    return std::max(std::clamp(rows / 64, 1u, 64u), gpu::div_up(rows, kMostRows));
   constexpr uint32_t kGroups = 8192;  // workgroups in total
   const uint32_t most = std::max(kGroups / gpu::div_up(channels, channel_lanes(device)), 1u);
   return std::clamp(rows / 8, 1u, most);
@@ -97,6 +99,14 @@ uint32_t tile_slices(const gpu::Device& device, uint32_t rows, uint32_t channels
   const uint32_t at_once = 8 * tile.streams;  // rows that a workgroup reads per iteration
   const uint32_t iterations = gpu::div_up(gpu::div_up(rows, most), at_once);
   return std::max(gpu::div_up(rows, iterations * at_once), 1u);
+}
+
+void Emitter::require_iterations(uint64_t iterations) const {
+  const gpu::DeviceInfo& info = device()->info();
+  if (info.max_iterations == 0 || iterations <= info.max_iterations) return;
+  fail(Code::unsupported, label_, ": it is so large that a kernel takes ", iterations,
+       " iterations, and the driver of '", info.name, "' (", info.driver, ") ends loops after ",
+       info.max_iterations, ": install Mesa 25 or later, or make the layer smaller");
 }
 
 uint32_t Emitter::row_lanes(uint32_t length) const {

@@ -74,13 +74,15 @@ void emit_pass(Emitter& emit, Reduction kind, const DeviceTensor& x, const Devic
                const Push& push) {
   const auto constant = static_cast<uint32_t>(kind);
   if (push.inner == 1)
-    emit.for_rows("reduce_rows", {reads(x), writes(out)}, push, push.outer, push.length,
-                  {constant});
+    emit.for_rows("reduce_rows", {reads(x), writes(out)}, push, push.outer, push.length, {constant},
+                  1);
   else if (push.outer == 1 && kind == Reduction::sum && push.scale == 1)
     emit_column_sum(emit, x, out, push.length, push.inner);  // splits a long column
-  else
+  else {
+    emit.require_iterations(uint64_t{push.length} * gpu::div_up(push.outer, kMostGroups));
     emit.for_channels("reduce", {reads(x), writes(out)}, push, push.inner,
                       std::min(push.outer, kMostGroups), 1, {constant});
+  }
 }
 
 struct Reduce {
@@ -112,9 +114,11 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push& push = reduce.push;
   if (push.inner == 1)
     emit.for_rows("reduce_rows_grad", bindings, push, push.outer, push.length, {constant});
-  else
+  else {
+    emit.require_iterations(uint64_t{2} * push.length * gpu::div_up(push.outer, kMostGroups));
     emit.for_channels("reduce_grad", bindings, push, push.inner, std::min(push.outer, kMostGroups),
                       1, {constant});
+  }
 }
 
 // Emits out = the sum of x over `axes` (ascending). `out` has as many elements as remain, in any

@@ -24,12 +24,13 @@ from support import free_port, runner
 
 PROGRAM, PAINTER, DOCUMENT = map(os.path.abspath, sys.argv[1:4])
 run = runner(PROGRAM)
-DOCUMENTED = pathlib.Path(DOCUMENT).read_text(encoding="utf-8")
+DOCUMENTED = "".join(path.read_text(encoding="utf-8") for path in
+                     (pathlib.Path(DOCUMENT), pathlib.Path(DOCUMENT).with_name("parameter_server.md")))
 
 
 def shell_blocks(heading):
-    """Of the document's section with this heading."""
-    section = re.search(rf"\n## {heading}\n(.*?)(?=\n## |\Z)", DOCUMENTED, re.DOTALL).group(1)
+    """Of the section with this heading, in the document or that on parameter servers."""
+    section = re.search(rf"\n##? {heading}\n(.*?)(?=\n##? |\Z)", DOCUMENTED, re.DOTALL).group(1)
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
 
 
@@ -263,8 +264,8 @@ class Ranks(unittest.TestCase):
         self.assertTrue((self.root / "two/checkpoints").is_dir())
 
     def test_the_server_and_two_workers_of_the_document(self):
-        server = self.documented("Parameter server", "echotrain parameter-server")
-        worker = self.documented("Parameter server", "echotrain train")
+        server = self.documented("Parameter servers", "echotrain parameter-server")
+        worker = self.documented("Parameter servers", "echotrain train")
         self.assertEqual((len(server), len(worker)), (1, 1))
         serves = self.begin(*server[0])
         self.assertIn("waits for workers at file:meet", serves.stdout.readline())

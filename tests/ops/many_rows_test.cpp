@@ -10,6 +10,7 @@
 #include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "ops/pointwise.h"
+#include "support/error_text.h"
 #include "support/op_check.h"
 
 namespace etr::test {
@@ -317,6 +318,52 @@ TEST(GridLimits, PoolsWideRows) {
                   for (size_t ch = 0; ch < kChannels; ++ch) dx[best(in[0], ch)] = dy[ch];
                   return std::vector<Doubles>{dx};
                 }});
+}
+
+// More iterations than a loop of Mesa 22's lavapipe makes ------------------------------------------
+
+TEST(LongLoops, AverageManyPixels) {
+  constexpr size_t kPixels = 300 * 300;
+  check_op({.op = "global_avg_pool",
+            .inputs = {{1, 300, 300, 1}},
+            .reference =
+                [](const auto& in) {
+                  double sum = 0;
+                  for (const double x : in[0]) sum += x;
+                  return Doubles{sum / kPixels};
+                },
+            .tolerance = 1e-4,
+            .gradients =
+                [](const auto&, const Doubles& dy) {
+                  return std::vector<Doubles>{Doubles(kPixels, dy[0] / kPixels)};
+                }});
+}
+
+TEST(LongLoops, ThatTheDriverEndsAreRefused) {
+  for (const gpu::KernelFamily family : families()) {
+    gpu::DeviceOptions device = device_options(family);
+    device.lowered.max_iterations = 100;
+    gpu::Kernels k(std::make_shared<gpu::Device>(device));
+    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+    gpu::CommandList commands;
+    ops::Emitter emit(k, arena, commands);
+    emit.set_label("head");
+    const auto text_of = [&](const char* name, const Shape& x, const Shape& w, const Shape& y) {
+      const ops::OpSpec& op = ops::find_op(name);
+      const Options options(op.options, name, Json::object());
+      ops::OpCall call{options};
+      call.inputs = {emit.scratch(x)};
+      if (!w.empty()) call.inputs.push_back(emit.scratch(w));
+      call.output = emit.scratch(y);
+      return error_text([&] { op.forward(call, emit); });
+    };
+    const std::string product = text_of("dense", {8, 10'000}, {10'000, 8}, {8, 8});
+    for (const char* part : {"head", "2500 iterations", "ends loops after 100", "Mesa 25"})
+      EXPECT_NE(product.find(part), std::string::npos) << product;
+    EXPECT_NE(text_of("global_avg_pool", {1, 100, 100, 1}, {}, {1, 1}), "");
+    EXPECT_NE(text_of("softmax", {1, 100'000}, {}, {1, 100'000}), "");
+    EXPECT_EQ(text_of("dense", {8, 400}, {400, 8}, {8, 8}), "");
+  }
 }
 
 // More samples than workgroups along an axis.
