@@ -204,9 +204,10 @@ void Update::emit_norm(ops::Emitter& emit, const Peers& peers) {
     emit.for_rows("gradient_squares",
                   {{part_of(known_.gradients(), ranges[i]), Access::read},
                    {partial.buffer.slice(i * kParts * 4, kParts * 4), Access::write}},
-                  Push{ranges[i].count}, kParts, ranges[i].count / kParts);
+                  Push{ranges[i].count}, kParts, ranges[i].count / kParts, {}, 1);
   const auto parts = static_cast<uint32_t>(partial.shape[0]);
-  emit.for_rows("gradient_norm", {ops::reads(partial), ops::writes(norm_)}, Push{parts}, 1, parts);
+  emit.for_rows("gradient_norm", {ops::reads(partial), ops::writes(norm_)}, Push{parts}, 1, parts,
+                {}, 1);
   if (peers.join_norm) peers.join_norm(norm_.buffer);
 }
 
