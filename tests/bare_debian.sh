@@ -2,11 +2,11 @@
 # Runs the README's two commands as a newcomer would: in a Debian of the running release with nothing installed, on a copy of what is
 # committed here.
 #
-#   tests/bare_debian.sh DIRECTORY [COMMAND [FOLDER]]     DIRECTORY receives the system (removed first where a run left one), 4 GB
+#   tests/bare_debian.sh DIRECTORY [COMMAND]     DIRECTORY receives the system (removed first where a run left one), 4 GB
 #
-# As root, with debootstrap. COMMAND runs there instead of the two, in the copy. FOLDER is copied to /folder there.
+# As root, with debootstrap. COMMAND runs there instead of the two, in the copy.
 set -euo pipefail
-[ $# -ge 1 ] || { echo "usage: bare_debian.sh DIRECTORY [COMMAND [FOLDER]]" >&2; exit 2; }
+[ $# -ge 1 ] || { echo "usage: bare_debian.sh DIRECTORY [COMMAND]" >&2; exit 2; }
 mkdir -p "$1"
 system=$(realpath "$1")/system
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,7 +29,6 @@ cp -r /etc/apt/apt.conf.d "$system/etc/apt/"
 cp /etc/resolv.conf /etc/hosts "$system/etc/" 2>/dev/null || true
 mkdir "$system/echotrain"
 git -C "$source" archive HEAD | tar -x -C "$system/echotrain"
-[ -z "${3:-}" ] || cp -r "$3" "$system/folder"
 mount -t proc proc "$system/proc"
 mkdir -p "$system/dev/pts"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$system/dev/pts"
