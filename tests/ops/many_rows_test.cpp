@@ -217,15 +217,24 @@ TEST(GridLimits, BroadcastsOverWideRows) {
                 }});
 }
 
+// Emits commands for a device of its own.
+struct Emission {
+  gpu::Kernels kernels;
+  gpu::Arena arena{kernels.device(), gpu::MemoryUse::device};
+  gpu::CommandList commands;
+  ops::Emitter emit{kernels, arena, commands};
+
+  explicit Emission(const gpu::DeviceOptions& device)
+      : kernels(std::make_shared<gpu::Device>(device)) {}
+};
+
 // However many there are: also more than the largest workgroups could take side by side.
 TEST(GridLimits, TakesANumberForAllElements) {
   for (const gpu::KernelFamily family : families()) {
     gpu::DeviceOptions device = device_options(family);
     device.lowered.max_groups = device.lowered.max_workgroup = 256;
-    gpu::Kernels k(std::make_shared<gpu::Device>(device));
-    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
-    gpu::CommandList commands;
-    ops::Emitter emit(k, arena, commands);
+    Emission on(device);
+    ops::Emitter& emit = on.emit;
     const auto filled = [&](int64_t count, float value) {
       const ops::DeviceTensor out = emit.scratch({count});
       emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(value)});
@@ -241,9 +250,9 @@ TEST(GridLimits, TakesANumberForAllElements) {
     call.input_grads = {filled(kCount, 0), {}};
     op.forward(call, emit);
     op.backward(call, emit);
-    gpu::run_once(k.device(), commands);
-    const Tensor y = graph::download(k.device(), call.output),
-                 da = graph::download(k.device(), call.input_grads[0]);
+    gpu::run_once(on.kernels.device(), on.commands);
+    const Tensor y = graph::download(on.kernels.device(), call.output),
+                 da = graph::download(on.kernels.device(), call.input_grads[0]);
     for (const float v : y.view<float>()) ASSERT_EQ(v, 6);
     for (const float v : da.view<float>()) ASSERT_EQ(v, 10);
   }
@@ -254,10 +263,8 @@ TEST(GridLimits, FusedKernelsTakeWideRows) {
   for (const gpu::KernelFamily family : families()) {
     gpu::DeviceOptions device = device_options(family);
     device.lowered.max_groups = device.lowered.max_workgroup = 256;
-    gpu::Kernels k(std::make_shared<gpu::Device>(device));
-    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
-    gpu::CommandList commands;
-    ops::Emitter emit(k, arena, commands);
+    Emission on(device);
+    ops::Emitter& emit = on.emit;
     constexpr int64_t kColumns = 20'000;
     Tensor row(DType::f32, {kColumns});
     for (size_t i = 0; i < kColumns; ++i) row.mutable_view<float>()[i] = static_cast<float>(i);
@@ -265,12 +272,12 @@ TEST(GridLimits, FusedKernelsTakeWideRows) {
     ops::OpCall call{options};
     call.inputs = {emit.scratch({3, kColumns}), emit.scratch({kColumns})};
     call.output = emit.scratch({3, kColumns});
-    graph::upload(k.device(), row, call.inputs[1]);
+    graph::upload(on.kernels.device(), row, call.inputs[1]);
     emit.add(gpu::Fill{call.inputs[0].buffer, std::bit_cast<uint32_t>(0.5f)});
     ops::find_op("bias").forward(call, emit);
-    ops::compile(k, std::get<gpu::Dispatch>(commands.back()));
-    gpu::run_once(k.device(), commands);
-    const Tensor y = graph::download(k.device(), call.output);
+    ops::compile(on.kernels, std::get<gpu::Dispatch>(on.commands.back()));
+    gpu::run_once(on.kernels.device(), on.commands);
+    const Tensor y = graph::download(on.kernels.device(), call.output);
     for (size_t i = 0; i < 3 * kColumns; ++i)
       ASSERT_EQ(y.view<float>()[i], 0.5f + static_cast<float>(i % kColumns));
   }
@@ -343,10 +350,8 @@ TEST(LongLoops, ThatTheDriverEndsAreRefused) {
   for (const gpu::KernelFamily family : families()) {
     gpu::DeviceOptions device = device_options(family);
     device.lowered.max_iterations = 100;
-    gpu::Kernels k(std::make_shared<gpu::Device>(device));
-    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
-    gpu::CommandList commands;
-    ops::Emitter emit(k, arena, commands);
+    Emission on(device);
+    ops::Emitter& emit = on.emit;
     emit.set_label("head");
     const auto text_of = [&](const char* name, const Shape& x, const Shape& w, const Shape& y) {
       const ops::OpSpec& op = ops::find_op(name);
