@@ -1,5 +1,5 @@
-# Packages of an installed prefix, made by `cpack -G DEB` and `cpack -G TZST` in the build folder: for Debian one a component (cmake/install.cmake),
-# otherwise one archive.
+# Packages of an installed prefix, made by `cpack -G DEB` and `cpack -G TZST` in the build folder: for Debian one a component
+# (cmake/install.cmake), otherwise one archive.
 set(CPACK_PACKAGE_NAME echotrain)
 set(CPACK_PACKAGE_VENDOR EchoTrain)
 set(CPACK_PACKAGE_CONTACT "The EchoTrain authors <noreply@echotrain.invalid>")
@@ -22,17 +22,16 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/capi)  # the library of the other packages
 set(library libechotrain${ECHOTRAIN_ABI})
-function(echotrain_deb component name section depends)
+function(echotrain_deb component name section depends description)
   string(TOUPPER ${component} COMPONENT)
   if(component IN_LIST CPACK_COMPONENTS_ALL)  # where Debian expects it
     install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} RENAME copyright
             COMPONENT ${component} EXCLUDE_FROM_ALL)
   endif()
-  foreach(part DEBIAN_${COMPONENT}_PACKAGE_NAME:${name} DEBIAN_${COMPONENT}_PACKAGE_SECTION:${section}
-               "DEBIAN_${COMPONENT}_PACKAGE_DEPENDS:${depends}" "COMPONENT_${COMPONENT}_DESCRIPTION:${ARGN}")
-    string(REGEX MATCH "^([^:]*):(.*)$" matched "${part}")
-    set(CPACK_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}" PARENT_SCOPE)
-  endforeach()
+  set(CPACK_DEBIAN_${COMPONENT}_PACKAGE_NAME ${name} PARENT_SCOPE)
+  set(CPACK_DEBIAN_${COMPONENT}_PACKAGE_SECTION ${section} PARENT_SCOPE)
+  set(CPACK_DEBIAN_${COMPONENT}_PACKAGE_DEPENDS ${depends} PARENT_SCOPE)
+  set(CPACK_COMPONENT_${COMPONENT}_DESCRIPTION ${description} PARENT_SCOPE)
 endfunction()
 set(same "${library} (= ${PROJECT_VERSION})")
 echotrain_deb(library ${library} libs libvulkan1 "the library with the C API")
