@@ -96,6 +96,7 @@ part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain bu
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
 part remote_faults env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/remote/fault_matrix.py --trials 500
 part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests --gtest_filter='*ChangingFiles*'
+part allocation env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/allocation_tests
 part failing_vulkan env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_vulkan_tests
 part failing_system env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_system_tests
 part failing_input env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_input_tests

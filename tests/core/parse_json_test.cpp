@@ -129,5 +129,19 @@ TEST(ParseJson, TakesTimeInProportion) {
   EXPECT_EQ(parse_json(wide, "the thing").size(), 300'001u);
 }
 
+// By core/json.h's own operator, not the library's template.
+TEST(Json, IsComparedWithALiteral) {
+  const Json json = {{"mode", "fixed"}, {"empty", ""}, {"count", 3}, {"none", nullptr}};
+  EXPECT_TRUE(json["mode"] == "fixed");
+  EXPECT_TRUE("fixed" == json["mode"]);
+  EXPECT_FALSE(json["mode"] != "fixed");
+  EXPECT_FALSE(json["mode"] == "fix");
+  EXPECT_TRUE(json["mode"] != "auto");
+  EXPECT_TRUE(json["empty"] == "");
+  EXPECT_FALSE(json["count"] == "3");
+  EXPECT_TRUE(json["none"] != "");
+  EXPECT_TRUE(json["count"] == 3);
+}
+
 }  // namespace
 }  // namespace etr::test
