@@ -264,8 +264,7 @@ class Drawing {
 
   // A whisker stays with its marker if no other series has a point there.
   double whisker_offset(size_t series, const Point& point) const {
-    return place_.stays && !is_never(point) && is_alone(panel_, series, point.x) ? 0
-                                                                                 : offsets_[series];
+    return is_alone(panel_, series, point.x) ? 0 : offsets_[series];
   }
 
   // Drawn before the points, so that whiskers lie behind all markers.

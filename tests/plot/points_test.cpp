@@ -88,6 +88,8 @@ TEST(Points, MarkersStayWhereCurvesAreComparedWithThem) {
   figure.panels[0].references.push_back({"level", {{2, 100}, {4, 100}}});
   std::string svg = plot::svg_file(figure);
   EXPECT_LT(markers_at(svg, tick_x(svg, "2")), 3u) << "no reference depends on x";
+  EXPECT_EQ(markers_at(svg, tick_x(svg, "4")), 1u);
+  EXPECT_EQ(count_of(svg, "<line class='whisker'"), 0u) << "each whisker is at its marker";
   figure.panels[0].references.push_back({"ideal", {{2, 100}, {4, 50}}});
   svg = plot::svg_file(figure);
   EXPECT_EQ(markers_at(svg, tick_x(svg, "2")), 3u);
