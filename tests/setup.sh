@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building, testing and the samples need, on Debian 12 and Ubuntu 24.04.
+# Installs what building, testing and the samples need, on Debian 12 and Ubuntu 24.04. Where there is no apt, it only checks for
+# what the build needs, and says what is missing.
 #
 #   --backports   Debian 12: take Mesa from backports (version 25, whose lavapipe is about six times as fast).
 #                 This adds a file to apt's sources, so it happens only on request.
@@ -15,6 +16,46 @@ for argument in "$@"; do
     *) echo "setup.sh: unknown option $argument" >&2; exit 2 ;;
   esac
 done
+
+# None of these names of packages has been tried.
+only_check() {
+  local name missing=()
+  for name in c++ cmake ninja pkg-config; do command -v "$name" >/dev/null || missing+=("$name"); done
+  command -v glslangValidator >/dev/null || command -v glslang >/dev/null || missing+=(glslang)
+  if command -v pkg-config >/dev/null; then
+    for name in tbb libcurl libzstd libpng zlib libdeflate libjpeg nlohmann_json vulkan SPIRV-Headers; do
+      pkg-config --exists "$name" || missing+=("$name")
+    done
+  fi
+  if [ ${#missing[@]} = 0 ]; then
+    echo "setup: no apt here; what the build needs is there, as far as this script can tell"
+    return
+  fi
+  {
+    echo "setup.sh: missing: ${missing[*]}"
+    echo "This script installs packages with apt only (Debian 12, Ubuntu 24.04). Elsewhere install them yourself, then run this again:"
+    if command -v dnf >/dev/null; then
+      echo "  sudo dnf install gcc-c++ cmake ninja-build pkgconf-pkg-config tbb-devel libcurl-devel libzstd-devel libpng-devel zlib-devel \\"
+      echo "    libdeflate-devel libjpeg-turbo-devel json-devel glslang glslang-devel vulkan-headers vulkan-loader-devel spirv-headers-devel \\"
+      echo "    mesa-vulkan-drivers python3-devel"
+    elif command -v pacman >/dev/null; then
+      echo "  sudo pacman -S --needed base-devel cmake ninja pkgconf onetbb curl zstd libpng zlib libdeflate libjpeg-turbo nlohmann-json \\"
+      echo "    glslang vulkan-headers vulkan-icd-loader spirv-headers vulkan-swrast python"
+    elif command -v brew >/dev/null; then
+      echo "  brew install cmake ninja pkgconf tbb curl zstd libpng zlib libdeflate jpeg-turbo nlohmann-json glslang vulkan-headers \\"
+      echo "    vulkan-loader spirv-headers molten-vk"
+    else
+      echo "  a C++20 compiler, CMake, Ninja, pkg-config, Python 3, a Vulkan driver, and the development files of oneTBB, libcurl, zstd,"
+      echo "  libpng, zlib, libdeflate, libjpeg-turbo, nlohmann-json, glslang, the Vulkan loader and SPIRV-Headers"
+    fi
+    echo "These names have not been tried; the tests run on Debian 12."
+  } >&2
+  exit 1
+}
+if ! command -v apt-get >/dev/null; then
+  only_check
+  exit 0
+fi
 
 packages=(build-essential cmake ninja-build pkg-config libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev
           libjpeg-dev nlohmann-json3-dev glslang-tools glslang-dev libvulkan-dev spirv-headers
