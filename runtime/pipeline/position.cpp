@@ -152,6 +152,7 @@ std::optional<uint64_t> Pipeline::length() const {
     if (done_) return std::nullopt;
     input = replay_input(copies);
   }
+  if (never_ends(input)) return std::nullopt;
   std::optional<uint64_t> samples = source_->last_pass_length();
   if (!samples) {  // a separate source, because the other one may be running
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));

@@ -212,6 +212,16 @@ class Replay {
 
 }  // namespace
 
+bool never_ends(const ReplayInput& input) {
+  bool endless = false;
+  for (const auto& [position, stage] : input.stages) {
+    const uint64_t passes = stage->traits().passes;
+    if (endless && passes == 1 && stage->pass_control()) return false;
+    endless = endless || passes == 0;
+  }
+  return endless;
+}
+
 std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_length) {
   if (pass_length == 0) return 0;
   Replay replay(input, /*tokens=*/false);

@@ -34,6 +34,9 @@ struct ReplayInput {
   const Interrupt* interrupt = nullptr;  // ends the replay with Error(cancelled)
 };
 
+// Whether passes are repeated without end, and no `take` ends the epoch after that.
+bool never_ends(const ReplayInput& input);
+
 // The number of items that an epoch yields if each pass has `pass_length` own samples. Returns
 // nothing if the epoch is endless or has more than kCountable samples.
 constexpr uint64_t kCountable = uint64_t{1} << 26;

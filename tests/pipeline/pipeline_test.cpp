@@ -129,16 +129,20 @@ TEST(Pipeline, LengthIsThatOfTheNextEpoch) {
   EXPECT_EQ(on_demand.length(), std::nullopt);
 }
 
+// A pipeline whose source knows that it has 60 samples, with more stages.
+Json sixty_samples(const TempDir& dir, const Json& stages) {
+  std::ofstream(dir.path("images"), std::ios::binary)
+      << std::string("\0\0\x08\x03\0\0\0\x3c\0\0\0\1\0\0\0\1", 16) << std::string(60, 'x');
+  Json all = {{{"stage", "idx"}, {"images", dir.path("images")}}};
+  all.insert(all.end(), stages.begin(), stages.end());
+  return {{"stages", all}};
+}
+
 // What there is to count here would take hours.
 TEST(Pipeline, LengthHoldsUpNobodyAndCanBeCancelled) {
   TempDir dir;
-  std::ofstream(dir.path("images"), std::ios::binary)
-      << std::string("\0\0\x08\x03\0\0\0\x3c\0\0\0\1\0\0\0\1", 16) << std::string(60, 'x');
-  const Json spec{{"stages",
-                   {{{"stage", "idx"}, {"images", dir.path("images")}},
-                    {{"stage", "echo"}, {"mode", "together"}, {"factor", 1000}},
-                    {{"stage", "repeat"}}}}};
-  Pipeline p(spec);
+  Pipeline p(sixty_samples(dir, {{{"stage", "echo"}, {"mode", "together"}, {"factor", 1000}},
+                                 {{"stage", "repeat"}, {"count", 1'000'000'000}}}));
   std::string said;
   std::thread counts([&] { said = error_text([&] { p.length(); }); });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // if not yet counting, it is easier
@@ -146,6 +150,20 @@ TEST(Pipeline, LengthHoldsUpNobodyAndCanBeCancelled) {
   p.cancel();
   counts.join();
   EXPECT_NE(said.find("cancelled"), std::string::npos) << said;
+}
+
+// Reading the source and counting would notice that the pipeline is cancelled.
+TEST(Pipeline, WithoutEndThereIsNothingToCount) {
+  TempDir dir;
+  const Json repeat = {{"stage", "repeat"}}, thrice = {{"stage", "repeat"}, {"count", 3}};
+  const Json take = {{"stage", "take"}, {"count", 50}}, batch = {{"stage", "batch"}, {"size", 2}};
+  for (const Json& stages : {Json::array({repeat}), Json::array({take, repeat, thrice, batch})}) {
+    Pipeline p(sixty_samples(dir, stages));
+    p.cancel();
+    EXPECT_EQ(p.length(), std::nullopt) << stages;
+  }
+  EXPECT_EQ(Pipeline(sixty_samples(dir, Json::array({repeat, take, batch}))).length(), 25u);
+  EXPECT_EQ(Pipeline(sixty_samples(dir, Json::array({take, thrice, batch}))).length(), 75u);
 }
 
 TEST(Pipeline, EndlessRepeatOfNothingIsAnError) {
