@@ -95,7 +95,7 @@ void Decisions::note(uint64_t after, uint64_t echoes, const Json& details) {
   log_.note(epoch_, after, echoes, details);
 }
 
-void Decisions::end_epoch() {
+void Decisions::end_pass() {
   std::scoped_lock lock(mutex_);
   log_.complete();
 }

@@ -15,8 +15,8 @@
 
 namespace etr::echo {
 
-// A decision is a number of echoes, emitted after `after` fresh items of an epoch and before the
-// next. Thread safe, because a position is saved while the node works.
+// A decision is a number of echoes, emitted after `after` fresh items of a pass and before the next;
+// `after` has the number of the pass in its bits from kPassShift on. Thread safe, because a position is saved while the node works.
 class Decisions {
  public:
   // `log`: file that gets a line of JSON per decision; "": none. `replay`: such a file, whose
@@ -42,7 +42,7 @@ class Decisions {
   // Records a decision. Replaces one at the same place, which can only be the newest. `details` are
   // added to the log.
   void note(uint64_t after, uint64_t echoes, const Json& details);
-  void end_epoch();  // completes the log
+  void end_pass();  // completes the log
 
   Json save(uint64_t epoch) const;
   void load(uint64_t epoch, const Json& saved);  // Error(corrupt_data)

@@ -205,7 +205,8 @@ class FixedEcho final : public BufferedEcho {
 };
 
 // The time-dependent modes. A decision is the number of echoes after a fresh item and before the
-// next.
+// next. Each pass begins anew: a `take` downstream ends a pass, and how many items arrive after that
+// depends on timing. They may neither be repeated in the next pass nor move its decisions.
 class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDependent {
  public:
   AdaptiveEcho(const Options& options, const StageContext& context, bool plans)
@@ -219,34 +220,37 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
   void start_epoch(uint64_t epoch) override {
     decisions_.start_epoch(epoch);
     BufferedEcho::start_epoch(epoch);
-    uses_.reset();
-    credit_.reset();
-    plan_.start_epoch();
-    echoes_ = 0;
-    details_ = nullptr;
+    epoch_ = epoch;
+    start_pass(0);
   }
 
   void process(Item&& item, Emitter& out) override {
     Item held = received(std::move(item));
     echoes_ = 0;
     details_ = nullptr;
-    decisions_.reach(fresh_);
+    decisions_.reach(place());
     hold(held);
     make_copy(held, 0);
     give(std::move(held), out);
-    if (decisions_.replaying(fresh_))
+    if (decisions_.replaying(place()))
       repeat_again(out);
     else if (plans_)
       repeat_as_planned(out);
   }
 
-  void finish_pass(Emitter&) override { decisions_.end_epoch(); }
+  void finish_pass(Emitter&) override {
+    decisions_.end_pass();
+    buffer_.clear();
+    fresh_ = 0;
+    reseed(epoch_, pass_ + 1);
+    start_pass(pass_ + 1);
+  }
 
   OnDemand* on_demand() override { return this; }
   TimeDependent* time_dependent() override { return this; }
 
   size_t echo(size_t most, Emitter& out) override {
-    if (fresh_ == 0 || decisions_.replaying(fresh_ + 1)) return 0;
+    if (fresh_ == 0 || decisions_.replaying(place() + 1)) return 0;
     size_t given = 0;
     while (given < most && (give_next(out) || repeat_on_credit(out))) {
       ++given;
@@ -258,7 +262,7 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
 
   bool adapts() const override { return plans_; }
   void observe(const Pace& pace) override {
-    if (decisions_.replaying(fresh_ + 1)) return;
+    if (decisions_.replaying(place() + 1)) return;
     plan_.observe(pace, all_fresh_, all_given_);
   }
 
@@ -275,6 +279,18 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
     return static_cast<uint64_t>(options.number("factor") *
                                  static_cast<double>(options.integer("buffer")));
   }
+
+  void start_pass(uint64_t pass) {
+    pass_ = pass;
+    uses_.reset();
+    credit_.reset();
+    plan_.start_pass();
+    echoes_ = 0;
+    details_ = nullptr;
+  }
+
+  // Of the newest fresh item, for decisions: samples are numbered in the same way.
+  uint64_t place() const { return pass_ << kPassShift | fresh_; }
 
   // A sample may be used on credit as often as planned.
   static uint32_t most_uses_of(uint32_t planned) { return std::min(2 * planned, kMostUses); }
@@ -296,7 +312,7 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
   }
 
   void repeat_again(Emitter& out) {
-    const uint64_t due = decisions_.due(fresh_).value_or(0);
+    const uint64_t due = decisions_.due(place()).value_or(0);
     for (uint64_t given = 0; given < due; ++given)
       if (!give_next(out) && !repeat_on_credit(out))
         fail(Code::corrupt_data, "echo: ", decisions_.source(), ": after ", fresh_,
@@ -319,7 +335,7 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
 
   void note(uint64_t more) {
     if (more == 0 && details_.is_null()) return;
-    decisions_.note(fresh_, echoes_ += more, details_);
+    decisions_.note(place(), echoes_ += more, details_);
   }
 
   const bool plans_;
@@ -327,6 +343,7 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
   CopyCounter uses_;
   Credit credit_;
   EchoPlan plan_;
+  uint64_t epoch_ = 0, pass_ = 0;
   uint64_t echoes_ = 0;     // since the newest fresh item
   double told_factor_ = 1;  // as last logged
   Json details_;            // for the log: of the decision after the newest fresh item

@@ -150,7 +150,7 @@ class EchoPlan {
 
   uint32_t echoes_after_fresh();
   void gave_extra() { owed_ = std::max(owed_ - 1, -most_debt_); }
-  void start_epoch() { owed_ = 0; }
+  void start_pass() { owed_ = 0; }
 
   // `pace` and the counts are totals since the start.
   void observe(const pipeline::Pace& pace, uint64_t fresh, uint64_t given);

@@ -44,6 +44,39 @@ TEST(EchoDecisions, AReplayIsTheSameRun) {
     }
 }
 
+// How many samples arrive after a `take` has what it wants depends on timing.
+TEST(EchoDecisions, APassThatATakeHasEndedLeavesNothingToTheNext) {
+  constexpr size_t kTaken = 70, kPasses = 3, kRead = 100;
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 100);
+  int runs = 0;
+  for (const std::string mode : {"auto", "on_demand"})
+    for (const std::string draw : {"spread", "uniform"}) {
+      const std::string log = dir.path(std::to_string(++runs) + ".jsonl");
+      const auto spec = [&](const char* key, double delay_ms) {
+        return spec_of(pattern,
+                       R"({"stage": "echo", "factor": 3, "buffer": 50, "mode": ")" + mode +
+                           R"(", "draw": ")" + draw + R"(", ")" + key + R"(": ")" + log + R"("})",
+                       R"(, {"stage": "take", "count": 70}, {"stage": "repeat", "count": 3})",
+                       delay_ms);
+      };
+      Pipeline first(spec("log", 0.5));
+      const Trace trace = trace_of_epoch(first);
+      ASSERT_EQ(trace.size(), kTaken * kPasses);
+      EXPECT_GT(given_over_fresh(trace), 1);
+      for (size_t i = 0; i < trace.size(); ++i)
+        EXPECT_EQ(std::get<0>(trace[i]) >> pipeline::kPassShift, i / kTaken) << mode << ", " << i;
+      const Json again = spec("replay", 0.01);
+      Pipeline replayed(again);
+      EXPECT_EQ(trace_of_epoch(replayed, 0, kRead), Trace(trace.begin(), trace.begin() + kRead));
+      Pipeline restored(again);
+      restored.restore(parse_json(replayed.save().dump(), "state"));
+      const Trace tail(trace.begin() + kRead, trace.end());
+      EXPECT_EQ(trace_of_epoch(replayed), tail) << mode << ", " << draw;
+      EXPECT_EQ(trace_of_epoch(restored), tail) << mode << ", " << draw;
+    }
+}
+
 // On the way to its position, a restored run makes no decisions of its own, even if the first run
 // made none (without a delay).
 TEST(EchoDecisions, ARestoredRunGoesOnWhereItWasSaved) {
