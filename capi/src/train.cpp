@@ -137,7 +137,7 @@ int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options
   return guarded([&] {
     Json row{{"loss", &required(loss, "loss")}};
     if (options) row.update(required(options, "options").values);
-    const Options check(nn::loss_schema(), "model loss", row);
+    const nn::Loss check(row);
     required(model, "model").spec["loss"] = std::move(row);
   });
 }

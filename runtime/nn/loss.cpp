@@ -50,12 +50,37 @@ graph::ValueId field(graph::Graph& graph, const std::string& name, const Shape& 
   return graph.add_input(name, shape, dtype);
 }
 
+// An option of another loss has no effect, which would go unnoticed.
+void check_read(const Options& options) {
+  constexpr struct {
+    const char* loss;
+    std::string_view option;
+  } kReaders[] = {
+      {"softmax_cross_entropy", "label_smoothing"},
+      {"softmax_cross_entropy", "ignored_label"},
+      {"softmax_cross_entropy", "class_weights"},
+      {"huber", "delta"},
+      {"multibox", "max_boxes"},
+      {"multibox", "iou_threshold"},
+      {"multibox", "negative_ratio"},
+  };
+  const std::string kind = options.string("loss");
+  for (const auto& [loss, option] : kReaders) {
+    if (loss == kind) continue;
+    const std::string unread = changed_options(kLoss, options, {&option, 1}, "loss");
+    if (!unread.empty())
+      fail(Code::invalid_argument, "model: ", unread, ", which the loss '", kind,
+           "' does not use: leave it out, or set loss.loss to ", loss);
+  }
+}
+
 }  // namespace
 
 Schema loss_schema() { return kLoss; }
 
 Loss::Loss(const Json& spec) {
   const Options options(kLoss, "model loss", spec.is_null() ? Json::object() : spec);
+  check_read(options);
   kind_ = options.string("loss");
   target_ = options.string("target");
   if (kind_ == "multibox" && !(spec.is_object() && spec.contains("target"))) target_ = "boxes";

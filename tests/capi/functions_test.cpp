@@ -333,6 +333,19 @@ TEST(Numbers, BeyondReasonAreRefused) {
 }
 
 // Without elements there need be no memory, and what a shape says otherwise does not depend on its order.
+TEST(Models, AnOptionThatTheLossDoesNotUseIsRefused) {
+  etr_model* model = nullptr;
+  ASSERT_OK(etr_model_create(&model));
+  etr_options* options = nullptr;
+  ASSERT_OK(etr_options_create_from_json(R"({"label_smoothing": 0.1})", &options));
+  EXPECT_EQ(etr_model_set_loss(model, "mse", options), ETR_INVALID_ARGUMENT);
+  for (const char* part : {"label_smoothing is 0.1", "'mse'"})
+    EXPECT_NE(std::string(etr_last_error()).find(part), std::string::npos) << etr_last_error();
+  ASSERT_OK(etr_model_set_loss(model, "softmax_cross_entropy", options));
+  etr_options_destroy(options);
+  etr_model_destroy(model);
+}
+
 TEST(Batches, ArraysWithoutElements) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const EmptyShape shapes[] = {{{0}, true},

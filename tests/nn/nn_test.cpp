@@ -211,6 +211,33 @@ TEST(ReadyMadeModels, KeepTheirLossWhereOnlyItsOptionsAreGiven) {
   EXPECT_EQ(detector.target(), "boxes");
 }
 
+TEST(Loss, AnOptionThatItDoesNotUseIsRefused) {
+  const auto message = [](const char* loss) -> std::string {
+    try {
+      const nn::Loss made(parse_json(loss, "test"));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument) << loss;
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(R"({"loss": "mse", "label_smoothing": 0.1})"),
+            "model: loss.label_smoothing is 0.1, which the loss 'mse' does not use: leave it out, "
+            "or set loss.loss to softmax_cross_entropy");
+  for (const char* loss :
+       {R"({"loss": "binary_cross_entropy", "label_smoothing": 0.1})",
+        R"({"loss": "multibox", "ignored_label": 0})", R"({"loss": "l1", "class_weights": [1]})",
+        R"({"loss": "mse", "delta": 2})", R"({"max_boxes": 8})",
+        R"({"loss": "huber", "iou_threshold": 0.4})", R"({"loss": "l1", "negative_ratio": 2})"})
+    EXPECT_NE(message(loss).find("does not use"), std::string::npos) << loss;
+  // What equals the default changes nothing.
+  for (const char* loss : {R"({"loss": "mse", "label_smoothing": 0.0, "class_weights": []})",
+                           R"({"label_smoothing": 0.1, "ignored_label": 0, "class_weights": [1]})",
+                           R"({"loss": "huber", "delta": 2})",
+                           R"({"loss": "multibox", "max_boxes": 8, "negative_ratio": 2})"})
+    EXPECT_EQ(message(loss), "") << loss;
+}
+
 TEST(ReadyMadeModels, TheEncoderDecoderReadsThreeFields) {
   const nn::ModelGraph m = ready_made(
       R"({"model": "transformer", "vocab_size": 11, "width": 8, "heads": 2, "blocks": 1})",

@@ -686,7 +686,8 @@ ETR_API int32_t etr_model_summary(const etr_model* model, const char* fields, co
 
 /* Sets the loss: "softmax_cross_entropy" (the default; integer labels), "binary_cross_entropy",
  * "mse", "l1", "huber" or "multibox" (of detectors; compares with the field "boxes"). `options`
- * (may be NULL) are those of "loss" in etr_schema("job"). ETR_INVALID_ARGUMENT for another loss. */
+ * (may be NULL) are those of "loss" in etr_schema("job"). ETR_INVALID_ARGUMENT for another loss, and
+ * for an option that this loss does not use. */
 ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);
 
 /* Freezes the parameters whose names match `pattern`, such as "conv2d_1.*", where * stands for any
