@@ -164,6 +164,7 @@ int32_t etr_model_set_lora(etr_model* model, const etr_options* options) {
 int32_t etr_model_quantize(etr_model* model, int32_t bits) {
   return guarded([&] {
     Json changed = required(model, "model").spec;
+    nn::check_quantize(bits);  // a model without layers is not validated yet
     changed["quantize"] = bits;
     replace_spec(*model, std::move(changed));
   });

@@ -257,6 +257,11 @@ Json imported(const Json& spec, std::shared_ptr<const checkpoint::NamedTensors>&
 
 }  // namespace
 
+void check_quantize(int64_t bits) {
+  if (bits != 0 && bits != 4 && bits != 8)
+    fail(Code::invalid_argument, "model: 'quantize' is ", bits, "; it takes 8, 4 or 0");
+}
+
 Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   const Json spec = imported(expanded(given), weights_);
   std::vector<std::string> keys = beside_layers();
@@ -271,8 +276,7 @@ Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   if (inputs_.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
   frozen_ = options.strings("frozen");
   quantize_ = static_cast<int>(options.integer("quantize"));
-  if (quantize_ != 0 && quantize_ != 4 && quantize_ != 8)
-    fail(Code::invalid_argument, "model: 'quantize' is ", quantize_, "; it takes 8, 4 or 0");
+  check_quantize(quantize_);
   recompute_ = options.boolean("recompute");
   precision_ = precision_named(options.string("precision"));
   loss_ = Loss(spec.value("loss", Json()));

@@ -38,6 +38,9 @@ struct ModelGraph {
 constexpr int kMaxLayerDepth = 64;
 constexpr size_t kMaxLayers = 20'000;  // repeated layers included
 
+// Throws Error(invalid_argument) if frozen weights cannot be kept in that many bits.
+void check_quantize(int64_t bits);
+
 struct LayerText;  // a layer with its options and nested layers
 
 // A validated model without shapes. Immutable after construction.

@@ -326,6 +326,12 @@ TEST(Numbers, BeyondReasonAreRefused) {
     ASSERT_OK(etr_options_set_numbers(pixels, "pixels", &value, 1));
     refused(etr_pipeline_add(pipeline, "pad", pixels), "option 'pixels'");
   }
+  etr_model* model = nullptr;
+  ASSERT_OK(etr_model_create(&model));  // nothing validates it before it has layers
+  for (const int32_t bits : {5, -4, 9, 16})
+    refused(etr_model_quantize(model, bits), "it takes 8, 4 or 0");
+  for (const int32_t bits : {8, 4, 0}) ASSERT_OK(etr_model_quantize(model, bits));
+  etr_model_destroy(model);
   etr_batch_destroy(outputs);
   etr_options_destroy(factor);
   etr_options_destroy(pixels);

@@ -714,9 +714,8 @@ ETR_API int32_t etr_model_set_lora(etr_model* model, const etr_options* options)
  * f32. They are rounded when they are set or loaded: 32 consecutive elements share a scale of 32
  * bits, and the one of the largest magnitude is kept exactly. Before each use a kernel converts the
  * weight to f32. Reading, saving and exporting give the rounded weights. Embeddings, biases and
- * trained parameters are not quantised. ETR_INVALID_ARGUMENT for another number (from the first
- * etr_model_add if the model has no layers yet), and from the call that brings a trainer its first
- * batch if no such weight is frozen. */
+ * trained parameters are not quantised. ETR_INVALID_ARGUMENT for another number, and from the call
+ * that brings a trainer its first batch if no such weight is frozen. */
 ETR_API int32_t etr_model_quantize(etr_model* model, int32_t bits);
 
 /* Creates an optimizer by name. `options` may be NULL. `schedule`, which may not, holds
