@@ -148,7 +148,11 @@ class BatchHandle {
    public:
     explicit Use(const BatchHandle& handle) : handle_(handle) {
       const std::lock_guard<std::mutex> lock(handle_.mutex_);
-      if (!handle_.batch_) closed("batch");
+      if (!handle_.batch_)
+        throw Error(ETR_STATE,
+                    "the batch is closed: read its fields before it is closed, by you or because "
+                    "the function that was given it has returned; arrays that were taken from it "
+                    "before stay valid");
       batch_ = handle_.batch_;
       if (handle_.borrowed_) handle_.users_.push_back(std::this_thread::get_id());
     }

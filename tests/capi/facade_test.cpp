@@ -63,4 +63,18 @@ TEST(BatchHandle, IsClosedWhenTheCallsOfOtherThreadsHaveEnded) {
   use.get();
 }
 
+TEST(BatchHandle, SaysWhatToDoWhereItIsClosed) {
+  Borrowed batch([] {});
+  batch.handle().close();
+  try {
+    batch.handle().dlpack("x");
+    ADD_FAILURE() << "a closed batch gave a field";
+  } catch (const echotrain::Error& error) {
+    EXPECT_EQ(error.status(), ETR_STATE);
+    EXPECT_NE(std::string(error.what()).find("the batch is closed: read its fields before"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
