@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#ifdef __GLIBC__
+#ifdef __GLIBCXX__  // libc++ has no type for it
 #include <cxxabi.h>
 #endif
 
@@ -24,7 +24,7 @@ template <typename Call>
 auto in_program(const std::string& function, Call&& call) {
   try {
     return std::forward<Call>(call)();
-#ifdef __GLIBC__
+#ifdef __GLIBCXX__
   } catch (const abi::__forced_unwind&) {  // pthread_exit()
     thread_ended_in(function);
 #endif
