@@ -11,6 +11,7 @@
 # been built stays (DIRECTORY/*.done: remove them to build anew). Installing the compiler needs root.
 set -euo pipefail
 . "$(dirname "$0")/support/apt.sh"
+. "$(dirname "$0")/support/dependencies.sh"
 [ $# = 1 ] || die "usage: windows.sh DIRECTORY"
 root=$(realpath "$(dirname "$0")/..")
 mkdir -p "$1"
@@ -24,81 +25,14 @@ if [ ${#missing[@]} -gt 0 ]; then
   install_packages "${missing[@]}"
 fi
 
-# Source packages, the folder of their CMakeLists.txt, and what their builds are told.
-packages=(
-  "zlib ."
-  "libzstd build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF"
-  "libpng1.6 . -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF"
-  "libdeflate ."
-  "libjpeg-turbo . -DCMAKE_INSTALL_LIBDIR=$prefix/lib -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DWITH_SIMD=OFF"
-  "onetbb . -DTBB_TEST=OFF -DTBB_STRICT=OFF -DTBB_DISABLE_HWLOC_AUTOMATIC_SEARCH=ON"
-  "glslang . -DENABLE_OPT=OFF -DENABLE_CTEST=OFF"
-)
-
-configure() { # source build option...
-  cmake -S "$1" -B "$2" -G Ninja --toolchain "$root/cmake/mingw-w64.cmake" -DCMAKE_BUILD_TYPE=Release -DCMAKE_FIND_ROOT_PATH="$prefix" \
-    -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib "${@:3}"
-}
-
-# How each is built; chains, because what stands before || does not end at errors.
-build_with_cmake() { # source, build folder, options
-  configure "$@" && cmake --build "$2" && cmake --install "$2"
-}
-
-build_zlib() { # Debian's source lacks the description of the DLL
-  configure "$1" "$2" && cmake --build "$2" --target zlibstatic && mkdir -p "$prefix"/{include,lib} &&
-    cp "$1/zlib.h" "$2/zconf.h" "$prefix/include/" && cp "$2/libzlibstatic.a" "$prefix/lib/libz.a"
-}
-
-build_libdeflate() { # has no CMakeLists.txt
-  local version=${1%/.}
-  version=${version##*-}
-  make -C "$1" CC=x86_64-w64-mingw32-gcc-posix AR=x86_64-w64-mingw32-ar CFLAGS=-O2 libdeflatestatic.lib &&
-    cp "$1/libdeflate.h" "$prefix/include/" && cp "$1/libdeflatestatic.lib" "$prefix/lib/libdeflate.a" &&
-    sed "s|@PREFIX@|$prefix|; s|@INCDIR@|$prefix/include|; s|@LIBDIR@|$prefix/lib|; s|@VERSION@|$version|" \
-      "$1/libdeflate.pc.in" >"$prefix/lib/pkgconfig/libdeflate.pc"
-}
-
-build() { # source package, folder of its CMakeLists.txt, options
-  local name=$1 log=$directory/$1.log source
-  [ ! -e "$directory/$name.done" ] || return 0
-  echo "windows.sh: building $name" >&2
-  rm -rf "$work/$name"
-  mkdir "$work/$name"
-  # Mirrors may lack the newest security update.
-  (cd "$work/$name" && { private_apt source "$name" || private_apt source "$name/$codename"; }) >"$log" 2>&1 || die "apt-get source $name failed, see $log"
-  source=$(find "$work/$name" -mindepth 1 -maxdepth 1 -type d)
-  local how=build_with_cmake
-  if declare -F "build_$name" >/dev/null; then how=build_$name; fi
-  "$how" "$source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
-  basename "$source" >"$directory/$name.done"  # with its version
-}
-
-headers() { # those without code: as Debian's packages have them
-  mkdir -p "$prefix"/{include,share/cmake}
-  cp -r /usr/include/{nlohmann,vulkan,vk_video,spirv} "$prefix/include/"
-  cp -r "/usr/include/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/curl" "$prefix/include/"
-  cp -r /usr/share/cmake/{nlohmann_json,SPIRV-Headers} "$prefix/share/cmake/"
-}
-
-work=$directory/work
-mkdir -p "$work"
-if [ "$(find "$directory" -maxdepth 1 -name '*.done' | wc -l)" -lt ${#packages[@]} ]; then
-  archive_of_release
-  private_sources deb-src <<<"$archive"
-  for package in "${packages[@]}"; do
-    # shellcheck disable=SC2086  # several words
-    build $package
-  done
-fi
-headers
+toolchain=$root/cmake/mingw-w64.cmake
+compiler=(CC=x86_64-w64-mingw32-gcc-posix AR=x86_64-w64-mingw32-ar)
+jpeg_options=(-DWITH_SIMD=OFF) tbb_options=()
+build_dependencies
 
 cd "$root"
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
-# libcurl is opened at run time; CMake asks for a file.
-export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
-configure "$root" "$directory/build" -DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_GLOO=OFF -DECHOTRAIN_MPI=OFF \
-  -DCURL_INCLUDE_DIR="$prefix/include" -DCURL_LIBRARY=opened-at-run-time
+configure "$root" "$directory/build" -DECHOTRAIN_GLOO=OFF "${library_options[@]}"
 cmake --build "$directory/build"
 
 # What an application ships: the library with what it needs, the command, the header.

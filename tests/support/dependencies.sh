@@ -1,0 +1,90 @@
+# Builds the libraries that EchoTrain needs, with another compiler, from the source packages of the installed Debian release. Sourced,
+# after apt.sh, by a script that sets root, directory (whose path has no spaces; it receives the logs, NAME.done with the version of each
+# library, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's description of the compiler), and the arrays
+# compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls build_dependencies.
+
+configure() { # source build option...
+  cmake -S "$1" -B "$2" -G Ninja --toolchain "$toolchain" -DCMAKE_BUILD_TYPE=Release -DCMAKE_FIND_ROOT_PATH="$prefix" \
+    -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib "${@:3}"
+}
+
+# How each is built; chains, because what stands before || does not end at errors.
+build_with_cmake() { # source, build folder, options
+  configure "$@" && cmake --build "$2" && cmake --install "$2"
+}
+
+build_zlib() { # Debian's source lacks a file of its CMake project
+  mkdir -p "$prefix"/{include,lib/pkgconfig} && make -C "$1" -f Makefile.in "${compiler[@]}" \
+    CFLAGS="-O3 -fPIC -DHAVE_UNISTD_H=1 -DHAVE_STDARG_H=1 -DNO_VIZ" ARFLAGS=rcs libz.a &&
+    cp "$1/zlib.h" "$1/zconf.h" "$prefix/include/" && cp "$1/libz.a" "$prefix/lib/"
+}
+
+build_libdeflate() { # has no CMakeLists.txt
+  local version=${1%/.} library=libdeflate.a
+  version=${version##*-}
+  case ${compiler[0]} in *mingw*) library=libdeflatestatic.lib ;; esac
+  make -C "$1" "${compiler[@]}" CFLAGS="-O2 -fPIC" $library && cp "$1/libdeflate.h" "$prefix/include/" &&
+    cp "$1/$library" "$prefix/lib/libdeflate.a" &&
+    sed "s|@PREFIX@|$prefix|; s|@INCDIR@|$prefix/include|; s|@LIBDIR@|$prefix/lib|; s|@VERSION@|$version|" \
+      "$1/libdeflate.pc.in" >"$prefix/lib/pkgconfig/libdeflate.pc"
+}
+
+build() { # source package, folder of its CMakeLists.txt, options
+  local name=$1 log=$directory/$1.log source
+  [ ! -e "$directory/$name.done" ] || return 0
+  echo "$(basename "$0"): building $name" >&2
+  rm -rf "$work/$name"
+  mkdir "$work/$name"
+  # Mirrors may lack the newest security update.
+  (cd "$work/$name" && { private_apt source "$name" || private_apt source "$name/$codename"; }) >"$log" 2>&1 || die "apt-get source $name failed, see $log"
+  source=$(find "$work/$name" -mindepth 1 -maxdepth 1 -type d)
+  local how=build_with_cmake
+  if declare -F "build_$name" >/dev/null; then how=build_$name; fi
+  "$how" "$source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
+  cp "$source/debian/copyright" "$directory/licences/$name"
+  sed -n 's/^Version: //p' "$work/$name"/*.dsc | head -n 1 >"$directory/$name.done"
+}
+
+headers() { # those without code: as Debian's packages have them
+  mkdir -p "$prefix"/{include,share/cmake}
+  # With their dates, by which the build knows that they have not changed.
+  cp -rp /usr/include/{nlohmann,vulkan,vk_video,spirv} "$prefix/include/"
+  cp -rp "/usr/include/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/curl" "$prefix/include/"
+  cp -rp /usr/share/cmake/{nlohmann_json,SPIRV-Headers} "$prefix/share/cmake/"
+  local package
+  for package in nlohmann-json3-dev libvulkan-dev spirv-headers; do
+    cp "/usr/share/doc/$package/copyright" "$directory/licences/$package"
+  done
+}
+
+build_dependencies() {
+  # Source packages, the folder of their CMakeLists.txt, and what their builds are told.
+  local package packages=(
+    "zlib ."
+    "libzstd build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF"
+    "libpng1.6 . -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF"
+    "libdeflate ."
+    "libjpeg-turbo . -DCMAKE_INSTALL_LIBDIR=$prefix/lib -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF ${jpeg_options[*]}"
+    "onetbb . -DTBB_TEST=OFF -DTBB_STRICT=OFF -DTBB_DISABLE_HWLOC_AUTOMATIC_SEARCH=ON ${tbb_options[*]}"
+    "glslang . -DENABLE_OPT=OFF -DENABLE_CTEST=OFF"
+  )
+  work=$directory/work
+  mkdir -p "$work" "$directory/licences"
+  for package in "${packages[@]}"; do
+    [ -e "$directory/${package%% *}.done" ] || break
+    package=
+  done
+  if [ -n "$package" ]; then
+    archive_of_release
+    private_sources deb-src <<<"$archive"
+    for package in "${packages[@]}"; do
+      # shellcheck disable=SC2086  # several words
+      build $package
+    done
+  fi
+  headers
+  # libcurl is opened at run time; CMake asks for a file.
+  library_options=(-DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_MPI=OFF -DCURL_INCLUDE_DIR="$prefix/include"
+                   -DCURL_LIBRARY=opened-at-run-time -DECHOTRAIN_LINKED_LICENCES="$directory/licences")
+  export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
+}

