@@ -2,11 +2,13 @@
 # Runs the README's two commands as a newcomer would: in a Debian of the running release with nothing installed, on a copy of what is
 # committed here.
 #
-#   tests/bare_debian.sh DIRECTORY [COMMAND]     DIRECTORY receives the system (removed first where a run left one), 4 GB
+#   tests/bare_debian.sh DIRECTORY [COMMAND [FOLDER [RELEASE]]]     DIRECTORY receives the system (removed first where a run left
+#                                                                   one), 4 GB
 #
-# As root, with debootstrap. COMMAND runs there instead of the two, in the copy.
+# As root, with debootstrap. COMMAND runs there instead of the two, in the copy. FOLDER is copied to /folder there. RELEASE is another
+# one of Debian, such as bullseye, from the same archive.
 set -euo pipefail
-[ $# -ge 1 ] || { echo "usage: bare_debian.sh DIRECTORY [COMMAND]" >&2; exit 2; }
+[ $# -ge 1 ] || { echo "usage: bare_debian.sh DIRECTORY [COMMAND [FOLDER [RELEASE]]]" >&2; exit 2; }
 mkdir -p "$1"
 system=$(realpath "$1")/system
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,6 +16,8 @@ command=${2:-"bash samples/quickstart.sh && bash tests/run.sh"}
 . "$source/tests/support/apt.sh"
 
 archive_of_release
+release=${4:-$codename}
+archive=$(sed "s/^$codename/$release/" <<<"$archive")
 unmount() {
   local at
   for at in proc dev/pts; do ! mountpoint -q "$system/$at" || umount "$system/$at"; done
@@ -21,14 +25,17 @@ unmount() {
 trap unmount EXIT
 unmount
 rm -rf "$system"
-debootstrap --variant=minbase "$codename" "$system" "$(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")" \
+debootstrap --variant=minbase "$release" "$system" "$(awk -v name="$release" '$1 == name {print $2; exit}' <<<"$archive")" \
   >"$system.log" || die "debootstrap failed: $(tail -n 5 "$system.log")"
-# The same archive, with its security updates, and the machine's way to it.
+# The same archive, with its security updates, and the machine's way to it and to pip's.
 while read -r suite uri; do echo "deb $uri $suite main"; done <<<"$archive" >"$system/etc/apt/sources.list"
 cp -r /etc/apt/apt.conf.d "$system/etc/apt/"
-cp /etc/resolv.conf /etc/hosts "$system/etc/" 2>/dev/null || true
+cp /etc/resolv.conf /etc/hosts /etc/pip.conf "$system/etc/" 2>/dev/null || true
+mkdir -p "$system/usr/local/share/ca-certificates"
+cp /usr/local/share/ca-certificates/*.crt "$system/usr/local/share/ca-certificates/" 2>/dev/null || true
 mkdir "$system/echotrain"
 git -C "$source" archive HEAD | tar -x -C "$system/echotrain"
+[ -z "${3:-}" ] || cp -r "$3" "$system/folder"
 mount -t proc proc "$system/proc"
 mkdir -p "$system/dev/pts"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$system/dev/pts"

@@ -31,6 +31,7 @@
 #   mutation         every small mistake in the parsers, the checkpoint and the echo node: would the tests notice?
 #   windows          cross-built for Windows, and run under Wine
 #   sbom             the bill of materials of each package, with SPDX's validator
+#   release          the packages of a release, made (tools/release.sh) and installed in Debian 12 and 11 (release.sh)
 #   fuzz             all fuzz targets, those of models and jobs too
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
@@ -77,6 +78,13 @@ fuzz() {
       "$work/found/$name" $(ls -d "tests/fuzz/corpus/${name#fuzz_}" 2>/dev/null) || return 1
   done
 }
+release() {
+  local version packages
+  version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+  packages=$work/release/$version
+  bash tools/release.sh "$version" "$work/release" && bash tests/release.sh "$packages" "$work/bare" &&
+    bash tests/release.sh "$packages" "$work/bare" bullseye
+}
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"
 part everything bash tests/run.sh --all --mesa
@@ -106,5 +114,6 @@ part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --secon
 part mutation /usr/bin/python3 tests/mutation/mutate.py build-test
 part windows bash tests/windows.sh "$work/windows"
 part sbom bash tests/bindings/sbom.sh build-test "$work/sbom"
+part release release
 part fuzz fuzz
 exit $failed

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the software bill of materials (SPDX 2.3, JSON) of a package: a wheel, a jar, a NuGet package, or a folder with an installed prefix.
+"""Writes the software bill of materials (SPDX 2.3, JSON) of a package: a wheel, a jar, a NuGet package, a Debian package, a .tar.zst
+archive, or a folder with an installed prefix.
 
-    sbom.py PACKAGE [--out FILE]
+    sbom.py PACKAGE [--sources DIRECTORY] [--out FILE]
 
 It lists the files of the package with their checksums, EchoTrain's own version and licence, the libraries that the package's binaries are
 linked with, and those that are compiled in or opened when they are needed. Versions and licences of these come from the distribution's packages
 (dpkg) on the machine where it runs, so run it where the package was built. A library that lies in the package itself, as oneTBB's does in a repaired
-wheel, is listed as contained in it. No further modules are needed.
+wheel, is listed as contained in it. DIRECTORY is that of tools/portable.sh, whose packages have the libraries built there linked in.
+No further modules are needed.
 """
 
 import argparse
@@ -26,7 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What no binary names: headers and static libraries that are compiled in (packages for building), and libraries that are opened when they are
 # needed. By Debian package.
-COMPILED_IN = {"nlohmann-json3-dev": "JSON", "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
+HEADERS = {"nlohmann-json3-dev": "JSON"}
+COMPILED_IN = {**HEADERS, "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
 OPENED = {"libvulkan1": "the Vulkan loader", "libcurl4": "http, https and s3 addresses"}
 
 # Licences as Debian's copyright files call them.
@@ -69,6 +72,12 @@ def unpack(package, folder):
     """The folder with the package's files."""
     if package.is_dir():
         return package
+    if package.suffix == ".deb":
+        output("dpkg-deb", "-x", package, folder)
+        return folder
+    if package.name.endswith(".tar.zst"):
+        output("tar", "--zstd", "-xf", package, "-C", folder)
+        return folder
     with zipfile.ZipFile(package) as archive:
         archive.extractall(folder)
     return folder
@@ -107,7 +116,7 @@ def needed_by(path):
 
 def places(path):
     """Where the loader finds a binary's libraries, by name."""
-    return dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path), re.MULTILINE))
+    return dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path, may_fail=True), re.MULTILINE))  # "": of another processor
 
 
 def package_of(path):
@@ -120,8 +129,11 @@ def package_of(path):
 
 
 def licence_of(package):
+    return licence_in(pathlib.Path("/usr/share/doc") / package / "copyright")
+
+
+def licence_in(path):
     """The licence of most of a package's files, and all that its copyright file names, as that calls them."""
-    path = pathlib.Path("/usr/share/doc") / package / "copyright"
     if not path.exists():
         return "NOASSERTION", ""
     names = [name.strip() for name in re.findall(r"^License:[ \t]*(\S.*)$", path.read_text(errors="replace"), re.MULTILINE)]
@@ -144,6 +156,27 @@ def dependency(package):
     if names:
         out["licenseComments"] = f"licences that /usr/share/doc/{package}/copyright names: {names}"
     return out
+
+
+def source_dependency(built):
+    """A library of a source package that tools/portable.sh has built; `built` is its NAME.done."""
+    name, number = built.stem, built.read_text().strip()
+    licence, names = licence_in(built.parent / "licences" / name)
+    out = {"SPDXID": identifier("Source", name), "name": name, "versionInfo": number, "supplier": "NOASSERTION", "downloadLocation": "NOASSERTION",
+           "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": PROSE.get(name, licence), "copyrightText": "NOASSERTION",
+           "sourceInfo": f"built from the source package {name}",
+           "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+                             "referenceLocator": f"pkg:deb/debian/{name}@{number.replace(':', '%3A').replace('+', '%2B')}?arch=source"}]}
+    if names:
+        out["licenseComments"] = f"licences that its copyright file names: {names}"
+    return out
+
+
+def compiler_entry(sources):
+    """The C++ library, which tools/portable.sh links in: LLVM's, as Zig's compiler brings it."""
+    return {"SPDXID": "SPDXRef-Source-libcxx", "name": "libc++", "versionInfo": f"of Zig {(sources / 'zig').read_text().strip()}", "supplier": "NOASSERTION",
+            "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": "Apache-2.0 WITH LLVM-exception",
+            "copyrightText": "NOASSERTION"}
 
 
 def linked(folder, binaries):
@@ -187,13 +220,13 @@ def relation(one, kind, other, comment=""):
     return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other, **({"comment": comment} if comment else {})}
 
 
-def add_dependencies(document, folder, files):
+def add_dependencies(document, folder, files, sources):
     binaries = [path for path in files if is_binary(path)]
     names_inside = {path.name for path in binaries}
     packages, unknown = linked(folder, binaries)
     found = {package: ("DYNAMIC_LINK", ", ".join(sorted(names))) for package, names in packages.items()}
     if binaries:
-        found.update({package: ("STATIC_LINK", why) for package, why in COMPILED_IN.items()})
+        found.update({package: ("STATIC_LINK", why) for package, why in (HEADERS if sources else COMPILED_IN).items()})
         found.update({package: ("OPTIONAL_DEPENDENCY_OF", why) for package, why in OPENED.items() if package not in packages})
     for package, (kind, comment) in sorted(found.items()):
         entry = dependency(package)
@@ -202,12 +235,15 @@ def add_dependencies(document, folder, files):
         document["relationships"].append(relation(ends[0], kind, ends[1], comment))
         if packages.get(package, set()) & names_inside:
             document["relationships"].append(relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]))
+    for entry in [source_dependency(built) for built in sorted(sources.glob("*.done"))] + [compiler_entry(sources)] if sources else []:
+        document["packages"].append(entry)
+        document["relationships"].append(relation("SPDXRef-Package", "STATIC_LINK", entry["SPDXID"]))
     for name in sorted(unknown):
         document["packages"].append(unknown_entry(name))
         document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", name)))
 
 
-def document_of(package):
+def document_of(package, sources):
     with tempfile.TemporaryDirectory() as temporary:
         folder = unpack(package, pathlib.Path(temporary))
         files = files_of(folder)
@@ -220,18 +256,19 @@ def document_of(package):
                     "packages": [own_entry(package, entries)], "files": entries,
                     "relationships": [relation("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Package")] +
                                      [relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]) for entry in entries]}
-        add_dependencies(document, folder, files)
+        add_dependencies(document, folder, files, sources)
         return document
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("package", type=pathlib.Path)
+    parser.add_argument("--sources", type=pathlib.Path, help="where tools/portable.sh has built the package's dependencies")
     parser.add_argument("--out", type=pathlib.Path, help="without it, the bill is printed")
     options = parser.parse_args()
     if not options.package.exists():
         sys.exit(f"sbom: there is no '{options.package}'")
-    text = json.dumps(document_of(options.package.resolve()), indent=1) + "\n"
+    text = json.dumps(document_of(options.package.resolve(), options.sources), indent=1) + "\n"
     if options.out:
         options.out.write_text(text)
     else:

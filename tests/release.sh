@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs what tools/release.sh has made into a Debian with nothing installed, each package by itself, and uses it.
+#
+#   tests/release.sh PACKAGES DIRECTORY [RELEASE]
+#
+# PACKAGES is the folder with SHA256SUMS; DIRECTORY receives the system. There, the command's demo trains. RELEASE is another one of
+# Debian than the running, such as bullseye, which has an older C library: there, the wheel and the archive only, and as its lavapipe
+# may be older than Vulkan 1.1, only pipelines. As root, with debootstrap.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ "${1:-}" != --inside ]; then
+  [ $# = 2 ] || [ $# = 3 ] || { echo "usage: release.sh PACKAGES DIRECTORY [RELEASE]" >&2; exit 2; }
+  (cd "$1" && sha256sum --quiet --check SHA256SUMS)
+  exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
+fi
+other_release=${2:-}
+
+install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }; }
+passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }
+demo() { # command, folder: both runs reach the target, and the one with the echo node does so sooner
+  local began=$SECONDS speedup
+  [ -z "$other_release" ] || return 0
+  "$@" >demo.log || { tail -n 5 demo.log; exit 1; }
+  tail -n 6 demo.log
+  speedup=$(sed -nE 's/^with echo .* ([0-9.]+) x .*/\1/p' demo.log)
+  awk "BEGIN {exit !(${speedup:-0} > 1)}" || { echo "release.sh: echo did not win"; exit 1; }
+  echo "release.sh: the demo took $((SECONDS - began)) s"
+}
+sample() { # name of a C sample
+  # shellcheck disable=SC2046  # several words
+  cc -std=c99 -O2 "/echotrain/samples/c/$1.c" $(pkg-config --cflags --libs echotrain) -lm -o "$1"
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir echotrain) "./$1" images
+}
+apt-get update -qq
+cd /root
+
+# The wheel needs pip, the Vulkan loader and a driver, and nothing else of the distribution.
+install python3-pip python3-venv
+python3 -m venv venv
+venv/bin/pip install -q /folder/*.whl
+mkdir -p images/{0,1}
+venv/bin/python - <<'END'
+import pathlib, sys, numpy, echotrain as et
+sys.path.append("/echotrain/tests/bindings")
+from png import png
+for i in range(64):
+    pathlib.Path("images", str(i % 2), f"{i}.png").write_bytes(png(numpy.random.randint(0, 255, (28, 28), "u1")))
+s = et.stages
+pipeline = et.Pipeline([s.folder("images"), s.label(), s.decode(), s.echo(2), s.batch(32)])
+assert sum(len(batch["label"]) for batch in pipeline) == 128
+END
+! venv/bin/echotrain demo wheel-demo >demo.log 2>&1 || { echo "release.sh: the demo ran without a driver"; exit 1; }
+grep -q 'install libvulkan1 and a driver' demo.log || { cat demo.log; exit 1; }
+[ -n "$other_release" ] || install mesa-vulkan-drivers
+demo venv/bin/echotrain demo wheel-demo
+passed "the wheel"
+
+install zstd gcc libc6-dev pkg-config
+tar --zstd -xf /folder/echotrain-*-linux-x86_64.tar.zst
+prefix=$(realpath echotrain-*/)
+"$prefix/bin/echotrain" version
+demo "$prefix/bin/echotrain" demo archive-demo
+test -s "$prefix/share/doc/echotrain/LICENSE"
+test -s "$prefix/share/doc/echotrain/linked/onetbb"
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+sample feed
+[ -n "$other_release" ] || sample train
+unset PKG_CONFIG_PATH
+passed "the archive, and C programs with it"
+
+[ -z "$other_release" ] || exit 0
+install /folder/*.deb
+demo echotrain demo deb-demo
+sample train
+passed "the Debian packages, and a C program with them"

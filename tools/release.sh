@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Makes what a release publishes, from the commit that is checked out.
+#
+#   tools/release.sh VERSION DIRECTORY
+#
+# Leaves in DIRECTORY/VERSION: the source archive; for every Linux, an archive of the library and a Python wheel (tools/portable.sh);
+# for the Debian that it runs on, packages; a bill of materials of each; the notes, from CHANGELOG.md; and SHA256SUMS. What was built
+# stays in DIRECTORY/work. Made twice from one commit on one machine, the files are the same. tests/release.sh installs them, and
+# docs/releases.md says for whom they are. Installing tools needs root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+. tests/support/apt.sh
+[ $# = 2 ] || die "usage: release.sh VERSION DIRECTORY"
+version=$1
+mkdir -p "$2"
+directory=$(realpath "$2")
+out=$directory/$version work=$directory/work
+
+[ -z "$(git status --porcelain)" ] || die "the checkout has changes that are not committed"
+python3 tests/house/versions.py || die "places that name another version than CMakeLists.txt"
+has=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+[ "$version" = "$has" ] || die "CMakeLists.txt has version $has, not $version"
+awk -v heading="## $version" '/^## / {on = index($0, heading) == 1; next} on' CHANGELOG.md >"$directory/notes"
+grep -q . "$directory/notes" || die "CHANGELOG.md has no section $version"
+
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)  # the date of everything in the packages
+export SOURCE_DATE_EPOCH
+rm -rf "$out"
+mkdir -p "$out" "$work"
+mv "$directory/notes" "$out/NOTES.md"
+git archive --format=tar --prefix="echotrain-$version/" HEAD | gzip -n -9 >"$out/echotrain-$version.tar.gz"
+
+echo "release.sh: for every Linux" >&2
+bash tools/portable.sh x86_64 "$work/x86_64"
+cp "$work"/x86_64/echotrain-"$version"-linux-x86_64.tar.zst "$work"/x86_64/wheel/*.whl "$out/"
+
+echo "release.sh: for this Debian" >&2
+bash tests/setup.sh
+if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
+cmake -S . -B "$work/debian" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_SAMPLES=OFF \
+  -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$root=." -DCMAKE_C_FLAGS="-ffile-prefix-map=$root=."
+cmake --build "$work/debian"
+(cd "$work/debian" && cpack -G DEB -B "$work/debian/packages" >"$work/cpack.log" 2>&1) || die "cpack failed, see $work/cpack.log"
+cp "$work"/debian/packages/*.deb "$out/"
+
+for package in "$out"/*.whl "$out"/*.tar.zst; do
+  python3 tools/sbom.py "$package" --sources "$work/x86_64" --out "$package.spdx.json"
+done
+for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done
+(cd "$out" && sha256sum -- * >SHA256SUMS)
+echo "release.sh: $out"
