@@ -15,8 +15,9 @@
 
 namespace etr::echo {
 
-// A decision is a number of echoes, emitted after `after` fresh items of a pass and before the next;
-// `after` has the number of the pass in its bits from kPassShift on. Thread safe, because a position is saved while the node works.
+// A decision is a number of echoes, emitted after `after` fresh items of a pass and before the next.
+// The bits of `after` from kPassShift on hold the number of the pass. Thread safe, because a
+// position is saved while the node works.
 class Decisions {
  public:
   // `log`: file that gets a line of JSON per decision; "": none. `replay`: such a file, whose
