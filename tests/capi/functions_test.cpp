@@ -338,7 +338,6 @@ TEST(Numbers, BeyondReasonAreRefused) {
   etr_pipeline_destroy(pipeline);
 }
 
-// Without elements there need be no memory, and what a shape says otherwise does not depend on its order.
 TEST(Models, AnOptionThatTheLossDoesNotUseIsRefused) {
   etr_model* model = nullptr;
   ASSERT_OK(etr_model_create(&model));
@@ -352,6 +351,7 @@ TEST(Models, AnOptionThatTheLossDoesNotUseIsRefused) {
   etr_model_destroy(model);
 }
 
+// Without elements there need be no memory, and what a shape says otherwise does not depend on its order.
 TEST(Batches, ArraysWithoutElements) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const EmptyShape shapes[] = {{{0}, true},
