@@ -39,6 +39,15 @@ void log_line(LogLevel level, const std::string& message, LogSubject subject) {
   current_subject() = LogSubject::other;
 }
 
+void try_log_line(LogLevel level, std::initializer_list<const char*> parts) noexcept {
+  try {
+    std::string line;
+    for (const char* part : parts) line += part;
+    log_line(level, line);
+  } catch (...) {
+  }
+}
+
 LogSubject log_subject() { return current_subject(); }
 
 }  // namespace etr

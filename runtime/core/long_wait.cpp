@@ -15,7 +15,7 @@ LongWait::LongWait(std::string text) {
                            constexpr std::chrono::seconds kLong(3);
                            std::unique_lock lock(mutex_);
                            if (changed_.wait_for(lock, kLong, [this] { return over_; })) return;
-                           log_line(LogLevel::warning, text);
+                           try_log_line(LogLevel::warning, {text.c_str()});
                          });
 }
 

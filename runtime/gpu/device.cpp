@@ -296,9 +296,9 @@ void VulkanDevice::save_pipeline_cache() noexcept {
     check(api.GetPipelineCacheData(handle, pipeline_cache, &size, data.data()), "pipeline cache");
     platform::write_file_atomic(pipeline_cache_file, {data.data(), size});
   } catch (const std::exception& error) {
-    log_line(LogLevel::warning, cat("the pipeline cache was not saved: ", error.what()));
+    try_log_line(LogLevel::warning, {"the pipeline cache was not saved: ", error.what()});
   } catch (...) {
-    log_line(LogLevel::warning, "the pipeline cache was not saved");
+    try_log_line(LogLevel::warning, {"the pipeline cache was not saved"});
   }
 }
 

@@ -63,7 +63,7 @@ void Verdicts::save() noexcept {
     platform::write_file_atomic(path_, std::as_bytes(std::span(text)));
     changed_ = false;
   } catch (const std::exception& error) {
-    log_line(LogLevel::warning, cat("what was seen of kernels was not saved: ", error.what()));
+    try_log_line(LogLevel::warning, {"what was seen of kernels was not saved: ", error.what()});
   }
 }
 

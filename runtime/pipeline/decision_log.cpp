@@ -86,8 +86,8 @@ DecisionLog::~DecisionLog() {
   try {
     complete();
   } catch (const std::exception& error) {
-    log_line(LogLevel::warning,
-             cat(stage_, ": the last decision is not in the log: ", error.what()));
+    try_log_line(LogLevel::warning,
+                 {stage_, ": the last decision is not in the log: ", error.what()});
   }
 }
 

@@ -32,7 +32,7 @@ Door::~Door() {
   try {
     if (!claim_.empty() && store_->get(key("claim")) == claim_) store_->remove(key("claim"));
   } catch (const std::exception& gone) {
-    log_line(LogLevel::debug, cat("parameter server: a shard's claim stays: ", gone.what()));
+    try_log_line(LogLevel::debug, {"parameter server: a shard's claim stays: ", gone.what()});
   }
 }
 
