@@ -188,7 +188,8 @@ class RemotePieces final : public Pieces {
     Part part;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return finished_.contains(taken_); });
+      changed_.wait(lock, [&] { return finished_.contains(taken_) || failure_; });
+      if (failure_) std::rethrow_exception(failure_);
       part = std::move(finished_[taken_]);
       finished_.erase(taken_);
       ++taken_;
@@ -229,7 +230,18 @@ class RemotePieces final : public Pieces {
     cached_ = std::make_unique<FilePieces>(std::make_unique<platform::InputFile>(path));
   }
 
+  // What cannot be handed over with a part, for want of memory, ends the reading.
   void run() {
+    try {
+      get_parts();
+    } catch (...) {
+      std::scoped_lock lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+  }
+
+  void get_parts() {
     HttpConnection connection(options_);
     while (true) {
       uint64_t number = 0;
@@ -269,6 +281,7 @@ class RemotePieces final : public Pieces {
   std::atomic<bool> stop_{false};
   uint64_t next_ = 1, taken_ = 0;  // next part to fetch; parts handed out
   std::map<uint64_t, Part> finished_;
+  std::exception_ptr failure_;
   std::vector<std::thread> threads_;
 };
 

@@ -36,6 +36,7 @@ class Way {
     read_.clear();
     bytes_ = 0;
     ended_ = stop_ = false;
+    failure_ = nullptr;
     thread_ = start_thread("a thread that reads a part of the files", "interleave's 'ways'",
                            [this, epoch, pass] { run(epoch, pass); });
   }
@@ -46,6 +47,7 @@ class Way {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return !read_.empty() || ended_; });
+      if (read_.empty() && failure_) std::rethrow_exception(failure_);
       if (read_.empty()) return false;
       read = std::move(read_.front());
       read_.pop_front();
@@ -65,7 +67,19 @@ class Way {
     std::exception_ptr bad;
   };
 
+  // What cannot be handed over with a sample, for want of memory, ends the pass.
   void run(uint64_t epoch, uint64_t pass) {
+    try {
+      read_pass(epoch, pass);
+    } catch (...) {
+      std::scoped_lock lock(mutex_);
+      failure_ = std::current_exception();
+      ended_ = true;
+      changed_.notify_one();
+    }
+  }
+
+  void read_pass(uint64_t epoch, uint64_t pass) {
     bool more = true, began = false;
     while (more) {
       Read read;
@@ -111,6 +125,7 @@ class Way {
   std::deque<Read> read_;
   size_t bytes_ = 0;
   bool ended_ = false, stop_ = false;
+  std::exception_ptr failure_;
   std::thread thread_;
 };
 

@@ -255,6 +255,23 @@ TEST_F(Allocation, MayFailAnywhereInAPipelineOfImages) {
   check("images", [&] { return read_epochs(spec, 8); });
 }
 
+// Threads of interleave, and a log of decisions that is completed where the stage goes.
+TEST_F(Allocation, MayFailInThreadsThatReadAheadAndInLogs) {
+  for (int file = 0; file < 3; ++file) {
+    std::ofstream lines(root_ / ("part" + std::to_string(file) + ".jsonl"));
+    for (int i = 0; i < 20; ++i)
+      lines << "{\"image\": [" << i << ".5], \"label\": " << i % 2 << "}\n";
+  }
+  const std::string spec =
+      R"({"seed": 3, "epochs": 2, "threads": 2, "stages": [{"stage": "interleave", "ways": 3, "sources": [
+          {"stage": "jsonl", "pattern": ")" +
+      (root_ / "part*.jsonl").string() +
+      R"(", "columns": "image:f32,label:i32"}]}, {"stage": "echo", "mode": "on_demand", "factor": 2, "log": ")" +
+      (root_ / "echo.jsonl").string() +
+      R"("}, {"stage": "take", "count": 48}, {"stage": "batch", "size": 8}]})";
+  check("interleave", 500, [&] { return read_epochs(spec, 12); });
+}
+
 struct Runtime : Handle<etr_runtime, etr_runtime_destroy> {
   Runtime() {
     etr_runtime_options options{};
