@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/packed.h"
+#include "pipeline/item.h"
 
 namespace etr::echo {
 namespace {
@@ -68,6 +69,14 @@ void Decisions::begin_run() {
 void Decisions::reach(uint64_t after) {
   std::scoped_lock lock(mutex_);
   made_[epoch_].reached = after;
+  if (runs_ || !restored_ || !replay_path_.empty()) return;
+  const auto saved = replay_.find(epoch_);
+  if (saved == replay_.end() || saved->second.empty()) return;
+  // The way to a position does not go beyond what the node had reached when it was saved.
+  if (after >> pipeline::kPassShift > saved->second.rbegin()->first >> pipeline::kPassShift)
+    fail(Code::corrupt_data, "echo: ", source(),
+         " lies in a later pass of its epoch than the node's decisions: a version that did not "
+         "count samples by pass has saved it; begin at the start of an epoch");
 }
 
 std::optional<uint64_t> Decisions::due(uint64_t after) {

@@ -8,8 +8,10 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/packed.h"
 #include "echo/decisions.h"
 #include "echo/traces.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -75,6 +77,19 @@ TEST(EchoDecisions, APassThatATakeHasEndedLeavesNothingToTheNext) {
       EXPECT_EQ(trace_of_epoch(replayed), tail) << mode << ", " << draw;
       EXPECT_EQ(trace_of_epoch(restored), tail) << mode << ", " << draw;
     }
+}
+
+// Positions of earlier versions count the samples of all passes together.
+TEST(EchoDecisions, APositionThatDoesNotCountByPassIsRefusedInALaterPass) {
+  constexpr uint64_t kSecondPass = uint64_t{1} << pipeline::kPassShift;
+  echo::Decisions made("", "");
+  made.load(0, pack_numbers(std::vector<uint64_t>{90, 2, 30, 1}));
+  made.start_epoch(0);
+  made.reach(100);  // the end of the first pass
+  EXPECT_NE(error_text([&] { made.reach(kSecondPass + 1); }).find("a later pass"),
+            std::string::npos);
+  made.begin_run();
+  made.reach(kSecondPass + 1);
 }
 
 // On the way to its position, a restored run makes no decisions of its own, even if the first run
