@@ -188,13 +188,16 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   if (const auto too_many = excess(epoch)) throw Error(*too_many);
   const bool replaced = policy == ErrorPolicy::substitute && may_replace;
   if (!std::exchange(known.listed, true)) list(policy, replaced, where, item, record);
-  if (replaced) return true;
-  dropped_[epoch].push_back({position, item.ordinal, item.copy()});
-  return false;
+  if (!replaced) drop(position, item, epoch);
+  return replaced;
 }
 
 void BadRecords::note_drop(uint64_t position, const Item& item, uint64_t epoch) {
   std::scoped_lock lock(mutex_);
+  drop(position, item, epoch);
+}
+
+void BadRecords::drop(uint64_t position, const Item& item, uint64_t epoch) {
   dropped_[epoch].push_back({position, item.ordinal, item.copy()});
 }
 

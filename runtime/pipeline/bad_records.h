@@ -93,6 +93,7 @@ class BadRecords {
   void list(ErrorPolicy policy, bool replaced, const std::string& where, const Item& item,
             const BadRecord& record);
   void quarantine(const Item& item, const BadRecord& record);
+  void drop(uint64_t position, const Item& item, uint64_t epoch);
 
   const ErrorRules rules_;
   mutable std::mutex mutex_;
