@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -227,26 +226,42 @@ TEST(ParameterStore, RoundTripAndMistakes) {
   EXPECT_THROW(store.upload(values), Error);
 }
 
+// Runs the mean of four numbers.
+struct MeanRunner {
+  MeanRunner(const gpu::DeviceOptions& options, int slots)
+      : on(std::make_shared<gpu::Device>(options)),
+        x(g.add_input("x", {4}, DType::f32)),
+        mean(g.add("mean_rows", Json::object(), {x}, "mean")),
+        store(on.device(), g, 1),
+        plan(on, g, store, {false, -1, {mean}}),
+        runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, slots) {}
+
+  void submit(float value, uint64_t tag) {
+    std::fill_n(reinterpret_cast<float*>(runner.input(0)), 4, value);
+    ops::StepValues values;
+    values.valid_rows = 4;
+    runner.submit(values, tag);
+  }
+
+  gpu::Kernels on;
+  Graph g;
+  ValueId x, mean;
+  ParameterStore store;
+  Plan plan;
+  Runner runner;
+};
+
 class RunnerWith : public ::testing::TestWithParam<bool> {};
 
 TEST_P(RunnerWith, ResultsComeInOrderWithSeveralStepsInFlight) {
   gpu::DeviceOptions options = device_options();
   options.lowered.uploads_apart = GetParam();
-  gpu::Kernels on(std::make_shared<gpu::Device>(options));
-  Graph g;
-  const ValueId x = g.add_input("x", {4}, DType::f32);
-  const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
-  ParameterStore store(on.device(), g, 1);
-  Plan plan(on, g, store, {false, -1, {mean}});
-  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, 3);
+  MeanRunner made(options, 3);
+  Runner& runner = made.runner;
   std::vector<StepResult> results;
   int most_in_flight = 0;
   for (uint64_t tag = 0; tag < 50; ++tag) {
-    auto* in = reinterpret_cast<float*>(runner.input(0));
-    for (int i = 0; i < 4; ++i) in[i] = static_cast<float>(tag);
-    ops::StepValues values;
-    values.valid_rows = 4;
-    runner.submit(values, tag);
+    made.submit(static_cast<float>(tag), tag);
     most_in_flight = std::max(most_in_flight, runner.in_flight());
     if (tag % 5 == 4)
       for (StepResult& r : runner.take_results(false)) results.push_back(std::move(r));
@@ -258,24 +273,14 @@ TEST_P(RunnerWith, ResultsComeInOrderWithSeveralStepsInFlight) {
     EXPECT_EQ(results[tag].outputs[0][0], static_cast<float>(tag));
   }
   EXPECT_GE(most_in_flight, 2);
-  EXPECT_EQ(on.device()->validation_messages(), 0);
+  EXPECT_EQ(made.on.device()->validation_messages(), 0);
 }
 
 TEST(Runner, WaitsForTheOldestStepAlone) {
-  gpu::Kernels on(std::make_shared<gpu::Device>(device_options()));
-  Graph g;
-  const ValueId x = g.add_input("x", {4}, DType::f32);
-  const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
-  ParameterStore store(on.device(), g, 1);
-  Plan plan(on, g, store, {false, -1, {mean}});
-  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, 3);
+  MeanRunner made(device_options(), 3);
+  Runner& runner = made.runner;
   runner.wait_oldest();  // nothing is in flight
-  for (uint64_t tag = 0; tag < 4; ++tag) {
-    std::memset(runner.input(0), 0, 4 * sizeof(float));
-    ops::StepValues values;
-    values.valid_rows = 4;
-    runner.submit(values, tag);
-  }
+  for (uint64_t tag = 0; tag < 4; ++tag) made.submit(0, tag);
   EXPECT_EQ(runner.in_flight(), 3);
   runner.wait_oldest();
   EXPECT_EQ(runner.in_flight(), 2) << "the later ones were not waited for";
@@ -285,32 +290,19 @@ TEST(Runner, WaitsForTheOldestStepAlone) {
 }
 
 TEST(Runner, KeepsItsCommandsIfTheyCannotBeRecordedAnew) {
-  gpu::Kernels on(std::make_shared<gpu::Device>(device_options()));
-  Graph g;
-  const ValueId x = g.add_input("x", {4}, DType::f32);
-  const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
-  ParameterStore store(on.device(), g, 1);
-  Plan plan(on, g, store, {false, -1, {mean}});
-  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, 1);
-  const auto submit = [&](float value) {
-    auto* in = reinterpret_cast<float*>(runner.input(0));
-    std::fill_n(in, 4, value);
-    ops::StepValues values;
-    values.valid_rows = 4;
-    runner.submit(values, 0);
-  };
-  const auto result = [&] { return runner.take_results(true).at(0).outputs[0][0]; };
-  submit(3);
+  MeanRunner made(device_options(), 1);
+  const auto result = [&] { return made.runner.take_results(true).at(0).outputs[0][0]; };
+  made.submit(3, 0);
   EXPECT_EQ(result(), 3);
-  ++on.device()->vk().kernels_replaced;
+  ++made.on.device()->vk().kernels_replaced;
   {
-    Faults faults(*on.device());
+    Faults faults(*made.on.device());
     faults.fail_at(1, VK_ERROR_OUT_OF_HOST_MEMORY);
-    EXPECT_THROW(submit(4), Error);
+    EXPECT_THROW(made.submit(4, 0), Error);
     EXPECT_EQ(faults.calls(), 1) << "it failed later than in recording";
   }
-  EXPECT_EQ(runner.in_flight(), 0);
-  submit(5);
+  EXPECT_EQ(made.runner.in_flight(), 0);
+  made.submit(5, 0);
   EXPECT_EQ(result(), 5);
 }
 
