@@ -308,10 +308,14 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
         return api.EnumeratePhysicalDevices(instance.handle, count, found);
       });
   std::vector<PhysicalDevice> found;
+  std::string too_old;
   for (const VkPhysicalDevice handle : handles) {
     const Extensions extensions(api, handle);
     PhysicalDevice device{handle, 0, describe(instance, handle, extensions)};
-    if (device.info.api_major == 1 && device.info.api_minor < 1) continue;
+    if (device.info.api_major == 1 && device.info.api_minor < 1) {
+      too_old = cat("'", device.info.name, "' (", device.info.driver, ")");
+      continue;
+    }
     const auto families = families_of(api, handle);
     const auto compute = std::find_if(families.begin(), families.end(), [](const auto& family) {
       return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
@@ -325,6 +329,9 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
         can_set_subgroup_size(api, handle, extensions, device.info.subgroup_size);
     found.push_back(std::move(device));
   }
+  if (found.empty() && !too_old.empty())
+    fail(Code::no_device, "the Vulkan device ", too_old,
+         " has Vulkan 1.0, and EchoTrain needs 1.1 or later; install a newer driver");
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return rank(a.info.kind) < rank(b.info.kind);
   });
