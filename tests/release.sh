@@ -3,9 +3,9 @@
 #
 #   tests/release.sh PACKAGES DIRECTORY [RELEASE]
 #
-# PACKAGES is the folder with SHA256SUMS; DIRECTORY receives the system. There, the command's demo trains. RELEASE is another one of
-# Debian than the running, such as bullseye, which has an older C library: there, the wheel and the archive only, and as its lavapipe
-# may be older than Vulkan 1.1, only pipelines. As root, with debootstrap.
+# PACKAGES is the folder with SHA256SUMS; DIRECTORY receives the system. RELEASE is another one of Debian than the running, such as
+# bullseye, which has an older C library: there, the wheel and the archive only. bullseye's lavapipe has Vulkan 1.0, so nothing trains
+# there, and the command has to say why. As root, with debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-}" != --inside ]; then
@@ -19,7 +19,7 @@ install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-re
 passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }
 demo() { # command, folder: both runs reach the target, and the one with the echo node does so sooner
   local began=$SECONDS speedup
-  [ -z "$other_release" ] || return 0
+  $trains || return 0
   "$@" >demo.log || { tail -n 5 demo.log; exit 1; }
   tail -n 6 demo.log
   speedup=$(sed -nE 's/^with echo .* ([0-9.]+) x .*/\1/p' demo.log)
@@ -51,7 +51,13 @@ assert sum(len(batch["label"]) for batch in pipeline) == 128
 END
 ! venv/bin/echotrain demo wheel-demo >demo.log 2>&1 || { echo "release.sh: the demo ran without a driver"; exit 1; }
 grep -q 'install libvulkan1 and a driver' demo.log || { cat demo.log; exit 1; }
-[ -n "$other_release" ] || install mesa-vulkan-drivers
+install mesa-vulkan-drivers
+trains=true
+if ! venv/bin/echotrain devices >devices.log 2>&1; then
+  grep -q 'has Vulkan 1.0, and EchoTrain needs 1.1 or later' devices.log || { cat devices.log; exit 1; }
+  trains=false
+fi
+[ -n "$other_release" ] || $trains
 demo venv/bin/echotrain demo wheel-demo
 passed "the wheel"
 
@@ -59,12 +65,11 @@ install zstd gcc libc6-dev pkg-config
 tar --zstd -xf /folder/echotrain-*-linux-x86_64.tar.zst
 prefix=$(realpath echotrain-*/)
 "$prefix/bin/echotrain" version
-demo "$prefix/bin/echotrain" demo archive-demo
 test -s "$prefix/share/doc/echotrain/LICENSE"
 test -s "$prefix/share/doc/echotrain/linked/onetbb"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 sample feed
-[ -n "$other_release" ] || sample train
+if $trains; then sample train; fi
 unset PKG_CONFIG_PATH
 passed "the archive, and C programs with it"
 

@@ -1,27 +1,25 @@
 #!/usr/bin/env bash
-# Builds EchoTrain for every Linux of one processor, whatever its distribution: a prefix in which all dependencies but the C library are
-# linked in, and the Python wheel.
+# Builds EchoTrain for every Linux on this machine's processor, whatever its distribution: a prefix in which all dependencies but the C
+# library are linked in, and the Python wheel.
 #
-#   tools/portable.sh ARCHITECTURE DIRECTORY      x86_64 or aarch64
+#   tools/portable.sh DIRECTORY
 #
-# Leaves in DIRECTORY: echotrain-VERSION-linux-ARCHITECTURE.tar.zst and the wheel. The C library has to be glibc 2.28 (2018) or later,
-# because the compiler is Zig's, which has the symbols of every version. The other dependencies are built from the source packages of
-# the installed Debian release, from the archive in apt's sources; what has been built stays. DIRECTORY's path has no spaces.
-# Installing tools needs root.
+# Leaves in DIRECTORY: echotrain-VERSION-linux-PROCESSOR.tar.zst, and the wheel in wheel/. They need glibc 2.28 (2018) or later: the
+# compiler is Zig's, which has the symbols of every version. The other dependencies are built from the source packages of the installed
+# Debian release, from the archive in apt's sources; what has been built stays. DIRECTORY's path has no spaces. Installing tools needs
+# root.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/apt.sh"
 . "$root/tests/support/dependencies.sh"
 glibc=2.28 zig_version=0.17.1
-[ $# = 2 ] || die "usage: portable.sh x86_64|aarch64 DIRECTORY"
-architecture=$1
-case $architecture in x86_64 | aarch64) ;; *) die "unknown architecture '$1': x86_64 or aarch64" ;; esac
-mkdir -p "$2"
-directory=$(realpath "$2")
+[ $# = 1 ] || die "usage: portable.sh DIRECTORY"
+architecture=$(uname -m)
+mkdir -p "$1"
+directory=$(realpath "$1")
 prefix=$directory/prefix
 tools=(build-essential cmake ninja-build pkg-config dpkg-dev nasm glslang-tools libvulkan-dev spirv-headers nlohmann-json3-dev
        libcurl4-openssl-dev python3-dev python3-venv zstd)
-[ "$architecture" = "$(uname -m)" ] || tools+=("libgcc-s1-${architecture/aarch64/arm64}-cross")
 readarray -t missing < <(lacking "${tools[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   as_root apt-get update -qq
@@ -50,7 +48,6 @@ wrap c++ "$zig" c++ "${target[@]}"
 for tool in ar ranlib objcopy; do wrap $tool "$zig" $tool; done
 toolchain=$directory/toolchain.cmake
 cat >"$toolchain" <<END
-$([ "$architecture" = "$(uname -m)" ] || printf 'set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR %s)' "$architecture")
 set(CMAKE_C_COMPILER $directory/bin/cc)
 set(CMAKE_CXX_COMPILER $directory/bin/c++)
 set(CMAKE_AR $directory/bin/ar)
@@ -69,9 +66,7 @@ build_dependencies
 cd "$root"
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
 # The system's unwinder, not Zig's: what a program throws in its callback comes from that.
-unwinder=/usr/$architecture-linux-gnu/lib/libgcc_s.so.1
-[ "$architecture" != "$(uname -m)" ] || unwinder=$(cc -print-file-name=libgcc_s.so.1)
-link="$unwinder -Wl,--allow-shlib-undefined"
+link="$(cc -print-file-name=libgcc_s.so.1) -Wl,--allow-shlib-undefined"
 # One build folder for both: what the wheel adds is turned off again, should it have been built before.
 configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_GLOO=OFF -DECHOTRAIN_SAMPLES=OFF \
   -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" \

@@ -5,7 +5,7 @@
 #
 # Leaves in DIRECTORY/VERSION: the source archive; for every Linux, an archive of the library and a Python wheel (tools/portable.sh);
 # for the Debian that it runs on, packages; a bill of materials of each; the notes, from CHANGELOG.md; and SHA256SUMS. What was built
-# stays in DIRECTORY/work. Made twice from one commit on one machine, the files are the same. tests/release.sh installs them, and
+# stays in DIRECTORY/work; packed again from that, the files are the same. tests/release.sh installs them, and
 # docs/releases.md says for whom they are. Installing tools needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,7 +32,7 @@ mv "$directory/notes" "$out/NOTES.md"
 git archive --format=tar --prefix="echotrain-$version/" HEAD | gzip -n -9 >"$out/echotrain-$version.tar.gz"
 
 echo "release.sh: for every Linux" >&2
-bash tools/portable.sh x86_64 "$work/x86_64"
+bash tools/portable.sh "$work/x86_64"
 cp "$work"/x86_64/echotrain-"$version"-linux-x86_64.tar.zst "$work"/x86_64/wheel/*.whl "$out/"
 
 echo "release.sh: for this Debian" >&2
