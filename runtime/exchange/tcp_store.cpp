@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/platform_files.h"
 #include "core/platform_socket.h"
 #include "core/start_thread.h"
@@ -39,7 +40,7 @@ class Server {
   explicit Server(Descriptor listener)
       : listener_(std::move(listener)),
         thread_(start_thread("a thread that serves ranks that look for each other",
-                             "the number of groups", [this] { serve(); })) {}
+                             "the number of groups", [this] { run(); })) {}
   ~Server() {
     stop_.signal();
     thread_.join();
@@ -52,6 +53,17 @@ class Server {
     bool greeted = false;
     Clock::time_point came = Clock::now();
   };
+
+  // Without memory it cannot go on. Its clients see that their connections are closed.
+  void run() {
+    try {
+      serve();
+    } catch (const std::exception& error) {
+      clients_.clear();
+      try_log_line(LogLevel::error,
+                   {"the rendezvous that this rank serves has ended: ", error.what()});
+    }
+  }
 
   void serve() {
     while (true) {

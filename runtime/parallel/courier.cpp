@@ -51,6 +51,22 @@ void Courier::wait(uint64_t number) {
   if (done_ < number) std::rethrow_exception(failed_);
 }
 
+// What the job threw, or null. The other ranks have been told, unless there is no memory for that.
+std::exception_ptr Courier::failure_of(const std::function<void()>& job) {
+  std::exception_ptr failed;
+  try {
+    try {
+      job();
+    } catch (const std::exception& error) {
+      failed = std::current_exception();
+      on_failure_(error.what());
+    }
+  } catch (...) {
+    if (!failed) failed = std::current_exception();
+  }
+  return failed;
+}
+
 void Courier::run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -59,15 +75,7 @@ void Courier::run() {
     const auto job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
-    std::exception_ptr failed;
-    std::string reason;
-    try {
-      job();
-    } catch (const std::exception& error) {
-      failed = std::current_exception();
-      reason = error.what();
-    }
-    if (failed) on_failure_(reason);
+    const std::exception_ptr failed = failure_of(job);
     lock.lock();
     failed_ = failed;
     if (!failed_) ++done_;

@@ -38,6 +38,7 @@ class Courier {
  private:
   uint64_t post(std::function<void()> job);
   void run();
+  std::exception_ptr failure_of(const std::function<void()>& job);
 
   exchange::Group group_;
   const std::function<void(const std::string&)> on_failure_;
