@@ -269,7 +269,7 @@ TEST_F(Allocation, MayFailInThreadsThatReadAheadAndInLogs) {
       R"(", "columns": "image:f32,label:i32"}]}, {"stage": "echo", "mode": "on_demand", "factor": 2, "log": ")" +
       (root_ / "echo.jsonl").string() +
       R"("}, {"stage": "take", "count": 48}, {"stage": "batch", "size": 8}]})";
-  check("interleave", 500, [&] { return read_epochs(spec, 12); });
+  check("interleave", [&] { return read_epochs(spec, 12); }, 1000);
 }
 
 struct Runtime : Handle<etr_runtime, etr_runtime_destroy> {
