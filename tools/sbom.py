@@ -40,8 +40,7 @@ LICENCES = {"expat": "MIT", "mit": "MIT", "apache-2.0": "Apache-2.0", "apache-2"
 # By source package, where Debian's file is prose, or begins with the licence of other parts.
 PROSE = {"glibc": "LGPL-2.1-or-later", "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-13": "GPL-3.0-or-later WITH GCC-exception-3.1",
          "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1", "libjpeg-turbo": "IJG AND BSD-3-Clause AND Zlib", "zlib": "Zlib", "libpng1.6": "libpng-2.0",
-         "libzstd": "BSD-3-Clause OR GPL-2.0-only", "onetbb": "Apache-2.0", "mpich": "mpich2",
-         "openmpi": "BSD-3-Clause-Open-MPI"}
+         "libzstd": "BSD-3-Clause OR GPL-2.0-only", "onetbb": "Apache-2.0", "mpich": "mpich2", "openmpi": "BSD-3-Clause-Open-MPI"}
 
 
 def output(*words, may_fail=False):
@@ -63,7 +62,8 @@ def version():
 
 
 def identifier(*parts):
-    return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(parts)).strip("-")
+    """Made of letters, digits, '.' and '-', and another one for another name, as job.py and _job.py are."""
+    return "SPDXRef-" + "-".join(re.sub(r"[^A-Za-z0-9./]", lambda odd: f"-{ord(odd[0]):x}-", part).replace("/", "-") for part in parts)
 
 
 # Files ----------------------------------------------------------------------------------------------
