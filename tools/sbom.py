@@ -13,6 +13,7 @@ No further modules are needed.
 
 import argparse
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -40,7 +41,8 @@ LICENCES = {"expat": "MIT", "mit": "MIT", "apache-2.0": "Apache-2.0", "apache-2"
 # By source package, where Debian's file is prose, or begins with the licence of other parts.
 PROSE = {"glibc": "LGPL-2.1-or-later", "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-13": "GPL-3.0-or-later WITH GCC-exception-3.1",
          "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1", "libjpeg-turbo": "IJG AND BSD-3-Clause AND Zlib", "zlib": "Zlib", "libpng1.6": "libpng-2.0",
-         "libzstd": "BSD-3-Clause OR GPL-2.0-only", "onetbb": "Apache-2.0", "mpich": "mpich2", "openmpi": "BSD-3-Clause-Open-MPI"}
+         "libzstd": "BSD-3-Clause OR GPL-2.0-only", "onetbb": "Apache-2.0", "mpich": "mpich2", "openmpi": "BSD-3-Clause-Open-MPI",
+         "rdma-core": "GPL-2.0-only OR Linux-OpenIB", "libnl3": "LGPL-2.1-only"}
 
 
 def output(*words, may_fail=False):
@@ -120,6 +122,16 @@ def places(path):
     return dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path, may_fail=True), re.MULTILINE))  # "": of another processor
 
 
+@functools.cache
+def origins():
+    """Where the system has each library, by the name that it is linked by and by that of its file: auditwheel gives copies either."""
+    out = {}
+    for name, place in re.findall(r"^\s*(\S+) .*=> (/\S+)", output("ldconfig", "-p"), re.MULTILINE):
+        out.setdefault(name, place)
+        out.setdefault(pathlib.Path(place).resolve().name, place)
+    return out
+
+
 def package_of(path):
     """The Debian package of a file; "" if there is none."""
     for name in dict.fromkeys((path, os.path.realpath(path), path.removeprefix("/usr"), "/usr" + path)):
@@ -191,7 +203,7 @@ def linked(folder, binaries):
             plain = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)
             if plain.startswith(("libechotrain", "_native", "ld-linux")) or (name in inside and plain == name):
                 continue
-            place = where.get(plain) if name not in inside else next(iter(re.findall(rf"{re.escape(plain)} .*=> (\S+)", output("ldconfig", "-p"))), "")
+            place = origins().get(plain) if name in inside else where.get(plain)
             package = package_of(place) if place else ""
             if package:
                 out.setdefault(package, set()).add(name)
