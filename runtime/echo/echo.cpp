@@ -127,8 +127,8 @@ class BufferedEcho : public Echo {
 
   void start_epoch(uint64_t epoch) override {
     Echo::start_epoch(epoch);
-    buffer_.clear();
-    reseed(epoch, 0);
+    epoch_ = epoch;
+    start_pass(0);
   }
 
   // Counted in samples, because copies share their bytes.
@@ -137,8 +137,12 @@ class BufferedEcho : public Echo {
   }
 
  protected:
-  void reseed(uint64_t epoch, uint64_t pass) {
-    rng_ = Rng(context_.seed, epoch, uint64_t{1} << 63 | pass, context_.position);
+  // Each pass begins anew: a `take` downstream ends a pass, and how many items arrive after that
+  // depends on timing.
+  virtual void start_pass(uint64_t pass) {
+    pass_ = pass;
+    buffer_.clear();
+    rng_ = Rng(context_.seed, epoch_, uint64_t{1} << 63 | pass, context_.position);
   }
   bool give_next(Emitter& out) {
     Item item;
@@ -150,6 +154,7 @@ class BufferedEcho : public Echo {
   const uint64_t capacity_;
   EchoBuffer buffer_;
   Rng rng_{0};
+  uint64_t epoch_ = 0, pass_ = 0;
 };
 
 class FixedEcho final : public BufferedEcho {
@@ -158,13 +163,6 @@ class FixedEcho final : public BufferedEcho {
       : BufferedEcho(options, context, Draw::uniform),
         mixes_(draw_of(options, Draw::uniform) == Draw::uniform),
         copies_(options.number("factor")) {}
-
-  void start_epoch(uint64_t epoch) override {
-    BufferedEcho::start_epoch(epoch);
-    epoch_ = epoch;
-    pass_ = 0;
-    copies_.reset();
-  }
 
   void process(Item&& item, Emitter& out) override {
     const Item held = received(std::move(item));
@@ -181,9 +179,7 @@ class FixedEcho final : public BufferedEcho {
 
   void finish_pass(Emitter& out) override {
     while (give_next(out)) continue;
-    // A `take` downstream ends a pass, and how many items arrive after that depends on timing.
-    reseed(epoch_, ++pass_);
-    copies_.reset();
+    start_pass(pass_ + 1);
   }
 
   double holds_bytes(double item_bytes) const override {
@@ -192,6 +188,10 @@ class FixedEcho final : public BufferedEcho {
 
  protected:
   uint32_t most_uses() const override { return copies_.most(); }
+  void start_pass(uint64_t pass) override {
+    BufferedEcho::start_pass(pass);
+    copies_.reset();
+  }
 
  private:
   void hold(const Item& item, EchoBuffer::Uses uses, int64_t bytes, Emitter& out) {
@@ -201,12 +201,10 @@ class FixedEcho final : public BufferedEcho {
 
   const bool mixes_;
   CopyCounter copies_;
-  uint64_t epoch_ = 0, pass_ = 0;
 };
 
 // The time-dependent modes. A decision is the number of echoes after a fresh item and before the
-// next. Each pass begins anew: a `take` downstream ends a pass, and how many items arrive after that
-// depends on timing. They may neither be repeated in the next pass nor move its decisions.
+// next.
 class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDependent {
  public:
   AdaptiveEcho(const Options& options, const StageContext& context, bool plans)
@@ -220,8 +218,6 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
   void start_epoch(uint64_t epoch) override {
     decisions_.start_epoch(epoch);
     BufferedEcho::start_epoch(epoch);
-    epoch_ = epoch;
-    start_pass(0);
   }
 
   void process(Item&& item, Emitter& out) override {
@@ -240,9 +236,6 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
 
   void finish_pass(Emitter&) override {
     decisions_.end_pass();
-    buffer_.clear();
-    fresh_ = 0;
-    reseed(epoch_, pass_ + 1);
     start_pass(pass_ + 1);
   }
 
@@ -280,8 +273,9 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
                                  static_cast<double>(options.integer("buffer")));
   }
 
-  void start_pass(uint64_t pass) {
-    pass_ = pass;
+  void start_pass(uint64_t pass) override {
+    BufferedEcho::start_pass(pass);
+    fresh_ = 0;  // decisions count by pass
     uses_.reset();
     credit_.reset();
     plan_.start_pass();
@@ -343,7 +337,6 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
   CopyCounter uses_;
   Credit credit_;
   EchoPlan plan_;
-  uint64_t epoch_ = 0, pass_ = 0;
   uint64_t echoes_ = 0;     // since the newest fresh item
   double told_factor_ = 1;  // as last logged
   Json details_;            // for the log: of the decision after the newest fresh item
