@@ -6,8 +6,8 @@
 
 #include "core/json_fwd.h"
 
-// The library's own comparison with a literal makes a JSON value of it within a noexcept function: where the host has no
-// memory left, that would end the process.
+// The library's own comparison with a literal makes a JSON value of it within a noexcept function:
+// where the host has no memory left, that would end the process.
 namespace nlohmann {
 
 inline bool operator==(const ordered_json& json, const char* text) noexcept {

@@ -154,7 +154,7 @@ void check(const char* name, const std::function<int32_t()>& scenario,
   if (const char* asked = std::getenv("ECHOTRAIN_TEST_FAILURES"))  // 0: at every allocation
     places = std::atoll(asked) > 0 ? std::min<int64_t>(std::atoll(asked), total) : total;
   for (int64_t run = 0; run < 2 * places; ++run) {
-    const int64_t at = 1 + (total - 1) * (run / 2) / (places - 1);
+    const int64_t at = 1 + (total - 1) * (run / 2) / std::max<int64_t>(places - 1, 1);
     alarm(300);  // a hang ends the program
     countdown = at;
     for_ever = run % 2 == 1;
@@ -269,7 +269,8 @@ TEST_F(Allocation, MayFailInThreadsThatReadAheadAndInLogs) {
       R"(", "columns": "image:f32,label:i32"}]}, {"stage": "echo", "mode": "on_demand", "factor": 2, "log": ")" +
       (root_ / "echo.jsonl").string() +
       R"("}, {"stage": "take", "count": 48}, {"stage": "batch", "size": 8}]})";
-  check("interleave", [&] { return read_epochs(spec, 12); }, 1000);
+  check(
+      "interleave", [&] { return read_epochs(spec, 12); }, 1000);
 }
 
 struct Runtime : Handle<etr_runtime, etr_runtime_destroy> {
