@@ -17,22 +17,22 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"engine", OptionType::string, "\"gloo\"",
-     "what moves data: gloo, mpi (whichever the launcher is of), mpi-openmpi, mpi-mpich, or the "
-     "path of a plug-in library"},
-    {"rank", OptionType::integer, nullptr, "this process's number in the group, from 0 on", 0, 1e6},
-    {"size", OptionType::integer, nullptr, "how many ranks the group has", 1, 1e6},
+     "transport: gloo, mpi (the launcher's implementation), mpi-openmpi, mpi-mpich, or the path of "
+     "a plug-in library"},
+    {"rank", OptionType::integer, nullptr, "index of this process in the group, from 0", 0, 1e6},
+    {"size", OptionType::integer, nullptr, "number of ranks in the group", 1, 1e6},
     {"rendezvous", OptionType::string, "\"\"",
-     "where ranks find each other (gloo): file:FOLDER, a folder that all see, or tcp://HOST:PORT, "
-     "where rank 0 serves"},
+     "where ranks find each other (gloo): file:FOLDER, a folder that all of them can see, or "
+     "tcp://HOST:PORT, served by rank 0"},
     {"name", OptionType::string, "\"world\"",
-     "the group's name in the rendezvous; another run or attempt has another"},
-    {"host", OptionType::string, "\"\"",
-     "the address or host name on which this rank listens (gloo)"},
-    {"interface", OptionType::string, "\"\"", "or the network interface, such as eth0 (gloo)"},
-    {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01,
-     1e6, "seconds"},
+     "name of the group in the rendezvous; must differ between runs and attempts"},
+    {"host", OptionType::string, "\"\"", "address or host name on which this rank listens (gloo)"},
+    {"interface", OptionType::string, "\"\"",
+     "network interface on which this rank listens, such as eth0, instead of 'host' (gloo)"},
+    {"timeout", OptionType::number, "60", "time after which a rank that does not answer is lost",
+     0.01, 1e6, "seconds"},
     {"engines", OptionType::string, "\"\"",
-     "the folder of engines that are not part of the library", 0, 0, "path"},
+     "folder with the transports that are separate libraries", 0, 0, "path"},
 };
 
 constexpr const char* kFile = "file:";

@@ -10,9 +10,10 @@ namespace etr::nn {
 Schema layer_common_schema() {
   static constexpr OptionSpec kCommon[] = {
       {"name", OptionType::string, "\"\"",
-       "what others call it, and what its parameters begin with; empty: KIND_POSITION"},
+       "name by which other layers refer to this one, and prefix of its parameters' names; empty: "
+       "KIND_POSITION"},
       {"input", OptionType::strings, "[]",
-       "layers or fields of the batch it reads; empty: the layer before"},
+       "layers or fields of the batch that this layer reads; empty: the layer before it"},
   };
   return kCommon;
 }

@@ -15,17 +15,15 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"layers", OptionType::strings, nullptr,
      "names of dense layers, and of the projections of attention layers (LAYER.query, LAYER.key, "
-     "LAYER.value, or LAYER.qkv, and LAYER.output), that get an adapter; * stands for any "
-     "characters"},
+     "LAYER.value, or LAYER.qkv, and LAYER.output), that get an adapter; * matches any characters"},
     {"rank", OptionType::integer, "8", "rank of the adapters", 1, 4096},
-    {"alpha", OptionType::number, "16", "an adapter's result is multiplied by alpha / rank", 1e-6,
-     1e6},
+    {"alpha", OptionType::number, "16", "the output of an adapter is multiplied by alpha / rank",
+     1e-6, 1e6},
     {"dropout", OptionType::number, "0",
-     "probability that an element of an adapter's input is zeroed in training", 0, 0.99},
+     "probability that an element of an adapter's input is set to zero in training", 0, 0.99},
     {"train", OptionType::strings, "[]",
-     "names of parameters that are trained as they are, such as those of a new last layer; * "
-     "stands "
-     "for any characters"},
+     "names of parameters that are trained as usual, such as those of a new last layer; * matches "
+     "any characters"},
 };
 
 // Returns the names of the products that could have an adapter, in the model's order.

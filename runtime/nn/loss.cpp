@@ -9,26 +9,29 @@ namespace etr::nn {
 namespace {
 
 constexpr OptionSpec kLoss[] = {
-    {"loss", OptionType::string, "\"softmax_cross_entropy\"", "what training minimises", 0, 0, "",
+    {"loss", OptionType::string, "\"softmax_cross_entropy\"",
+     "the function that training minimises", 0, 0, "",
      "softmax_cross_entropy|binary_cross_entropy|mse|l1|huber|multibox"},
     {"target", OptionType::string, "\"label\"",
-     "field of the batch that is compared with; for multibox \"boxes\" where none is given"},
+     "field of the batch with the expected output; for multibox \"boxes\" by default"},
     {"label_smoothing", OptionType::number, "0",
      "probability spread evenly over all classes (softmax_cross_entropy)", 0, 0.99},
     {"ignored_label", OptionType::integer, "-1",
-     "label of rows that do not count (softmax_cross_entropy)", -2147483647, 2147483647},
+     "label of rows that are ignored (softmax_cross_entropy)", -2147483647, 2147483647},
     {"class_weights", OptionType::numbers, "[]",
-     "what a row of each class counts; empty: all the same (softmax_cross_entropy)", 0, 1e9},
-    {"delta", OptionType::number, "1", "where the square becomes a line (huber)", 1e-6, 1e6},
+     "weight of each class's rows; empty: all equal (softmax_cross_entropy)", 0, 1e9},
+    {"delta", OptionType::number, "1", "where the loss changes from quadratic to linear (huber)",
+     1e-6, 1e6},
     {"max_boxes", OptionType::integer, "32",
-     "boxes of an image, as the stage 'boxes' filled them up (multibox)", 1, 1 << 16, "", "",
+     "boxes of an image, as padded by the stage 'boxes' (multibox)", 1, 1 << 16, "", "",
      "most_boxes"},
     {"iou_threshold", OptionType::number, "0.5",
-     "intersection over union from which an anchor is to find a box (multibox)", 0, 1, "", "",
+     "intersection over union above which an anchor is matched to a box (multibox)", 0, 1, "", "",
      "overlap"},
     {"negative_ratio", OptionType::number, "3",
-     "anchors of background that count, for each that finds a box: the hardest ones (multibox)", 0,
-     1e6, "", "", "negatives"},
+     "number of background anchors that count, for each matched anchor: those with the largest "
+     "loss (multibox)",
+     0, 1e6, "", "", "negatives"},
 };
 
 const char* op_of(const std::string& kind) {

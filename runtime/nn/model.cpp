@@ -147,20 +147,17 @@ class Builder {
 constexpr OptionSpec kOptions[] = {
     {"inputs", OptionType::strings, "[\"image\"]", "fields of the batch that the layers read"},
     {"frozen", OptionType::strings, "[]",
-     "names of parameters that training leaves as they are, such as \"conv2d_1.weight\"; * stands "
-     "for any characters"},
+     "names of parameters that training does not change, such as \"conv2d_1.weight\"; * matches "
+     "any characters"},
     {"quantize", OptionType::integer, "0",
-     "bits in which the frozen weights of products and convolutions are kept in memory: 8 or 4; 0: "
-     "32",
-     0, 8, "bits"},
+     "bits of each frozen weight of matrix products and convolutions in memory: 8 or 4; 0: 32", 0,
+     8, "bits"},
     {"recompute", OptionType::boolean, "false",
-     "training keeps only what crosses between parts of the model, and computes the rest again for "
-     "the "
-     "gradients: less memory, more time"},
+     "keep only the activations at the borders between parts of the model and recompute the others "
+     "for the gradients: less memory, more time"},
     {"precision", OptionType::string, "\"fp32\"",
-     "what matrix products and convolutions round their operands to; sums, weights and all else "
-     "stay "
-     "fp32. fp16 takes gradients with a loss scale",
+     "format to which matrix products and convolutions round their operands; sums, weights and "
+     "everything else stay fp32. fp16 uses loss scaling",
      0, 0, "", "fp32|bf16|fp16"}};
 
 Options options_of(const Json& spec) {

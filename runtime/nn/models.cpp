@@ -27,9 +27,10 @@ constexpr OptionSpec kClasses{"classes", OptionType::integer, "10", "length of t
 constexpr OptionSpec kMlp[] = {
     {"hidden", OptionType::integers, "[128]", "units of each hidden layer", 1, 1 << 20},
     kClasses,
-    {"activation", OptionType::string, "\"relu\"", "after each hidden layer", 0, 0, "",
+    {"activation", OptionType::string, "\"relu\"", "activation after each hidden layer", 0, 0, "",
      "relu|gelu|silu|tanh|sigmoid"},
-    {"dropout", OptionType::number, "0", "probability that a hidden element is zeroed", 0, 0.99},
+    {"dropout", OptionType::number, "0", "probability that a hidden element is set to zero", 0,
+     0.99},
 };
 
 Json expand_mlp(const Options& o) {
@@ -109,7 +110,7 @@ Json stages(const std::vector<int>& blocks, int64_t first_filters, bool bottlene
 void append(Json& to, const Json& from) { to.insert(to.end(), from.begin(), from.end()); }
 
 constexpr OptionSpec kNorm{
-    "norm", OptionType::string, "\"batch\"", "normalisation of each convolution", 0, 0,
+    "norm", OptionType::string, "\"batch\"", "normalisation after each convolution", 0, 0,
     "",     "batch|none"};
 constexpr OptionSpec kCifarResnet[] = {
     {"depth", OptionType::integer, "20", "6 n + 2: 8, 20, 32, 44, 56 or 110", 8, 1202},
@@ -167,25 +168,27 @@ constexpr OptionSpec kWidth{"width", OptionType::integer, "128", "features of ea
                             1 << 16};
 constexpr OptionSpec kHeads{"heads", OptionType::integer, "4", "attention heads", 1, 1024};
 constexpr OptionSpec kVocabSize{
-    "vocab_size", OptionType::integer, nullptr, "tokens of the vocabulary", 1, 1 << 24, "", "",
+    "vocab_size", OptionType::integer, nullptr, "size of the vocabulary", 1, 1 << 24, "", "",
     "symbols"};
 constexpr OptionSpec kFfnWidth{"ffn_width", OptionType::integer,
-                               "0",         "units of the feed-forward layers; 0: 4 width",
+                               "0",         "units of the feed-forward layers; 0: 4 * width",
                                0,           1 << 18,
                                "",          "",
                                "hidden"};
 constexpr OptionSpec kDropoutRate{
     "dropout", OptionType::number,
-    "0.1",     "probability that an element is zeroed after each part",
+    "0.1",     "probability that an element is set to zero after each sub-layer",
     0,         0.99};
 constexpr OptionSpec kDecoder[] = {
     kVocabSize,
-    {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
+    {"blocks", OptionType::integer, "4", "number of blocks of attention and feed-forward layers", 1,
+     1000},
     kWidth,
     kHeads,
     kFfnWidth,
     kDropoutRate,
-    {"tied", OptionType::boolean, "true", "the output's weight is the embedding's table"},
+    {"tied", OptionType::boolean, "true",
+     "the output layer shares the embedding's table as its weight"},
 };
 
 void add_dropout(Json& layers, double rate) {
@@ -245,13 +248,15 @@ Json expand_decoder(const Options& o) {
 
 constexpr OptionSpec kTransformer[] = {
     {"vocab_size", OptionType::integer, nullptr,
-     "tokens of the vocabulary, which source and target share", 1, 1 << 24, "", "", "symbols"},
-    {"blocks", OptionType::integer, "6", "blocks of encoder and of decoder", 1, 1000},
+     "size of the vocabulary, which source and target share", 1, 1 << 24, "", "", "symbols"},
+    {"blocks", OptionType::integer, "6", "number of blocks in the encoder and in the decoder", 1,
+     1000},
     {"width", OptionType::integer, "512", "features of each position", 4, 1 << 16},
     {"heads", OptionType::integer, "8", "attention heads", 1, 1024},
     kFfnWidth,
     kDropoutRate,
-    {"tied", OptionType::boolean, "true", "the output's weight is the decoder's table"},
+    {"tied", OptionType::boolean, "true",
+     "the output layer shares the decoder's embedding table as its weight"},
 };
 
 // Vaswani et al. 2017, with pre-normalisation. Reads "source" and "source_length"; the decoder
@@ -287,18 +292,22 @@ Json expand_transformer(const Options& o) {
 
 constexpr OptionSpec kLlama[] = {
     kVocabSize,
-    {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
+    {"blocks", OptionType::integer, "4", "number of blocks of attention and feed-forward layers", 1,
+     1000},
     kWidth,
     kHeads,
     {"kv_heads", OptionType::integer, "0",
-     "heads of keys and values, shared by the attention heads; 0: as many", 0, 1024},
+     "number of heads for keys and values, shared by groups of attention heads; 0: as many as "
+     "heads",
+     0, 1024},
     {"head_width", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256},
     kFfnWidth,
     {"rotary_base", OptionType::number, "10000", "base of the rotary position embedding", 1, 1e12},
     {"rotary_scaling", OptionType::numbers, "[]",
-     "as in the layer 'attention', for contexts beyond those of the first training", 1e-6, 1e9},
+     "as in the layer 'attention', for contexts longer than in the original training", 1e-6, 1e9},
     {"epsilon", OptionType::number, "1e-5", "added to the mean square in normalisations", 1e-12, 1},
-    {"tied", OptionType::boolean, "false", "the output's weight is the embedding's table"},
+    {"tied", OptionType::boolean, "false",
+     "the output layer shares the embedding's table as its weight"},
 };
 
 // Touvron et al. 2023: RMS norm in front of each part, rotary positions, a gated feed-forward
@@ -340,19 +349,20 @@ Json expand_llama(const Options& o) {
 // Detector ------------------------------------------------------------------------------------
 
 constexpr OptionSpec kSsd[] = {
-    {"classes", OptionType::integer, nullptr, "kinds of things to find, background not counted", 1,
+    {"classes", OptionType::integer, nullptr, "number of classes, not counting the background", 1,
      1 << 16},
     {"width", OptionType::integer, "32",
-     "filters of the first level; each next one has twice as many", 1, 1 << 12},
-    {"max_width", OptionType::integer, "256", "filters of a level at most", 1, 1 << 14, "", "",
-     "most_width"},
-    {"levels", OptionType::integer, "6", "how often the image is halved", 1, 12},
-    {"first_head", OptionType::integer, "3", "first level that finds boxes; all after it do too", 1,
-     12},
+     "filters of the first level; each further level has twice as many", 1, 1 << 12},
+    {"max_width", OptionType::integer, "256", "largest number of filters of a level", 1, 1 << 14,
+     "", "", "most_width"},
+    {"levels", OptionType::integer, "6", "how many times the image is halved", 1, 12},
+    {"first_head", OptionType::integer, "3",
+     "first level that predicts boxes; all further levels do, too", 1, 12},
     {"smallest", OptionType::number, "0.2",
-     "side of the first level's anchors, as a share of the image", 0.001, 1},
-    {"largest", OptionType::number, "0.9", "side of the last level's anchors", 0.001, 2},
-    {"ratios", OptionType::numbers, "[1, 2, 0.5]", "width by height of the anchors", 0.01, 100},
+     "side length of the first level's anchors, as a fraction of the image", 0.001, 1},
+    {"largest", OptionType::number, "0.9", "side length of the last level's anchors", 0.001, 2},
+    {"ratios", OptionType::numbers, "[1, 2, 0.5]", "aspect ratios (width / height) of the anchors",
+     0.01, 100},
 };
 
 // Liu et al. 2016: each coarser map has anchors of the next size. The trunk is a residual network
@@ -410,8 +420,7 @@ constexpr ModelSpec kModels[] = {
      "decoder of the Llama family (Touvron et al. 2023): i32 [N, positions] to [N, positions, "
      "vocab_size]",
      kLlama, expand_llama},
-    {"ssd", "single-shot detector of boxes (Liu et al. 2016); its loss is 'multibox'", kSsd,
-     expand_ssd},
+    {"ssd", "single-shot detector (Liu et al. 2016); its loss is 'multibox'", kSsd, expand_ssd},
 };
 
 }  // namespace

@@ -14,11 +14,13 @@ constexpr OpInput kInputs[] = {{"q"},
                                {"v", InputRole::differentiable, true},
                                {"lengths", InputRole::constant, true, DType::i32}};
 constexpr OptionSpec kOptions[] = {
-    {"heads", OptionType::integer, nullptr, "heads into which the width is split", 1, 1024},
-    {"causal", OptionType::boolean, "false", "a position sees itself and what lies before it"},
+    {"heads", OptionType::integer, nullptr,
+     "number of heads; they share the width equally unless head_width is given", 1, 1024},
+    {"causal", OptionType::boolean, "false",
+     "each position attends only to itself and earlier positions"},
     {"kv_heads", OptionType::integer, "0",
-     "heads of keys and values, each for as many neighbouring heads of queries; 0: as many as "
-     "heads",
+     "number of heads for keys and values, each serving a group of adjacent query heads; 0: as "
+     "many as heads",
      0, 1024},
 };
 

@@ -10,10 +10,10 @@ constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
     kWindow,
     kWindowStride,
-    {"pad", OptionType::integer, "0", "border on each side that does not count", 0, 32, "pixels"},
-    {"outputs", OptionType::integer, "0",
-     "above 0: height and width of the result, whose windows share the image (adaptive)", 0, 4096,
+    {"pad", OptionType::integer, "0", "padding on each side, which is not counted", 0, 32,
      "pixels"},
+    {"outputs", OptionType::integer, "0",
+     "height and width of the result of adaptive pooling; 0: not adaptive", 0, 4096, "pixels"},
 };
 
 struct Push {

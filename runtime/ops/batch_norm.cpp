@@ -17,8 +17,8 @@ constexpr OpInput kInputs[] = {{"x"},
                                {"running_var", InputRole::state}};
 constexpr OptionSpec kOptions[] = {
     {"epsilon", OptionType::number, "1e-5", "added to the variance", 1e-12, 1},
-    {"momentum", OptionType::number, "0.9", "share of the old running statistics kept each step", 0,
-     1},
+    {"momentum", OptionType::number, "0.9",
+     "fraction of the running statistics that is kept in each step", 0, 1},
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused"},
 };
 

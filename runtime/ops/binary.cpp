@@ -10,7 +10,7 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"a"}, {"b"}};
 constexpr OptionSpec kOptions[] = {
-    {"function", OptionType::string, nullptr, "what is computed of each pair", 0, 0, "",
+    {"function", OptionType::string, nullptr, "the function", 0, 0, "",
      "add|subtract|multiply|divide|maximum|minimum"},
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused"},
 };

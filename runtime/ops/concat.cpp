@@ -9,7 +9,7 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"a"}, {"b"}};
 constexpr OptionSpec kOptions[] = {
-    {"axis", OptionType::integer, "-1", "the axis; negative ones count from the end", -8, 7},
+    {"axis", OptionType::integer, "-1", "the axis; negative values count from the end", -8, 7},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {

@@ -10,13 +10,13 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}, {"w"}, {"b", InputRole::differentiable, true}};
 constexpr OptionSpec kOptions[] = {
-    {"stride", OptionType::integer, "1", "step of the window in both directions", 1, 64, "pixels"},
-    {"pad", OptionType::integer, "0", "zeros added on each side", 0, 4096, "pixels"},
-    {"pad_height", OptionType::integer, "-1", "zeros added above and below; -1: pad", -1, 4096,
+    {"stride", OptionType::integer, "1", "stride of the window in both directions", 1, 64,
      "pixels"},
-    {"dilation", OptionType::integer, "1", "pixels from tap to tap", 1, 64, "pixels"},
-    {"groups", OptionType::integer, "1", "groups of channels that do not see each other", 1,
-     1 << 16},
+    {"pad", OptionType::integer, "0", "zeros added on each side", 0, 4096, "pixels"},
+    {"pad_height", OptionType::integer, "-1", "zeros added above and below; -1: as 'pad'", -1, 4096,
+     "pixels"},
+    {"dilation", OptionType::integer, "1", "distance between kernel elements", 1, 64, "pixels"},
+    {"groups", OptionType::integer, "1", "number of independent groups of channels", 1, 1 << 16},
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused into the product"},
 };
 

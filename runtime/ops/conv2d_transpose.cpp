@@ -9,9 +9,8 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}, {"w"}};
 constexpr OptionSpec kOptions[] = {
-    {"stride", OptionType::integer, "1", "how many times as large the image becomes", 1, 64,
-     "pixels"},
-    {"pad", OptionType::integer, "0", "border that is cut off on each side", 0, 64, "pixels"},
+    {"stride", OptionType::integer, "1", "factor by which the image grows", 1, 64, "pixels"},
+    {"pad", OptionType::integer, "0", "pixels cut off on each side of the result", 0, 64, "pixels"},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {

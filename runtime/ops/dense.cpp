@@ -10,7 +10,7 @@ constexpr OpInput kInputs[] = {{"x"}, {"w"}, {"b", InputRole::differentiable, tr
 constexpr OptionSpec kOptions[] = {
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused into the product"},
     {"transposed", OptionType::boolean, "false",
-     "w is [units, features], as the table of an embedding"},
+     "w is [units, features], like the table of an embedding"},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {

@@ -8,10 +8,11 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
-    {"rate", OptionType::number, "0.5", "probability that an element is zeroed", 0, 0.99},
+    {"rate", OptionType::number, "0.5", "probability that an element is set to zero", 0, 0.99},
     {"width", OptionType::integer, "0",
-     "length of the last axis of the tensor of which x is a slice; 0: x is all of it", 0, 1e9},
-    {"begin", OptionType::integer, "0", "where the slice begins on that axis", 0, 1e9},
+     "length of the last axis of the tensor that x is a slice of; 0: x is the whole tensor", 0,
+     1e9},
+    {"begin", OptionType::integer, "0", "start of the slice on that axis", 0, 1e9},
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) { return {in[0], {}}; }
@@ -59,7 +60,7 @@ std::string to_onnx(OnnxNode& node) {
 extern const OpSpec dropout_op;
 const OpSpec dropout_op{
     .name = "dropout",
-    .doc = "zeroes random elements in training",
+    .doc = "sets random elements to zero in training",
     .inputs = kInputs,
     .options = kOptions,
     .shapes = shapes,

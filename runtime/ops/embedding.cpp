@@ -10,8 +10,8 @@ constexpr OpInput kInputs[] = {{"w"}, {"ids", InputRole::constant, false, DType:
 
 constexpr OptionSpec kOptions[] = {
     {"all", OptionType::integer, "0",
-     "entries of the table of which w is a slice; 0: w is all of it", 0, 1e9},
-    {"begin", OptionType::integer, "0", "the slice's first entry; ids of other slices give 0", 0,
+     "entries of the table that w is a slice of; 0: w is the whole table", 0, 1e9},
+    {"begin", OptionType::integer, "0", "first entry of the slice; indices outside it give 0", 0,
      1e9},
 };
 

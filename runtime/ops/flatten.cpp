@@ -24,7 +24,7 @@ std::string to_onnx(OnnxNode& node) {
 extern const OpSpec flatten_op;
 const OpSpec flatten_op{
     .name = "flatten",
-    .doc = "joins all axes but the first",
+    .doc = "joins all axes except the first",
     .inputs = kInputs,
     .shapes = shapes,
     .forward = no_dispatch,

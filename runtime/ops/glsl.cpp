@@ -18,9 +18,9 @@ constexpr OpInput kInputs[] = {{"x0"},
 constexpr OptionSpec kOptions[] = {
     {"source", OptionType::string, nullptr,
      "GLSL: float forward(uint i), and float gradient0(uint i), gradient1, ... for the inputs that "
-     "shall be differentiated"},
-    {"shape", OptionType::integers, "[]", "shape of the output without the batch axis; empty: x0's",
-     1, 1e9},
+     "need gradients"},
+    {"shape", OptionType::integers, "[]",
+     "shape of the output without the batch axis; empty: that of x0", 1, 1e9},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}, {"gamma"}, {"beta"}};
 constexpr OptionSpec kOptions[] = {
-    {"groups", OptionType::integer, "32", "groups into which the channels are split", 1, 1 << 16},
+    {"groups", OptionType::integer, "32", "number of groups", 1, 1 << 16},
     {"epsilon", OptionType::number, "1e-5", "added to the variance", 1e-12, 1},
 };
 

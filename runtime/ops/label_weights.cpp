@@ -8,7 +8,7 @@ namespace {
 constexpr OpInput kInputs[] = {{"labels", InputRole::constant, false, DType::i32},
                                {"class_weights", InputRole::constant, true}};
 constexpr OptionSpec kOptions[] = {
-    {"ignored", OptionType::integer, "-1", "label of rows that do not count", -2147483647,
+    {"ignored", OptionType::integer, "-1", "label of rows that are ignored", -2147483647,
      2147483647},
 };
 

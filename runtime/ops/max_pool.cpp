@@ -11,7 +11,8 @@ constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
     kWindow,
     kWindowStride,
-    {"pad", OptionType::integer, "0", "border on each side that never wins", 0, 32, "pixels"},
+    {"pad", OptionType::integer, "0", "padding on each side, which is never the maximum", 0, 32,
+     "pixels"},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {

@@ -9,13 +9,15 @@ namespace {
 constexpr OpInput kMatchInputs[] = {{"x", InputRole::constant}, {"boxes", InputRole::constant}};
 constexpr OptionSpec kMatch[] = {
     {"iou_threshold", OptionType::number, "0.5",
-     "intersection over union from which an anchor is to find a box", 0, 1},
+     "intersection over union above which an anchor is matched to a box", 0, 1},
 };
 constexpr OpInput kLossInputs[] = {
     {"x"}, {"boxes", InputRole::constant}, {"match", InputRole::constant}};
 constexpr OptionSpec kLoss[] = {
     {"negative_ratio", OptionType::number, "3",
-     "anchors of background that count, for each that finds a box: the hardest ones", 0, 1e6},
+     "number of background anchors that count, for each matched anchor: those with the largest "
+     "loss",
+     0, 1e6},
 };
 
 struct Push {

@@ -13,7 +13,7 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
     {"axes", OptionType::integers, nullptr,
-     "for each axis of the result, the axis of x that becomes it; the batch stays first", 0, 4},
+     "for each axis of the result, the axis of x that it takes; the batch axis stays first", 0, 4},
 };
 
 std::vector<size_t> axes_of(const Options& options, const Shape& x) {

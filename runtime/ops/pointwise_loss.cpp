@@ -8,7 +8,8 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}, {"target", InputRole::constant}};
 constexpr OptionSpec kHuber[] = {
-    {"delta", OptionType::number, "1", "where the square becomes a line", 1e-6, 1e6},
+    {"delta", OptionType::number, "1", "where the loss changes from quadratic to linear", 1e-6,
+     1e6},
 };
 
 enum Kind : uint32_t { kSquared, kAbsolute, kHuberKind, kBinary };

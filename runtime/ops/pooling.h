@@ -8,7 +8,7 @@ namespace etr::ops {
 inline constexpr OptionSpec kWindow{
     "window", OptionType::integer, "2", "height and width of the window", 1, 64, "pixels"};
 inline constexpr OptionSpec kWindowStride{
-    "stride", OptionType::integer, "2", "step of the window in both directions", 1, 64, "pixels"};
+    "stride", OptionType::integer, "2", "stride of the window in both directions", 1, 64, "pixels"};
 
 // The head of avg_pool's push constants.
 struct PoolGeometry {

@@ -12,8 +12,9 @@ namespace {
 constexpr OpInput kInputs[] = {
     {"x"}, {"input_weight"}, {"input_bias"}, {"recurrent_weight"}, {"recurrent_bias"}};
 constexpr OptionSpec kOptions[] = {
-    {"cell", OptionType::string, nullptr, "the cell", 0, 0, "", "lstm|gru"},
-    {"reverse", OptionType::boolean, "false", "from the last position to the first"},
+    {"cell", OptionType::string, nullptr, "kind of cell", 0, 0, "", "lstm|gru"},
+    {"reverse", OptionType::boolean, "false",
+     "process the sequence from the last position to the first"},
 };
 
 bool is_lstm(const Options& options) { return options.string("cell") == "lstm"; }

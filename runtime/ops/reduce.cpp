@@ -13,11 +13,11 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
-    {"function", OptionType::string, "\"mean\"", "what is made of the elements", 0, 0, "",
+    {"function", OptionType::string, "\"mean\"", "how elements are combined", 0, 0, "",
      "sum|mean|max|min"},
-    {"axes", OptionType::integers, nullptr, "axes to reduce; negative ones count from the end", -8,
-     7},
-    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes, with length 1"},
+    {"axes", OptionType::integers, nullptr, "axes to reduce; negative values count from the end",
+     -8, 7},
+    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes with length 1"},
 };
 
 std::vector<size_t> axes_of(const Options& options, const Shape& x) {

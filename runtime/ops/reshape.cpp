@@ -12,7 +12,7 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
     {"shape", OptionType::integers, nullptr,
-     "the new shape without the batch axis; one -1 takes what is left", -1, 1e9},
+     "new shape without the batch axis; one dimension may be -1 and is then inferred", -1, 1e9},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
@@ -46,7 +46,7 @@ std::string to_onnx(OnnxNode& node) {
 extern const OpSpec reshape_op;
 const OpSpec reshape_op{
     .name = "reshape",
-    .doc = "the same elements under another shape",
+    .doc = "changes the shape",
     .inputs = kInputs,
     .options = kOptions,
     .shapes = shapes,

@@ -10,7 +10,7 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}, {"table", InputRole::constant}};
 constexpr OptionSpec kOptions[] = {
     {"heads", OptionType::integer, nullptr,
-     "heads to rotate, from the beginning of a row; what lies behind them is copied", 1, 4096},
+     "number of heads to rotate, from the start of each row; the rest is copied", 1, 4096},
 };
 
 struct Push {

@@ -8,9 +8,10 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
-    {"axis", OptionType::integer, "-1", "the axis; negative ones count from the end", -8, 7},
-    {"begin", OptionType::integer, "0", "first element; negative counts from the end", -1e9, 1e9},
-    {"length", OptionType::integer, "0", "elements; 0: all from 'begin' on", 0, 1e9},
+    {"axis", OptionType::integer, "-1", "the axis; negative values count from the end", -8, 7},
+    {"begin", OptionType::integer, "0", "first element; negative values count from the end", -1e9,
+     1e9},
+    {"length", OptionType::integer, "0", "number of elements; 0: all from 'begin' on", 0, 1e9},
 };
 
 Part part_of(const Options& options, const Shape& x) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
-    {"logarithm", OptionType::boolean, "false", "give the logarithm of the softmax"},
+    {"logarithm", OptionType::boolean, "false", "return the logarithm of the softmax"},
 };
 
 struct Push {

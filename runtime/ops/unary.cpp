@@ -14,9 +14,9 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
-    {"function", OptionType::string, nullptr, "what is computed of each element", 0, 0, "",
-     kUnaryFunctions},
-    {"alpha", OptionType::number, "0.01", "slope of leaky_relu, scale of elu", 0, 100},
+    {"function", OptionType::string, nullptr, "the function", 0, 0, "", kUnaryFunctions},
+    {"alpha", OptionType::number, "0.01", "slope of leaky_relu for negative inputs, scale of elu",
+     0, 100},
 };
 
 // Attaches to the last dispatch what it computes. Exponentials and the like are not worth computing
@@ -101,7 +101,7 @@ std::string to_onnx(OnnxNode& node) {
 extern const OpSpec unary_op;
 const OpSpec unary_op{
     .name = "unary",
-    .doc = "a function of each element",
+    .doc = "applies a function to each element",
     .inputs = kInputs,
     .options = kOptions,
     .shapes = shapes,

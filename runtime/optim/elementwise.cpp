@@ -71,19 +71,20 @@ class Elementwise final : public Optimizer {
   std::map<std::string, ops::DeviceTensor> state_;
 };
 
-constexpr OptionSpec kWeightDecay{"weight_decay",
-                                  OptionType::number,
-                                  "0",
-                                  "L2 penalty on weights; biases and normalisation are exempt",
-                                  0,
-                                  10};
+constexpr OptionSpec kWeightDecay{
+    "weight_decay",
+    OptionType::number,
+    "0",
+    "L2 penalty on weights; biases and normalisation parameters are exempt",
+    0,
+    10};
 
 // sgd -----------------------------------------------------------------------------------------
 
 constexpr OptionSpec kSgdOptions[] = {
-    {"momentum", OptionType::number, "0", "share of the velocity kept each step; 0 is plain SGD", 0,
-     0.99999},
-    {"nesterov", OptionType::boolean, "false", "look ahead along the velocity (needs momentum)"},
+    {"momentum", OptionType::number, "0",
+     "fraction of the velocity kept in each step; 0 is plain SGD", 0, 0.99999},
+    {"nesterov", OptionType::boolean, "false", "Nesterov momentum (needs momentum)"},
     kWeightDecay,
 };
 
@@ -98,21 +99,21 @@ std::unique_ptr<Optimizer> make_sgd(const Options& o, const Portion& portion) {
 
 // adam, adamw ---------------------------------------------------------------------------------
 
-constexpr OptionSpec kBeta1{
-    "beta1", OptionType::number, "0.9", "share of the mean gradient kept each step", 0, 0.999999};
-constexpr OptionSpec kBeta2{"beta2", OptionType::number,
-                            "0.999", "share of the mean squared gradient kept each step",
-                            0,       0.999999};
-constexpr OptionSpec kEpsilon{"epsilon", OptionType::number, "1e-8", "added to the root", 0, 1};
+constexpr OptionSpec kBeta1{"beta1", OptionType::number, "0.9", "decay rate of the first moment", 0,
+                            0.999999};
+constexpr OptionSpec kBeta2{
+    "beta2", OptionType::number, "0.999", "decay rate of the second moment", 0, 0.999999};
+constexpr OptionSpec kEpsilon{"epsilon", OptionType::number, "1e-8", "added to the square root", 0,
+                              1};
 
 constexpr OptionSpec kAdamOptions[] = {kBeta1, kBeta2, kEpsilon, kWeightDecay};
-constexpr OptionSpec kAdamwOptions[] = {
-    kBeta1,
-    kBeta2,
-    kEpsilon,
-    {"weight_decay", OptionType::number, "0.01",
-     "share of the learning rate by which weights shrink; biases and normalisation are exempt", 0,
-     10}};
+constexpr OptionSpec kAdamwOptions[] = {kBeta1,
+                                        kBeta2,
+                                        kEpsilon,
+                                        {"weight_decay", OptionType::number, "0.01",
+                                         "decoupled weight decay: multiplied by the learning rate; "
+                                         "biases and normalisation parameters are exempt",
+                                         0, 10}};
 
 template <bool decoupled>
 std::unique_ptr<Optimizer> make_adam(const Options& o, const Portion& portion) {
@@ -123,9 +124,9 @@ std::unique_ptr<Optimizer> make_adam(const Options& o, const Portion& portion) {
 // adagrad, rmsprop, lion ----------------------------------------------------------------------
 
 constexpr OptionSpec kAdagradOptions[] = {
-    {"initial_accumulator", OptionType::number, "0", "what the sums of squares begin with", 0, 1e6,
+    {"initial_accumulator", OptionType::number, "0", "initial value of the sums of squares", 0, 1e6,
      "", "", "initial"},
-    {"epsilon", OptionType::number, "1e-10", "added to the root", 0, 1},
+    {"epsilon", OptionType::number, "1e-10", "added to the square root", 0, 1},
     kWeightDecay,
 };
 
@@ -136,9 +137,8 @@ std::unique_ptr<Optimizer> make_adagrad(const Options& o, const Portion& portion
 }
 
 constexpr OptionSpec kRmspropOptions[] = {
-    {"decay", OptionType::number, "0.99", "share of the mean squared gradient kept each step", 0,
-     0.999999},
-    {"momentum", OptionType::number, "0", "share of the velocity kept each step", 0, 0.99999},
+    {"decay", OptionType::number, "0.99", "decay rate of the mean squared gradient", 0, 0.999999},
+    {"momentum", OptionType::number, "0", "fraction of the velocity kept in each step", 0, 0.99999},
     kEpsilon,
     kWeightDecay,
 };
@@ -150,8 +150,10 @@ std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const Portion& portion
 }
 
 constexpr OptionSpec kLionOptions[] = {
-    {"beta1", OptionType::number, "0.9", "share of the mean in the direction", 0, 0.999999},
-    {"beta2", OptionType::number, "0.99", "share of the mean kept each step", 0, 0.999999},
+    {"beta1", OptionType::number, "0.9", "fraction of the momentum in the update's direction", 0,
+     0.999999},
+    {"beta2", OptionType::number, "0.99", "fraction of the momentum kept in each step", 0,
+     0.999999},
     kWeightDecay,
 };
 
@@ -164,7 +166,9 @@ std::unique_ptr<Optimizer> make_lion(const Options&, const Portion& portion) {
 extern const OptimizerSpec sgd_optimizer, adam_optimizer, adamw_optimizer, adagrad_optimizer,
     rmsprop_optimizer, lion_optimizer;
 const OptimizerSpec sgd_optimizer{
-    "sgd", "stochastic gradient descent, momentum, Nesterov", kSgdOptions, make_sgd, false, true};
+    "sgd",       "stochastic gradient descent, with momentum or Nesterov momentum",
+    kSgdOptions, make_sgd,
+    false,       true};
 const OptimizerSpec adam_optimizer{"adam", "Adam (Kingma and Ba 2015)", kAdamOptions,
                                    make_adam<false>};
 const OptimizerSpec adamw_optimizer{"adamw",

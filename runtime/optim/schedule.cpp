@@ -12,42 +12,42 @@ namespace etr::optim {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"schedule", OptionType::string, "\"constant\"", "shape of the learning rate over the run", 0,
-     0, "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
-    {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
+    {"schedule", OptionType::string, "\"constant\"", "how the learning rate changes over the run",
+     0, 0, "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
+    {"learning_rate", OptionType::number, nullptr, "learning rate after warm-up", 0, 1000},
     {"clock", OptionType::string, "\"steps\"",
      "what warmup_steps, decay_steps and step_every count: optimizer steps, or fresh examples (of "
      "all ranks)",
      0, 0, "", "steps|fresh"},
     {"warmup_steps", OptionType::integer, "0",
-     "length of linear warm-up, or half of the run where that is no longer; 0 takes warmup_share",
+     "length of the linear warm-up (half of the run, if a decaying schedule would end within it); "
+     "0: warmup_share applies",
      0, 1e12, "steps, or examples"},
     {"warmup_share", OptionType::number, "0",
-     "share of decay_steps in which the rate warms up, for a run of any length", 0, 0.99},
+     "fraction of decay_steps used for warm-up, for runs of any length", 0, 0.99},
     {"decay_steps", OptionType::integer, "0",
-     "where linear, cosine, polynomial and one_cycle end; 0 is the run's length", 0, 1e12,
+     "where linear, cosine, polynomial and one_cycle end; 0: at the end of the run", 0, 1e12,
      "steps, or examples"},
     {"end_factor", OptionType::number, "0",
-     "final rate as a share of learning_rate (one_cycle: the first; the final is its square)", 0,
-     1},
-    {"step_every", OptionType::integer, "1000", "schedule 'step': distance between drops", 1, 1e12,
+     "final rate as a fraction of learning_rate (one_cycle: the first rate; the final one is its "
+     "square)",
+     0, 1},
+    {"step_every", OptionType::integer, "1000", "schedule 'step': interval between drops", 1, 1e12,
      "steps, or examples"},
     {"gamma", OptionType::number, "0.1", "schedule 'step': factor of each drop", 0, 1},
     {"power", OptionType::number, "1", "schedule 'polynomial': its exponent", 0, 100},
     {"echo_power", OptionType::number, "0",
-     "p of a lower rate for echoed examples: it is multiplied by (fresh / all examples so far)^p; "
-     "1 suits a run that noise limits, 0 one that curvature limits",
+     "exponent p of a lower rate for echoed examples: the rate is multiplied by (fresh / all "
+     "examples so far)^p; 1 suits a run limited by noise, 0 one limited by curvature",
      0, 1},
     {"rise", OptionType::number, "0.3",
-     "schedule 'one_cycle': share of the steps in which the rate rises", 0.001, 0.999},
+     "schedule 'one_cycle': fraction of the steps in which the rate rises", 0.001, 0.999},
     {"momentum_end", OptionType::number, "-1",
-     "the optimizer's momentum (or its beta1) at decay_steps, to which it changes along a line; "
-     "-1: it "
-     "stays",
+     "momentum of the optimizer (or its beta1) at decay_steps; it changes linearly; -1: constant",
      -1, 0.999999},
-    {"weight_decay_end", OptionType::number, "-1", "likewise of the optimizer's weight_decay", -1,
+    {"weight_decay_end", OptionType::number, "-1", "the same for the optimizer's weight_decay", -1,
      10},
-    {"label_smoothing_end", OptionType::number, "-1", "likewise of the loss's label_smoothing", -1,
+    {"label_smoothing_end", OptionType::number, "-1", "the same for the loss's label_smoothing", -1,
      0.99},
 };
 

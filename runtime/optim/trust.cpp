@@ -131,10 +131,12 @@ class Trust final : public Optimizer {
 };
 
 constexpr OptionSpec kLars[] = {
-    {"momentum", OptionType::number, "0.9", "share of the velocity kept each step", 0, 0.99999},
-    {"trust", OptionType::number, "0.001", "size of a step relative to the tensor", 0, 10},
+    {"momentum", OptionType::number, "0.9", "fraction of the velocity kept in each step", 0,
+     0.99999},
+    {"trust", OptionType::number, "0.001",
+     "trust coefficient: size of a step relative to the tensor", 0, 10},
     {"weight_decay", OptionType::number, "0.0001",
-     "L2 penalty on weights; biases and normalisation are exempt", 0, 10},
+     "L2 penalty on weights; biases and normalisation parameters are exempt", 0, 10},
 };
 
 std::unique_ptr<Optimizer> make_lars(const Options& o, const Portion& portion) {
@@ -142,12 +144,11 @@ std::unique_ptr<Optimizer> make_lars(const Options& o, const Portion& portion) {
 }
 
 constexpr OptionSpec kLamb[] = {
-    {"beta1", OptionType::number, "0.9", "share of the mean gradient kept each step", 0, 0.999999},
-    {"beta2", OptionType::number, "0.999", "share of the mean squared gradient kept each step", 0,
-     0.999999},
-    {"epsilon", OptionType::number, "1e-6", "added to the root", 0, 1},
+    {"beta1", OptionType::number, "0.9", "decay rate of the first moment", 0, 0.999999},
+    {"beta2", OptionType::number, "0.999", "decay rate of the second moment", 0, 0.999999},
+    {"epsilon", OptionType::number, "1e-6", "added to the square root", 0, 1},
     {"weight_decay", OptionType::number, "0.01",
-     "penalty on weights; biases and normalisation are exempt", 0, 10},
+     "penalty on weights; biases and normalisation parameters are exempt", 0, 10},
 };
 
 std::unique_ptr<Optimizer> make_lamb(const Options& o, const Portion& portion) {

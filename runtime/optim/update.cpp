@@ -13,17 +13,20 @@ namespace etr::optim {
 namespace {
 
 constexpr OptionSpec kCommon[] = {
-    {"accumulate", OptionType::integer, "1", "steps whose gradients make one update", 1, 1 << 20,
-     "steps"},
+    {"accumulate", OptionType::integer, "1",
+     "number of steps whose gradients are accumulated for one update", 1, 1 << 20, "steps"},
     {"clip_norm", OptionType::number, "0",
-     "largest norm of all gradients together; longer ones are scaled down; 0: no limit", 0, 1e9},
-    {"clip_value", OptionType::number, "0", "largest size of a gradient's element; 0: no limit", 0,
+     "largest norm of all gradients together; larger gradients are scaled down; 0: no limit", 0,
      1e9},
+    {"clip_value", OptionType::number, "0",
+     "largest absolute value of a gradient's element; 0: no limit", 0, 1e9},
     {"proximal", OptionType::number, "0",
-     "pull towards the weights from before a batch that is echoed (Agarwal et al. 2020)", 0, 1e6},
+     "strength of the pull towards the weights from before an echoed batch was first used (Agarwal "
+     "et al. 2020)",
+     0, 1e6},
     {"ema_decay", OptionType::number, "0",
-     "share of the weights' running mean kept each update (0.999); evaluation takes the mean; 0: "
-     "none",
+     "fraction of the weights' moving average that is kept in each update, such as 0.999; "
+     "evaluation uses the average; 0: none",
      0, 0.9999999, "", "", "average"},
 };
 

@@ -12,71 +12,73 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"threads", OptionType::integer, "0",
-     "worker threads; 0 takes one for each usable core. Echoing on demand has one more", 0, 256},
+     "number of worker threads; 0: one for each usable core. Echoing on demand adds one", 0, 256},
     {"rank", OptionType::integer, "0",
-     "which of 'world_size' processes this is: it gets one sample of each world_size", 0, 1e6},
+     "index of this process among 'world_size' processes; each gets one of every world_size "
+     "samples",
+     0, 1e6},
     {"world_size", OptionType::integer, "1",
-     "processes that share the samples; all get as many (see 'drop_remainder')", 1, 1e6,
-     "processes", "", "world"},
+     "number of processes that share the samples; all get equally many (see 'drop_remainder')", 1,
+     1e6, "processes", "", "world"},
     {"drop_remainder", OptionType::boolean, "true",
-     "samples that do not give one to each of 'world_size' processes are left out; false: the "
-     "first processes get one more, for evaluations",
+     "leave out the last samples if there is not one for each of 'world_size' processes; false: "
+     "the first processes get one more, for evaluations",
      0, 0, "", "", "drop_rest"},
     {"tuned", OptionType::string, "\"\"",
-     "file that 'echotrain tune-pipeline' wrote: its settings count where the pipeline has none of "
+     "file written by 'echotrain tune-pipeline'; its settings apply where the pipeline has none of "
      "its own",
      0, 0, "path"},
-    {"seed", OptionType::integer, "0", "seed of everything random", 0, 9007199254740991},
-    {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
-    {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
-     1e7, "samples"},
-    {"queue_bytes", OptionType::integer, "67108864", "bytes that a queue between stages may hold",
-     1, 1e13, "bytes"},
-    {"prefetch", OptionType::integer, "4", "finished batches that may wait for the consumer", 1,
-     1e4, "batches"},
+    {"seed", OptionType::integer, "0", "seed of all random numbers", 0, 9007199254740991},
+    {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0: it never ends", 0,
+     1e9},
+    {"queue_items", OptionType::integer, "512", "capacity of each queue between stages", 1, 1e7,
+     "samples"},
+    {"queue_bytes", OptionType::integer, "67108864", "capacity of each queue between stages", 1,
+     1e13, "bytes"},
+    {"prefetch", OptionType::integer, "4",
+     "number of finished batches that may wait for the consumer", 1, 1e4, "batches"},
     {"low_water", OptionType::integer, "2",
-     "finished batches below which an on-demand echo node repeats samples; no more count than the "
-     "last queue holds",
+     "number of finished batches below which an on-demand echo node repeats samples; at most the "
+     "capacity of the last queue counts",
      1, 1e4, "batches"},
     {"budget_bytes", OptionType::integer, "0",
-     "memory for all queues, buffers and caches together, and for any one record; too little is an "
-     "error when the pipeline is made (made stage by stage, or with functions of the program in "
-     "it: at "
-     "the first batch); 0: each keeps to its own limit",
+     "memory for all queues, buffers and caches together, and for any single record; too little is "
+     "an error when the pipeline is created (if it is built stage by stage, or calls functions of "
+     "your program: at the first batch); 0: each has only its own limit",
      0, 1e15, "bytes"},
-    {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
-     "events"},
+    {"trace_events", OptionType::integer, "0",
+     "number of newest events that a trace keeps; 0: none", 0, 1e8, "events"},
     {"on_error", OptionType::string, "\"fail\"",
-     "what a bad record does: end the run, be dropped, be dropped and set aside, or be replaced by "
-     "the "
-     "good sample before it",
+     "what happens on a bad record: fail: the run ends; skip: it is dropped; quarantine: it is "
+     "dropped and a copy is set aside; substitute: the good sample before it takes its place",
      0, 0, "", "fail|skip|quarantine|substitute"},
     {"on_error_in", OptionType::string, "\"\"",
-     "another 'on_error' for some stages: 'decode=skip, csv=fail'"},
+     "a different 'on_error' for some stages: 'decode=skip, csv=fail'"},
     {"max_bad_records", OptionType::integer, "1000",
-     "different bad records tolerated before the run ends", 0, 1e12, "records"},
+     "number of different bad records that are tolerated before the run ends", 0, 1e12, "records"},
     {"max_bad_share", OptionType::number, "1",
-     "share of the records read that may be bad; of the first 100, as if 100 had been read", 0, 1},
+     "largest fraction of the records read that may be bad; until 100 have been read, 100 are "
+     "assumed",
+     0, 1},
     {"bad_records_file", OptionType::string, "\"\"",
-     "file that receives a line of JSON for each bad record that is tolerated", 0, 0, "path"},
+     "file to which each tolerated bad record is written as a line of JSON", 0, 0, "path"},
     {"remote_connections", OptionType::integer, "4",
-     "requests in flight for each file that is read over the network", 1, 256},
-    {"remote_part_bytes", OptionType::integer, "4194304", "what one such request asks for", 1024,
+     "concurrent requests for each file that is read over the network", 1, 256},
+    {"remote_part_bytes", OptionType::integer, "4194304", "bytes requested by each of them", 1024,
      1e10, "bytes"},
     {"remote_retries", OptionType::integer, "5",
-     "times that a request is tried again after a broken connection, a time-out or an overloaded "
-     "server",
+     "how often a request is retried after a broken connection, a time-out or an overloaded server",
      0, 1000},
     {"remote_low_speed_s", OptionType::number, "30",
-     "a request below 1 KiB/s for so long has failed", 1, 1e6, "s"},
-    {"remote_timeout_s", OptionType::number, "0", "a request may take so long in all; 0: any time",
-     0, 1e6, "s"},
+     "a request fails after this long below 1 KiB/s", 1, 1e6, "s"},
+    {"remote_timeout_s", OptionType::number, "0", "longest total time of a request; 0: no limit", 0,
+     1e6, "s"},
     {"remote_cache_dir", OptionType::string, "\"\"",
-     "folder that keeps remote files, also for other processes and later runs", 0, 0, "path"},
+     "folder that keeps remote files, shared with other processes and later runs", 0, 0, "path"},
     {"remote_cache_bytes", OptionType::integer, "10737418240",
-     "what that folder may hold; the least recently used files go first", 0, 1e15, "bytes"},
-    {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records", 0,
-     0, "path"},
+     "capacity of that folder; the least recently used files are removed first", 0, 1e15, "bytes"},
+    {"quarantine_dir", OptionType::string, "\"\"", "folder that receives the quarantined records",
+     0, 0, "path"},
 };
 
 ErrorPolicy policy_of(const std::string& name) {

@@ -46,6 +46,6 @@ std::vector<Branch> make_branches(const Options& options, const std::string& own
 
 constexpr OptionSpec kSourcesOption = {
     "sources", OptionType::stages, nullptr,
-    "the sources; one may also be a list of a source and stages that map its samples"};
+    "the sources; each is a source, or a list of a source and the stages that process its samples"};
 
 }  // namespace etr::sources

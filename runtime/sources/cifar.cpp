@@ -15,8 +15,9 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "the files: a path with globs and braces, 'data_batch_{1..5}.bin'", 0, 0, "path"},
-    {"labels", OptionType::string, "\"cifar10\"", "the label bytes of a record", 0, 0, "",
+     "path of the files, may contain globs and braces: 'data_batch_{1..5}.bin'", 0, 0, "path"},
+    {"labels", OptionType::string, "\"cifar10\"",
+     "format of the label bytes, and which label of CIFAR-100 is used", 0, 0, "",
      "cifar10|cifar100|cifar100_coarse"},
     kShuffleOption,
 };

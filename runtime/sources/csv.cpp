@@ -13,13 +13,13 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
-     "path"},
+    {"pattern", OptionType::string, nullptr, "path of the files, may contain globs and braces", 0,
+     0, "path"},
     {"columns", OptionType::string, nullptr,
      "fields with their types and columns: 'x:f32,label:i32=species,features:f32=a+b+c,name:text'"},
     {"header", OptionType::boolean, "true",
-     "the first row names the columns; without it they are called 0, 1, 2, ..."},
-    {"delimiter", OptionType::string, "\",\"", "one character between columns; '\\t' for tabs"},
+     "the first row names the columns; otherwise they are named 0, 1, 2, ..."},
+    {"delimiter", OptionType::string, "\",\"", "the character between columns; '\\t' for tabs"},
     kShuffleShardsOption,
     kMaxRatioOption,
     kMaxLineOption,

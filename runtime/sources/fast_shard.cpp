@@ -19,8 +19,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "shards: a path with globs and braces, 'train-*.ets'",
-     0, 0, "path"},
+    {"pattern", OptionType::string, nullptr,
+     "path of the shards, may contain globs and braces: 'train-*.ets'", 0, 0, "path"},
     kShuffleOption,
 };
 
@@ -113,7 +113,7 @@ class FastShardSource final : public IndexedSource {
 namespace etr::pipeline {
 
 extern const StageSpec fast_shard_stage;
-const StageSpec fast_shard_stage{"fast_shard", "samples from fast shards, by number",
+const StageSpec fast_shard_stage{"fast_shard", "reads samples from fast shards by index",
                                  StageKind::source, sources::kOptions,
                                  make_stage<sources::FastShardSource>};
 

@@ -13,8 +13,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
-     "path"},
+    {"pattern", OptionType::string, nullptr, "path of the files, may contain globs and braces", 0,
+     0, "path"},
     kShuffleOption,
 };
 
@@ -71,7 +71,7 @@ class Files final : public IndexedSource {
 namespace etr::pipeline {
 
 extern const StageSpec files_stage;
-const StageSpec files_stage{"files", "one sample a file", StageKind::source, sources::kOptions,
-                            make_stage<sources::Files>};
+const StageSpec files_stage{"files", "reads each file as one sample", StageKind::source,
+                            sources::kOptions, make_stage<sources::Files>};
 
 }  // namespace etr::pipeline

@@ -18,14 +18,14 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes", 0, 0, "path"},
     {"extensions", OptionType::string, "\"png,jpg,jpeg\"",
-     "files with these extensions (case-insensitive) are samples, and the log names others; empty: "
-     "all files that have an extension"},
+     "file name extensions of samples (case-insensitive); other files are named in the log. Empty: "
+     "every file that has an extension"},
     kShuffleOption,
     {"validation_every", OptionType::integer, "0",
-     "one of so many files of each class is held out, for validation; 0: none", 0, 1e9, "files", "",
+     "hold out one of this many files of each class for validation; 0: none", 0, 1e9, "files", "",
      "hold_out"},
     {"validation_only", OptionType::boolean, "false",
-     "give the files that are held out, instead of the others", 0, 0, "", "", "held_out"},
+     "read the held-out files instead of the others", 0, 0, "", "", "held_out"},
 };
 
 class Folder final : public IndexedSource {
@@ -133,7 +133,8 @@ class Folder final : public IndexedSource {
 namespace etr::pipeline {
 
 extern const StageSpec folder_stage;
-const StageSpec folder_stage{"folder", "samples from a folder of class folders", StageKind::source,
-                             sources::kOptions, make_stage<sources::Folder>};
+const StageSpec folder_stage{"folder",
+                             "reads images from a folder with one sub-folder for each class",
+                             StageKind::source, sources::kOptions, make_stage<sources::Folder>};
 
 }  // namespace etr::pipeline

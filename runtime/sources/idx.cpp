@@ -14,8 +14,8 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"images", OptionType::string, nullptr,
      "IDX file with the images: u8 [N, H, W] or [N, H, W, C]", 0, 0, "path"},
-    {"labels", OptionType::string, "\"\"", "IDX file with the labels: u8 [N]; empty for none", 0, 0,
-     "path"},
+    {"labels", OptionType::string, "\"\"", "IDX file with the labels: u8 [N]; empty: no labels", 0,
+     0, "path"},
     kShuffleOption,
 };
 
@@ -129,7 +129,7 @@ class Idx final : public IndexedSource {
 namespace etr::pipeline {
 
 extern const StageSpec idx_stage;
-const StageSpec idx_stage{"idx", "images and labels from MNIST's IDX files", StageKind::source,
-                          sources::kOptions, make_stage<sources::Idx>};
+const StageSpec idx_stage{"idx", "reads images and labels from MNIST's IDX files",
+                          StageKind::source, sources::kOptions, make_stage<sources::Idx>};
 
 }  // namespace etr::pipeline

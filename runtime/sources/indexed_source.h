@@ -110,6 +110,6 @@ class IndexedSource : public pipeline::Source {
 };
 
 constexpr OptionSpec kShuffleOption = {"shuffle", OptionType::boolean, "true",
-                                       "read the records in a new random order each pass"};
+                                       "read the records in a new random order in each pass"};
 
 }  // namespace etr::sources

@@ -17,11 +17,12 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"sources", OptionType::stages, nullptr, "one source of several files or records"},
-    {"ways", OptionType::integer, "4", "files read at once", 1, 200, "files"},
-    {"ahead", OptionType::integer, "16", "samples that each way reads ahead", 1, 1e6, "samples"},
-    {"ahead_bytes", OptionType::integer, "16777216", "bytes that each way reads ahead", 1, 1e12,
-     "bytes"},
+    {"sources", OptionType::stages, nullptr, "a single source that reads several files or records"},
+    {"ways", OptionType::integer, "4", "number of files that are read at once", 1, 200, "files"},
+    {"ahead", OptionType::integer, "16", "samples that are read ahead from each of these files", 1,
+     1e6, "samples"},
+    {"ahead_bytes", OptionType::integer, "16777216",
+     "bytes that are read ahead from each of these files", 1, 1e12, "bytes"},
 };
 
 // A thread that reads its part of the source into a bounded queue.
@@ -184,8 +185,8 @@ class Interleave final : public Source {
 namespace etr::pipeline {
 
 extern const StageSpec interleave_stage;
-const StageSpec interleave_stage{"interleave", "reads several files of a source at once, in turn",
-                                 StageKind::source, sources::kOptions,
-                                 make_stage<sources::Interleave>};
+const StageSpec interleave_stage{
+    "interleave", "reads several files of a source in parallel, taking samples from them in turn",
+    StageKind::source, sources::kOptions, make_stage<sources::Interleave>};
 
 }  // namespace etr::pipeline

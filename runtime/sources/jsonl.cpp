@@ -11,8 +11,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
-     "path"},
+    {"pattern", OptionType::string, nullptr, "path of the files, may contain globs and braces", 0,
+     0, "path"},
     {"columns", OptionType::string, nullptr,
      "fields with their types and keys: 'x:f32,label:i32=meta.class,name:text'; lists become "
      "tensors"},
@@ -118,7 +118,7 @@ class Jsonl final : public LineSource {
 namespace etr::pipeline {
 
 extern const StageSpec jsonl_stage;
-const StageSpec jsonl_stage{"jsonl", "lines of JSON", StageKind::source, sources::kOptions,
-                            make_stage<sources::Jsonl>};
+const StageSpec jsonl_stage{"jsonl", "lines of JSON Lines files", StageKind::source,
+                            sources::kOptions, make_stage<sources::Jsonl>};
 
 }  // namespace etr::pipeline

@@ -14,12 +14,11 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     kSourcesOption,
-    {"weights", OptionType::numbers, "[]", "how many samples of each, in proportion; empty: equal",
-     1e-9, 1e9},
+    {"weights", OptionType::numbers, "[]",
+     "relative number of samples from each source; empty: equal", 1e-9, 1e9},
     {"ends", OptionType::string, "\"all\"",
-     "the pass ends when all sources have; or with the first that ends; or when all have ended "
-     "once, "
-     "those that end sooner being read again",
+     "when a pass ends: all: when every source has ended; first: when the first source ends; "
+     "again: when every source has ended once, while those that end earlier are read again",
      0, 0, "", "all|first|again"},
 };
 
@@ -150,7 +149,7 @@ class Mix final : public Source {
 namespace etr::pipeline {
 
 extern const StageSpec mix_stage;
-const StageSpec mix_stage{"mix", "samples of several sources, by weight", StageKind::source,
+const StageSpec mix_stage{"mix", "mixes samples of several sources by weight", StageKind::source,
                           sources::kOptions, make_stage<sources::Mix>};
 
 }  // namespace etr::pipeline

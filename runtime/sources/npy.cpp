@@ -21,7 +21,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"arrays", OptionType::string, nullptr,
-     "fields and their files, 'image=x.npy,label=y.npy'; the first axis of each counts the "
+     "fields and their files: 'image=x.npy,label=y.npy'; the first axis of each array counts the "
      "samples",
      0, 0, "path"},
     kShuffleOption,
@@ -225,7 +225,7 @@ class Npy final : public IndexedSource {
 namespace etr::pipeline {
 
 extern const StageSpec npy_stage;
-const StageSpec npy_stage{"npy", "samples from NumPy's .npy arrays", StageKind::source,
+const StageSpec npy_stage{"npy", "reads samples from NumPy's .npy arrays", StageKind::source,
                           sources::kOptions, make_stage<sources::Npy>};
 
 }  // namespace etr::pipeline

@@ -24,20 +24,22 @@ constexpr size_t kMagicBytes = 8;  // enough to recognise an image's format
 
 constexpr OptionSpec kOptions[] = {
     {"format", OptionType::string, "\"webdataset\"",
-     "webdataset: tar archives; fast: images that decode several times as fast as PNGs, read by "
-     "number",
+     "webdataset: tar archives; fast: images that decode several times as fast as PNGs and are "
+     "read by index",
      0, 0, "", "webdataset|fast"},
-    {"per_shard", OptionType::integer, "1000", "samples in a shard", 1, 1e9, "samples"},
-    {"level", OptionType::integer, "3", "zstd's level; 0 writes plain .tar", 0, 19},
-    {"seed", OptionType::integer, "0", "of the order of the samples", 0, 9007199254740991},
+    {"per_shard", OptionType::integer, "1000", "number of samples in each shard", 1, 1e9,
+     "samples"},
+    {"level", OptionType::integer, "3", "compression level of zstd; 0: plain .tar", 0, 19},
+    {"seed", OptionType::integer, "0", "seed of the samples' order", 0, 9007199254740991},
     {"validation", OptionType::number, "0",
-     "share of each class that is set aside, in shards named validation-* beside the others", 0,
-     0.9},
+     "fraction of each class that is held out for validation, in shards named validation-* in the "
+     "same folder",
+     0, 0.9},
     {"overwrite", OptionType::boolean, "false",
-     "replace shards that an earlier packing left under this prefix; otherwise they are an error"},
+     "replace existing shards with this prefix; otherwise they are an error"},
     {"orientation", OptionType::string, "\"exif\"",
-     "of PNGs in fast shards, which lose their EXIF data: exif turns and mirrors them as it says; "
-     "stored leaves them as they lie in the file",
+     "for PNGs in fast shards, which do not keep EXIF data: exif: rotate and mirror them as their "
+     "EXIF data says; stored: leave the pixels as they are in the file",
      0, 0, "", "exif|stored"},
 };
 

@@ -70,10 +70,10 @@ constexpr OptionSpec kMaxRatioOption = {
     "max_ratio",
     OptionType::number,
     "10000",
-    "times a compressed file's size that its content may have, beyond the first megabyte",
+    "largest ratio of decompressed to compressed size of a file, beyond the first megabyte",
     1,
     1e12};
 constexpr OptionSpec kShuffleShardsOption = {"shuffle_shards", OptionType::boolean, "true",
-                                             "read the files in a new order each pass"};
+                                             "read the files in a new random order in each pass"};
 
 }  // namespace etr::sources

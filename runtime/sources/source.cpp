@@ -10,7 +10,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"function", OptionType::string, nullptr,
-     "name under which the program registered the function with this pipeline"},
+     "name under which your program registered the function with this pipeline"},
 };
 
 // The function learns the requested sample and pass from item.ordinal. It ends the pass by leaving
@@ -57,7 +57,7 @@ class FunctionSource final : public Source {
 namespace etr::pipeline {
 
 extern const StageSpec source_stage;
-const StageSpec source_stage{"source", "calls a function of the program for each sample",
+const StageSpec source_stage{"source", "calls a function of your program to produce each sample",
                              StageKind::source, sources::kOptions,
                              make_stage<sources::FunctionSource>};
 

@@ -8,9 +8,9 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
-     "path"},
-    {"skip_empty", OptionType::boolean, "true", "leave out lines of nothing but spaces"},
+    {"pattern", OptionType::string, nullptr, "path of the files, may contain globs and braces", 0,
+     0, "path"},
+    {"skip_empty", OptionType::boolean, "true", "skip lines that contain only spaces"},
     kShuffleShardsOption,
     kMaxRatioOption,
     kMaxLineOption,

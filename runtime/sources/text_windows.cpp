@@ -16,22 +16,26 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "the files, joined in order: a path with globs and braces. They are held in memory, 16 GiB at "
-     "most, or as 'budget_bytes' allows",
+     "path of the files, may contain globs and braces; the files are joined in order and held in "
+     "memory, up to 16 GiB or 'budget_bytes'",
      0, 0, "path"},
-    {"length", OptionType::integer, nullptr, "tokens in a window", 1, 1 << 24, "tokens"},
+    {"length", OptionType::integer, nullptr, "tokens in each window", 1, 1 << 24, "tokens"},
     {"stride", OptionType::integer, "0",
-     "tokens between the beginnings of two windows; 0: the length", 0, 1 << 24, "tokens"},
+     "tokens between the starts of consecutive windows; 0: the window's length", 0, 1 << 24,
+     "tokens"},
     {"tokens", OptionType::string, "\"bytes\"",
-     "bytes (0 to 255), or the characters of UTF-8 text numbered by their place in the alphabet", 0,
-     0, "", "bytes|characters", "symbols"},
+     "bytes: values 0 to 255; characters: UTF-8 characters, numbered by their position in the "
+     "alphabet",
+     0, 0, "", "bytes|characters", "symbols"},
     {"alphabet", OptionType::string, "\"\"",
-     "the characters in order, each once; empty: those of the text, sorted. Give validation the "
-     "training's"},
-    {"begin", OptionType::number, "0", "share of the text that is left out at its begin", 0, 1},
-    {"end", OptionType::number, "1",
-     "share of the text at which windows end: 0.9 leaves a tenth for validation ('begin' 0.9)", 0,
+     "the characters in order, each once; empty: those of the text, sorted. For validation, give "
+     "that of the training text"},
+    {"begin", OptionType::number, "0", "fraction of the text that is skipped at its beginning", 0,
      1},
+    {"end", OptionType::number, "1",
+     "fraction of the text at which the last window ends: 0.9 leaves a tenth for validation "
+     "('begin' 0.9)",
+     0, 1},
     kShuffleOption,
 };
 
@@ -257,7 +261,7 @@ class TextWindows final : public IndexedSource {
 namespace etr::pipeline {
 
 extern const StageSpec text_windows_stage;
-const StageSpec text_windows_stage{"text_windows", "windows of a text for language models",
+const StageSpec text_windows_stage{"text_windows", "windows of a text, for language models",
                                    StageKind::source, sources::kOptions,
                                    make_stage<sources::TextWindows>};
 

@@ -18,9 +18,9 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
-     "path"},
-    {"check_data", OptionType::boolean, "true", "compare the checksum of each record's data"},
+    {"pattern", OptionType::string, nullptr, "path of the files, may contain globs and braces", 0,
+     0, "path"},
+    {"check_data", OptionType::boolean, "true", "verify the checksum of each record's data"},
     kShuffleShardsOption,
     kMaxRatioOption,
     {"max_record_bytes", OptionType::integer, "2147483648", "larger records are an error", 1, 1e15,
@@ -193,7 +193,7 @@ class TfRecord final : public ShardedSource {
 namespace etr::pipeline {
 
 extern const StageSpec tfrecord_stage;
-const StageSpec tfrecord_stage{"tfrecord", "tf.train.Example records from TFRecord files",
+const StageSpec tfrecord_stage{"tfrecord", "tf.train.Example records of TFRecord files",
                                StageKind::source, sources::kOptions, make_stage<sources::TfRecord>};
 
 }  // namespace etr::pipeline

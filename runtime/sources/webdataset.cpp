@@ -18,7 +18,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "shards, .tar, .tar.zst (.tzst) or .tar.gz (.tgz): a path with globs and braces, "
+     "path of the shards (.tar, .tar.zst, .tzst, .tar.gz, .tgz), may contain globs and braces: "
      "'train-{000..009}.tar.zst'",
      0, 0, "path"},
     kShuffleShardsOption,
@@ -26,7 +26,7 @@ constexpr OptionSpec kOptions[] = {
     {"max_member_bytes", OptionType::integer, "2147483648", "larger members are an error", 1, 1e15,
      "bytes"},
     {"max_name_bytes", OptionType::integer, "4096", "longer names are an error", 1, 1e6, "bytes"},
-    {"max_members", OptionType::integer, "100000000", "more members in a shard are an error", 1,
+    {"max_members", OptionType::integer, "100000000", "shards with more members are an error", 1,
      1e15, "members"},
 };
 
@@ -134,8 +134,8 @@ class WebDataset final : public ShardedSource {
 namespace etr::pipeline {
 
 extern const StageSpec webdataset_stage;
-const StageSpec webdataset_stage{"webdataset", "samples from tar shards, plain, .zst or .gz",
-                                 StageKind::source, sources::kOptions,
-                                 make_stage<sources::WebDataset>};
+const StageSpec webdataset_stage{
+    "webdataset", "reads samples from tar shards, plain or compressed (.zst, .gz)",
+    StageKind::source, sources::kOptions, make_stage<sources::WebDataset>};
 
 }  // namespace etr::pipeline

@@ -15,9 +15,9 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     kSourcesOption,
     {"prefixes", OptionType::string, "\"\"",
-     "put before the fields' names of each source, by commas: ',mask_'"},
+     "comma-separated prefixes for the field names of each source: ',mask_'"},
     {"equal_lengths", OptionType::boolean, "true",
-     "sources of different lengths are an error; else the shortest ends the pass"},
+     "sources of different lengths are an error; otherwise the shortest source ends the pass"},
 };
 
 class Zip final : public Source {
@@ -116,7 +116,7 @@ class Zip final : public Source {
 namespace etr::pipeline {
 
 extern const StageSpec zip_stage;
-const StageSpec zip_stage{"zip", "samples put together of one of each source", StageKind::source,
+const StageSpec zip_stage{"zip", "joins samples of several sources into one", StageKind::source,
                           sources::kOptions, make_stage<sources::Zip>};
 
 }  // namespace etr::pipeline

@@ -9,8 +9,10 @@ namespace etr::stages {
 
 inline constexpr OptionSpec kBatchMixOptions[] = {
     {"alpha", OptionType::number, "0.2",
-     "of the Beta distribution: small values leave most samples nearly whole", 0.001, 1000},
-    {"probability", OptionType::number, "1", "share of batches that are mixed", 0, 1},
+     "parameter of the Beta distribution from which the mixing ratio is drawn; small values leave "
+     "most samples almost unmixed",
+     0.001, 1000},
+    {"probability", OptionType::number, "1", "fraction of batches that are mixed", 0, 1},
 };
 
 // Derived stages have these options and no others.

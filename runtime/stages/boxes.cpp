@@ -17,14 +17,16 @@ constexpr size_t kColumns = 5;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"boxes\"",
-     "field with the boxes: f32 [boxes, 5], or text with a line of five numbers for each"},
+     "field that holds the boxes: f32 [boxes, 5], or text with one line of five numbers for each "
+     "box"},
     {"format", OptionType::string, "\"corners\"",
-     "what the numbers are: label, left, top, right, bottom; or label, centre x, centre y, width, "
-     "height, as YOLO's files have them. All but the label are shares of the image",
+     "corners: label, left, top, right, bottom; centre: label, centre x, centre y, width, height, "
+     "as in YOLO's files. Coordinates are fractions of the image's size",
      0, 0, "", "corners|centre"},
-    {"classes", OptionType::integer, "0", "number of classes; 0 does not check", 0, 1 << 16},
+    {"classes", OptionType::integer, "0", "number of classes; 0: labels are not checked", 0,
+     1 << 16},
     {"max_boxes", OptionType::integer, "32",
-     "rows of the result; those without a box get the label -1", 1, 1 << 16, "", "", "most_boxes"},
+     "rows of the result; rows without a box get the label -1", 1, 1 << 16, "", "", "most_boxes"},
 };
 
 std::vector<float> numbers_of(const Tensor& from, const std::string& name) {
@@ -170,7 +172,8 @@ void refuse_boxes(const Item& item) {
 namespace etr::pipeline {
 
 extern const StageSpec boxes_stage;
-const StageSpec boxes_stage{"boxes", "boxes of things in an image, always as many rows",
+const StageSpec boxes_stage{"boxes",
+                            "boxes of the objects in an image, padded to a fixed number of rows",
                             StageKind::map, stages::kOptions, make_stage<stages::Boxes>};
 
 }  // namespace etr::pipeline

@@ -15,8 +15,9 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"brightness", OptionType::number, "0.2", "largest shift, as a share of full scale", 0, 1},
-    {"contrast", OptionType::number, "0.2", "largest change of the contrast's factor", 0, 1},
+    {"brightness", OptionType::number, "0.2",
+     "largest change of brightness, as a fraction of full scale", 0, 1},
+    {"contrast", OptionType::number, "0.2", "largest change of the contrast factor", 0, 1},
 };
 
 class BrightnessContrast final : public MapStage {

@@ -11,11 +11,11 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"field", OptionType::string, nullptr, "the field whose first axis is the sample's length"},
+    {"field", OptionType::string, nullptr, "field whose first axis is the length of the sample"},
     {"boundaries", OptionType::integers, nullptr,
-     "lengths at which a new bucket begins, rising: [16, 32, 64] makes four", 1, 1e12},
-    {"size", OptionType::integer, nullptr, "samples that go together; that of the batch after it",
-     1, 1 << 24, "samples"},
+     "increasing lengths at which a new bucket begins: [16, 32, 64] makes four buckets", 1, 1e12},
+    {"size", OptionType::integer, nullptr,
+     "samples released together; the size of the batch stage that follows", 1, 1 << 24, "samples"},
 };
 
 class Bucket final : public SerialStage {

@@ -12,19 +12,17 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"bytes", OptionType::integer, "1073741824", "what it may hold; further samples are read again",
-     1, 1e15, "bytes"},
+    {"bytes", OptionType::integer, "1073741824",
+     "capacity; samples that do not fit are prepared again in each epoch", 1, 1e15, "bytes"},
     {"directory", OptionType::string, "\"\"",
-     "keep the samples in a file there, for this run, instead of in memory", 0, 0, "path"},
+     "keep the samples of this run in a file in this directory instead of in memory", 0, 0, "path"},
     {"shared", OptionType::string, "\"\"",
-     "keep the samples in this folder, where all processes of the machine and later runs find "
-     "them; "
-     "it belongs to the data and the stages before it",
+     "keep the samples in this folder, where all processes on this machine and later runs find "
+     "them; an entry belongs to the data and the stages before the cache",
      0, 0, "path"},
     {"version", OptionType::string, "\"\"",
-     "with 'shared': a text of your own that the samples belong to as well; change it where what "
-     "makes "
-     "them changes unseen, as a function of the program does"},
+     "with 'shared': a text that is part of an entry's key; change it when something changes that "
+     "the library cannot see, such as a function of your program"},
 };
 
 class Cache final : public MapStage {
@@ -74,7 +72,8 @@ class Cache final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec cache_stage;
-const StageSpec cache_stage{"cache", "keeps samples, so that later epochs need not make them again",
+const StageSpec cache_stage{"cache",
+                            "keeps samples, so that later epochs need not prepare them again",
                             StageKind::map, stages::kOptions, make_stage<stages::Cache>};
 
 }  // namespace etr::pipeline

@@ -12,9 +12,9 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"image\"", "field to convert"},
-    {"to", OptionType::string, nullptr, "the element type", 0, 0, "", "u8|u16|i32|f32"},
+    {"to", OptionType::string, nullptr, "new element type", 0, 0, "", "u8|u16|i32|f32"},
     {"scale", OptionType::boolean, "false",
-     "scale u8 (0 to 255), u16 (0 to 65535) and f32 (0 to 1) into one another"},
+     "rescale between the ranges of u8 (0 to 255), u16 (0 to 65535) and f32 (0 to 1)"},
 };
 
 class Cast final : public MapStage {
@@ -82,8 +82,12 @@ class Cast final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec cast_stage;
-const StageSpec cast_stage{"cast",           "another element type for a field", StageKind::map,
-                           stages::kOptions, make_stage<stages::Cast>,           /*random=*/false,
+const StageSpec cast_stage{"cast",
+                           "converts a field to another element type",
+                           StageKind::map,
+                           stages::kOptions,
+                           make_stage<stages::Cast>,
+                           /*random=*/false,
                            /*prepares=*/true};
 
 }  // namespace etr::pipeline

@@ -10,7 +10,7 @@ constexpr OptionSpec kOptions[] = {
     {"height", OptionType::integer, nullptr, "height of the result", 1, 1 << 16, "pixels"},
     {"width", OptionType::integer, nullptr, "width of the result", 1, 1 << 16, "pixels"},
     {"fill", OptionType::number, "0",
-     "value around an image that is too small, as a share of full scale", 0, 1},
+     "value around images smaller than the result, as a fraction of full scale", 0, 1},
 };
 
 class CenterCrop final : public MapStage {
@@ -40,8 +40,8 @@ namespace etr::pipeline {
 
 extern const StageSpec center_crop_stage;
 const StageSpec center_crop_stage{
-    "center_crop",    "the middle of the image",      StageKind::map,
-    stages::kOptions, make_stage<stages::CenterCrop>, /*random=*/false,
+    "center_crop",    "crops the middle of the image", StageKind::map,
+    stages::kOptions, make_stage<stages::CenterCrop>,  /*random=*/false,
     /*prepares=*/true};
 
 }  // namespace etr::pipeline

@@ -10,11 +10,11 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"brightness", OptionType::number, "0", "largest change of the brightness' factor", 0, 1},
-    {"contrast", OptionType::number, "0", "largest change of the contrast's factor", 0, 1},
-    {"saturation", OptionType::number, "0", "largest change of the saturation's factor", 0, 1},
-    {"hue", OptionType::number, "0", "largest turn of the hue, as a share of the colour circle", 0,
-     0.5},
+    {"brightness", OptionType::number, "0", "largest change of the brightness factor", 0, 1},
+    {"contrast", OptionType::number, "0", "largest change of the contrast factor", 0, 1},
+    {"saturation", OptionType::number, "0", "largest change of the saturation factor", 0, 1},
+    {"hue", OptionType::number, "0",
+     "largest rotation of the hue, as a fraction of the colour circle", 0, 0.5},
 };
 
 class ColorJitter final : public MapStage {

@@ -53,11 +53,12 @@ class Cutmix final : public BatchMix {
 namespace etr::pipeline {
 
 extern const StageSpec cutmix_stage;
-const StageSpec cutmix_stage{"cutmix",
-                             "puts a rectangle of another sample into each one of a batch",
-                             StageKind::map,
-                             stages::kBatchMixOptions,
-                             make_stage<stages::Cutmix>,
-                             /*random=*/true};
+const StageSpec cutmix_stage{
+    "cutmix",
+    "replaces a rectangle of each sample of a batch by one of another sample",
+    StageKind::map,
+    stages::kBatchMixOptions,
+    make_stage<stages::Cutmix>,
+    /*random=*/true};
 
 }  // namespace etr::pipeline

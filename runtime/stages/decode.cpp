@@ -16,28 +16,30 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"\"",
-     "field with the compressed image (case-insensitive); empty takes png, jpg, jpeg or eti, "
-     "whichever is there"},
+     "field with the compressed image (case-insensitive); empty: png, jpg, jpeg or eti, whichever "
+     "is present"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
     {"least_side", OptionType::integer, "-1",
-     "JPEGs may come out at 1/2, 1/4 or 1/8 of their size while the shorter side keeps so many "
-     "pixels, which is quicker in front of a stage that shrinks; 0: in full; -1: twice what a "
-     "'resize' or 'random_resized_crop' that comes next makes of it, else in full",
+     "JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size as long as the shorter side keeps this "
+     "many pixels, which is faster before a stage that shrinks images; 0: always full size; -1: "
+     "twice the size that a following 'resize' or 'random_resized_crop' produces, otherwise full "
+     "size",
      -1, 1e9, "pixels"},
     {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
      "pixels"},
     {"max_chunk_bytes", OptionType::integer, "2147483648", "PNGs with a larger chunk are an error",
      1, 2147483648.0, "bytes"},
-    {"max_scans", OptionType::integer, "100", "JPEGs of more scans are an error", 1, 1 << 30,
+    {"max_scans", OptionType::integer, "100", "JPEGs with more scans are an error", 1, 1 << 30,
      "scans"},
     {"orientation", OptionType::string, "\"exif\"",
-     "exif: turn and mirror JPEGs and PNGs as their EXIF data says, as cameras and telephones mean "
-     "them to be seen; stored: leave them as they lie in the file. Other fields, such as boxes, "
-     "stay as they are",
+     "exif: rotate and mirror JPEGs and PNGs as their EXIF data says, so that they are upright; "
+     "stored: leave the pixels as they are in the file. Other fields, such as boxes, are not "
+     "changed",
      0, 0, "", "exif|stored"},
     {"dtype", OptionType::string, "\"u8\"",
-     "u8: images of 16 bits are scaled to 8; as_stored: they stay u16", 0, 0, "", "u8|as_stored"},
+     "u8: 16-bit images are scaled to 8 bits; as_stored: they remain u16", 0, 0, "",
+     "u8|as_stored"},
 };
 
 class Decode final : public MapStage {
@@ -121,7 +123,7 @@ namespace etr::pipeline {
 
 extern const StageSpec decode_stage;
 const StageSpec decode_stage{"decode",
-                             "PNG, JPEG or a fast shard's image to [H, W, C] of u8 or u16",
+                             "decodes PNG, JPEG or a fast shard's images to [H, W, C] of u8 or u16",
                              StageKind::map,
                              stages::kOptions,
                              make_stage<stages::Decode>,

@@ -9,8 +9,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"milliseconds", OptionType::number, nullptr, "time that each item takes, one after another", 0,
-     1e6, "ms"},
+    {"milliseconds", OptionType::number, nullptr,
+     "delay of each item; items are delayed one after another", 0, 1e6, "ms"},
 };
 
 class Delay final : public SerialStage {
@@ -47,7 +47,7 @@ class Delay final : public SerialStage {
 namespace etr::pipeline {
 
 extern const StageSpec delay_stage;
-const StageSpec delay_stage{"delay", "makes each item take time, for experiments",
-                            StageKind::serial, stages::kOptions, make_stage<stages::Delay>};
+const StageSpec delay_stage{"delay", "delays each item, for experiments", StageKind::serial,
+                            stages::kOptions, make_stage<stages::Delay>};
 
 }  // namespace etr::pipeline

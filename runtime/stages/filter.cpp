@@ -9,10 +9,10 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"field", OptionType::string, nullptr, "the field to look at, of numbers"},
-    {"min", OptionType::number, "-1e300", "smallest value that stays"},
-    {"max", OptionType::number, "1e300", "largest value that stays"},
-    {"values", OptionType::numbers, "[]", "values that stay; empty: all"},
+    {"field", OptionType::string, nullptr, "numeric field to test"},
+    {"min", OptionType::number, "-1e300", "smallest value to keep"},
+    {"max", OptionType::number, "1e300", "largest value to keep"},
+    {"values", OptionType::numbers, "[]", "values to keep; empty: all"},
 };
 
 class FilterSamples final : public MapStage {
@@ -54,7 +54,7 @@ class FilterSamples final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec filter_stage;
-const StageSpec filter_stage{"filter", "drops samples by the values of a field", StageKind::map,
+const StageSpec filter_stage{"filter", "keeps samples by the values of a field", StageKind::map,
                              stages::kOptions, make_stage<stages::FilterSamples>};
 
 }  // namespace etr::pipeline

@@ -11,9 +11,10 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"probability", OptionType::number, "0.5", "share of images that are mirrored", 0, 1},
+    {"probability", OptionType::number, "0.5", "fraction of images that are mirrored", 0, 1},
     {"direction", OptionType::string, "\"horizontal\"",
-     "left and right, or top and bottom, change places", 0, 0, "", "horizontal|vertical"},
+     "horizontal: left and right are exchanged; vertical: top and bottom", 0, 0, "",
+     "horizontal|vertical"},
 };
 
 class Flip final : public MapStage {

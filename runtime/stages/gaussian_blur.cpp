@@ -13,9 +13,11 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"probability", OptionType::number, "1", "share of images that are blurred", 0, 1},
-    {"sigma_min", OptionType::number, "0.1", "smallest standard deviation", 0.01, 50, "pixels"},
-    {"sigma_max", OptionType::number, "2", "largest standard deviation", 0.01, 50, "pixels"},
+    {"probability", OptionType::number, "1", "fraction of images that are blurred", 0, 1},
+    {"sigma_min", OptionType::number, "0.1", "smallest standard deviation of the blur", 0.01, 50,
+     "pixels"},
+    {"sigma_max", OptionType::number, "2", "largest standard deviation of the blur", 0.01, 50,
+     "pixels"},
 };
 
 class GaussianBlur final : public MapStage {

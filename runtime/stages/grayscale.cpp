@@ -8,7 +8,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"probability", OptionType::number, "1", "share of images that become gray", 0, 1},
+    {"probability", OptionType::number, "1", "fraction of images that are converted", 0, 1},
 };
 
 class Grayscale final : public MapStage {
@@ -32,8 +32,9 @@ class Grayscale final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec grayscale_stage;
-const StageSpec grayscale_stage{"grayscale",      "gray pictures of colour images", StageKind::map,
-                                stages::kOptions, make_stage<stages::Grayscale>,    /*random=*/true,
-                                /*prepares=*/true};
+const StageSpec grayscale_stage{
+    "grayscale",      "converts images to gray at random", StageKind::map,
+    stages::kOptions, make_stage<stages::Grayscale>,       /*random=*/true,
+    /*prepares=*/true};
 
 }  // namespace etr::pipeline

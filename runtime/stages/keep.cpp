@@ -11,7 +11,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"fields", OptionType::string, nullptr, "the fields that stay, 'image,label'"},
+    {"fields", OptionType::string, nullptr, "fields to keep: 'image,label'"},
 };
 
 class Keep final : public MapStage {
@@ -41,7 +41,7 @@ class Keep final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec keep_stage;
-const StageSpec keep_stage{"keep", "leaves only the named fields", StageKind::map, stages::kOptions,
+const StageSpec keep_stage{"keep", "keeps only the named fields", StageKind::map, stages::kOptions,
                            make_stage<stages::Keep>};
 
 }  // namespace etr::pipeline

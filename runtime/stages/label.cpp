@@ -12,10 +12,10 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"cls\"", "field with the class number, as text or i32"},
-    {"classes", OptionType::integer, "0", "number of classes; 0 does not check (one_hot needs it)",
-     0, 1 << 24},
+    {"classes", OptionType::integer, "0",
+     "number of classes; 0: labels are not checked (one_hot needs the number)", 0, 1 << 24},
     {"one_hot", OptionType::boolean, "false",
-     "a vector with a 1 at the class, instead of its number"},
+     "produce a vector with a 1 at the class instead of the class number"},
 };
 
 class Label final : public MapStage {
@@ -75,7 +75,7 @@ class Label final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec label_stage;
-const StageSpec label_stage{"label", "class text to an integer or one-hot label", StageKind::map,
-                            stages::kOptions, make_stage<stages::Label>};
+const StageSpec label_stage{"label", "converts a class number to an integer or one-hot label",
+                            StageKind::map, stages::kOptions, make_stage<stages::Label>};
 
 }  // namespace etr::pipeline

@@ -12,8 +12,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"names", OptionType::string, nullptr,
-     "the names in the order of their numbers, 'cat,dog,bird'"},
-    {"field", OptionType::string, "\"cls\"", "field with the name as text"},
+     "class names in the order of their numbers: 'cat,dog,bird'"},
+    {"field", OptionType::string, "\"cls\"", "field with the class name as text"},
 };
 
 class LabelMap final : public MapStage {
@@ -50,7 +50,7 @@ class LabelMap final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec label_map_stage;
-const StageSpec label_map_stage{"label_map", "class numbers from class names", StageKind::map,
-                                stages::kOptions, make_stage<stages::LabelMap>};
+const StageSpec label_map_stage{"label_map", "converts class names to class numbers",
+                                StageKind::map, stages::kOptions, make_stage<stages::LabelMap>};
 
 }  // namespace etr::pipeline

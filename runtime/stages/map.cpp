@@ -9,7 +9,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"function", OptionType::string, nullptr,
-     "name under which the program registered the function with this pipeline"},
+     "name under which your program registered the function with this pipeline"},
 };
 
 class Map final : public MapStage {
@@ -34,7 +34,7 @@ class Map final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec map_stage;
-const StageSpec map_stage{"map", "calls a function of the program on each item", StageKind::map,
+const StageSpec map_stage{"map", "calls a function of your program for each item", StageKind::map,
                           stages::kOptions, make_stage<stages::Map>};
 
 }  // namespace etr::pipeline

@@ -26,7 +26,7 @@ namespace etr::pipeline {
 
 extern const StageSpec mixup_stage;
 const StageSpec mixup_stage{"mixup",
-                            "blends each sample of a batch with another",
+                            "blends each sample of a batch with another one",
                             StageKind::map,
                             stages::kBatchMixOptions,
                             make_stage<stages::Mixup>,

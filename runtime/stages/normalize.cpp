@@ -13,12 +13,12 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"mean", OptionType::numbers, "[0.5]", "mean of each channel, or one for all", 0, 1},
-    {"std", OptionType::numbers, "[0.5]", "standard deviation of each channel, or one for all",
-     1e-6, 1e6},
+    {"mean", OptionType::numbers, "[0.5]", "mean of each channel, or one value for all", 0, 1},
+    {"std", OptionType::numbers, "[0.5]",
+     "standard deviation of each channel, or one value for all", 1e-6, 1e6},
     {"deferred", OptionType::boolean, "false",
-     "leave the batch's images u8, and say in the fields image_scale and image_shift what is to be "
-     "done on the device: image * scale + shift (jobs do so anyway where this is the last stage)"},
+     "leave the images u8 and store in the fields image_scale and image_shift what the device has "
+     "to compute: image * scale + shift (jobs do this anyway if this is the last stage)"},
 };
 
 class Normalize final : public MapStage {
@@ -91,13 +91,13 @@ class Normalize final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec normalize_stage;
-const StageSpec normalize_stage{
-    "normalize",
-    "u8 or u16 to f32, mean and standard deviation removed, now or on the device",
-    StageKind::map,
-    stages::kOptions,
-    make_stage<stages::Normalize>,
-    /*random=*/false,
-    /*prepares=*/true};
+const StageSpec normalize_stage{"normalize",
+                                "converts u8 or u16 to f32, subtracts the mean and divides by the "
+                                "standard deviation, on the host or on the device",
+                                StageKind::map,
+                                stages::kOptions,
+                                make_stage<stages::Normalize>,
+                                /*random=*/false,
+                                /*prepares=*/true};
 
 }  // namespace etr::pipeline

@@ -25,12 +25,12 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"window", OptionType::integer, "64", "samples that may overtake a slow one, at most", 1, 65536,
-     "samples"},
+    {"window", OptionType::integer, "64", "largest number of samples that may overtake a slow one",
+     1, 65536, "samples"},
     {"log", OptionType::string, "\"\"",
-     "file that receives a line of JSON for each sample that has overtaken others", 0, 0, "path"},
+     "file to which each sample that overtook others is written as a line of JSON", 0, 0, "path"},
     {"replay", OptionType::string, "\"\"",
-     "such a file; its order is repeated, which gives the same run"},
+     "repeat the order of such a file, which gives the same run"},
 };
 
 constexpr const char* kName = "overtake";
@@ -197,7 +197,7 @@ class Overtake final : public SerialStage, private TimeDependent, private Overta
 namespace etr::pipeline {
 
 extern const StageSpec overtake_stage;
-const StageSpec overtake_stage{stages::kName, "lets finished samples go on in front of slower ones",
+const StageSpec overtake_stage{stages::kName, "lets samples that are ready overtake slower ones",
                                StageKind::serial, stages::kOptions, make_stage<stages::Overtake>};
 
 }  // namespace etr::pipeline

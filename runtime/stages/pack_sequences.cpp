@@ -15,13 +15,13 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"field", OptionType::string, nullptr, "the field with the sequences, u8, i32 or f32 [n]"},
-    {"length", OptionType::integer, nullptr, "of a row", 1, 1 << 30},
-    {"open_rows", OptionType::integer, "16", "rows that are being filled", 1, 1e6, "rows", "",
-     "open"},
+    {"field", OptionType::string, nullptr, "field with the sequences: u8, i32 or f32 [n]"},
+    {"length", OptionType::integer, nullptr, "length of a row", 1, 1 << 30},
+    {"open_rows", OptionType::integer, "16", "number of rows that are filled at the same time", 1,
+     1e6, "rows", "", "open"},
     {"too_long", OptionType::string, "\"split\"",
-     "a sequence that is longer than a row: goes on in further rows, loses its end, or is a bad "
-     "record",
+     "what happens to a sequence longer than a row: split: it continues in further rows; cut: it "
+     "is truncated; error: it is a bad record",
      0, 0, "", "split|cut|error"},
 };
 
@@ -141,7 +141,7 @@ namespace etr::pipeline {
 
 extern const StageSpec pack_sequences_stage;
 const StageSpec pack_sequences_stage{
-    "pack_sequences", "puts several sequences into rows of one length", StageKind::serial,
+    "pack_sequences", "packs several sequences into rows of equal length", StageKind::serial,
     stages::kOptions, make_stage<stages::PackSequences>};
 
 }  // namespace etr::pipeline

@@ -11,7 +11,7 @@ constexpr OptionSpec kOptions[] = {
     {"pixels", OptionType::integers, nullptr,
      "width of the border: one for all sides, or top, left, bottom and right", 0, 1 << 14,
      "pixels"},
-    {"fill", OptionType::number, "0", "value of the border, as a share of full scale", 0, 1},
+    {"fill", OptionType::number, "0", "value of the border, as a fraction of full scale", 0, 1},
 };
 
 class Pad final : public MapStage {
@@ -44,7 +44,7 @@ namespace etr::pipeline {
 
 extern const StageSpec pad_stage;
 const StageSpec pad_stage{"pad",
-                          "puts a border around images",
+                          "adds a border around images",
                           StageKind::map,
                           stages::kOptions,
                           make_stage<stages::Pad>,

@@ -14,7 +14,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"size", OptionType::integer, nullptr, "samples in a batch", 1, 1 << 24, "samples"},
-    {"value", OptionType::number, "0", "what fills up", -1e9, 1e9},
+    {"value", OptionType::number, "0", "value of the padding", -1e9, 1e9},
     {"drop_remainder", OptionType::boolean, "false",
      "drop the samples at the end of an epoch that do not fill a batch"},
 };
@@ -107,7 +107,7 @@ namespace etr::pipeline {
 
 extern const StageSpec padded_batch_stage;
 const StageSpec padded_batch_stage{
-    "padded_batch", "stacks samples of different sizes, padded at their ends", StageKind::serial,
-    stages::kOptions, make_stage<stages::PaddedBatch>};
+    "padded_batch", "stacks samples of different sizes, padded at the end of each axis",
+    StageKind::serial, stages::kOptions, make_stage<stages::PaddedBatch>};
 
 }  // namespace etr::pipeline

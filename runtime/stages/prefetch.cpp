@@ -7,8 +7,9 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"items", OptionType::integer, nullptr, "samples, or after batch batches, that may wait here",
-     1, 1e8, "items"},
+    {"items", OptionType::integer, nullptr,
+     "number of samples (or of batches, after a batch stage) that the queue holds", 1, 1e8,
+     "items"},
 };
 
 class Prefetch final : public SerialStage {
@@ -28,7 +29,7 @@ class Prefetch final : public SerialStage {
 namespace etr::pipeline {
 
 extern const StageSpec prefetch_stage;
-const StageSpec prefetch_stage{"prefetch", "a longer queue at this place", StageKind::serial,
-                               stages::kOptions, make_stage<stages::Prefetch>};
+const StageSpec prefetch_stage{"prefetch", "queue of a given length at this point of the pipeline",
+                               StageKind::serial, stages::kOptions, make_stage<stages::Prefetch>};
 
 }  // namespace etr::pipeline

@@ -12,10 +12,10 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"picks", OptionType::integer, "2", "distortions of each image", 0, 14},
+    {"picks", OptionType::integer, "2", "number of distortions applied to each image", 0, 14},
     {"magnitude", OptionType::number, "9", "strength of the distortions, 0 to 10", 0, 10},
     {"fill", OptionType::number, "0.5",
-     "value of what comes from outside, as a share of full scale", 0, 1},
+     "value of pixels outside the image, as a fraction of full scale", 0, 1},
 };
 
 class RandAugment final : public MapStage {
@@ -147,7 +147,7 @@ namespace etr::pipeline {
 
 extern const StageSpec rand_augment_stage;
 const StageSpec rand_augment_stage{"rand_augment",
-                                   "some of fourteen distortions, drawn at random",
+                                   "applies randomly chosen distortions, out of fourteen",
                                    StageKind::map,
                                    stages::kOptions,
                                    make_stage<stages::RandAugment>,

@@ -8,15 +8,15 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"degrees", OptionType::number, "0", "largest angle of turning, either way", 0, 180, "degrees"},
-    {"translate", OptionType::number, "0", "largest move along each axis, as a share of its length",
-     0, 1},
-    {"scale_min", OptionType::number, "1", "smallest scale", 0.01, 100},
-    {"scale_max", OptionType::number, "1", "largest scale", 0.01, 100},
-    {"shear", OptionType::number, "0", "largest angle of shearing along x, either way", 0, 80,
+    {"degrees", OptionType::number, "0", "largest rotation in either direction", 0, 180, "degrees"},
+    {"translate", OptionType::number, "0",
+     "largest translation along each axis, as a fraction of the image's size", 0, 1},
+    {"scale_min", OptionType::number, "1", "smallest scale factor", 0.01, 100},
+    {"scale_max", OptionType::number, "1", "largest scale factor", 0.01, 100},
+    {"shear", OptionType::number, "0", "largest shear angle along x in either direction", 0, 80,
      "degrees"},
-    {"fill", OptionType::number, "0", "value of what comes from outside, as a share of full scale",
-     0, 1},
+    {"fill", OptionType::number, "0",
+     "value of pixels outside the image, as a fraction of full scale", 0, 1},
 };
 
 class RandomAffine final : public MapStage {
@@ -62,7 +62,7 @@ namespace etr::pipeline {
 
 extern const StageSpec random_affine_stage;
 const StageSpec random_affine_stage{"random_affine",
-                                    "turns, moves, scales and shears images at random",
+                                    "rotates, moves, scales and shears images at random",
                                     StageKind::map,
                                     stages::kOptions,
                                     make_stage<stages::RandomAffine>,

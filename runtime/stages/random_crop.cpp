@@ -8,11 +8,12 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"height", OptionType::integer, "0", "height of the window; 0 keeps the image's", 0, 1 << 16,
+    {"height", OptionType::integer, "0", "height of the window; 0: that of the image", 0, 1 << 16,
      "pixels"},
-    {"width", OptionType::integer, "0", "width of the window; 0 keeps the image's", 0, 1 << 16,
+    {"width", OptionType::integer, "0", "width of the window; 0: that of the image", 0, 1 << 16,
      "pixels"},
-    {"pad", OptionType::integer, "0", "zeros added on each side first", 0, 1 << 12, "pixels"},
+    {"pad", OptionType::integer, "0", "zeros added on each side before cropping", 0, 1 << 12,
+     "pixels"},
 };
 
 class RandomCrop final : public MapStage {
@@ -63,8 +64,11 @@ class RandomCrop final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec random_crop_stage;
-const StageSpec random_crop_stage{
-    "random_crop",    "a random window, after zero padding", StageKind::map,
-    stages::kOptions, make_stage<stages::RandomCrop>,        /*random=*/true};
+const StageSpec random_crop_stage{"random_crop",
+                                  "crops a random window, after zero padding",
+                                  StageKind::map,
+                                  stages::kOptions,
+                                  make_stage<stages::RandomCrop>,
+                                  /*random=*/true};
 
 }  // namespace etr::pipeline

@@ -9,17 +9,19 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"probability", OptionType::number, "0.5", "share of images in which something is erased", 0,
-     1},
-    {"area_min", OptionType::number, "0.02", "smallest rectangle, as a share of the image's area",
+    {"probability", OptionType::number, "0.5", "fraction of images in which a rectangle is erased",
      0, 1},
-    {"area_max", OptionType::number, "0.33", "largest rectangle, as a share of the image's area", 0,
-     1},
-    {"ratio_min", OptionType::number, "0.3", "smallest width : height of the rectangle", 0.01, 100},
+    {"area_min", OptionType::number, "0.02",
+     "smallest area of the rectangle, as a fraction of the image", 0, 1},
+    {"area_max", OptionType::number, "0.33",
+     "largest area of the rectangle, as a fraction of the image", 0, 1},
+    {"ratio_min", OptionType::number, "0.3",
+     "smallest aspect ratio (width / height) of the rectangle", 0.01, 100},
     {"ratio_max", OptionType::number, "3.3333333333333335",
-     "largest width : height of the rectangle", 0.01, 100},
-    {"filling", OptionType::string, "\"value\"", "what is put there", 0, 0, "", "value|noise"},
-    {"value", OptionType::number, "0", "the value, as a share of full scale", 0, 1},
+     "largest aspect ratio (width / height) of the rectangle", 0.01, 100},
+    {"filling", OptionType::string, "\"value\"",
+     "what the rectangle is filled with: a constant value, or noise", 0, 0, "", "value|noise"},
+    {"value", OptionType::number, "0", "the constant value, as a fraction of full scale", 0, 1},
 };
 
 class RandomErasing final : public MapStage {

@@ -16,13 +16,17 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"height", OptionType::integer, nullptr, "height of the result", 1, 1 << 16, "pixels"},
     {"width", OptionType::integer, nullptr, "width of the result", 1, 1 << 16, "pixels"},
-    {"area_min", OptionType::number, "0.08", "smallest part, as a share of the image's area", 0, 1},
-    {"area_max", OptionType::number, "1", "largest part, as a share of the image's area", 0, 1},
-    {"ratio_min", OptionType::number, "0.75", "smallest width : height of the part", 0.01, 100},
-    {"ratio_max", OptionType::number, "1.3333333333333333", "largest width : height of the part",
+    {"area_min", OptionType::number, "0.08",
+     "smallest area of the part, as a fraction of the image", 0, 1},
+    {"area_max", OptionType::number, "1", "largest area of the part, as a fraction of the image", 0,
+     1},
+    {"ratio_min", OptionType::number, "0.75", "smallest aspect ratio (width / height) of the part",
      0.01, 100},
+    {"ratio_max", OptionType::number, "1.3333333333333333",
+     "largest aspect ratio (width / height) of the part", 0.01, 100},
     {"filter", OptionType::string, "\"bilinear\"",
-     "bilinear and area are antialiased when they shrink", 0, 0, "", "bilinear|area|nearest"},
+     "interpolation; bilinear and area are antialiased when shrinking", 0, 0, "",
+     "bilinear|area|nearest"},
 };
 
 class RandomResizedCrop final : public MapStage {
@@ -76,7 +80,7 @@ namespace etr::pipeline {
 
 extern const StageSpec random_resized_crop_stage;
 const StageSpec random_resized_crop_stage{"random_resized_crop",
-                                          "a random part of the image, scaled to one size",
+                                          "crops a random part of the image and resizes it",
                                           StageKind::map,
                                           stages::kOptions,
                                           make_stage<stages::RandomResizedCrop>,

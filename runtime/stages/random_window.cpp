@@ -15,8 +15,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"fields", OptionType::string, "\"input,target\"",
-     "the fields that are cut along their first axis, as long as each other"},
-    {"length", OptionType::integer, nullptr, "of the part", 1, 1 << 24, "tokens"},
+     "fields of equal length that are cut along their first axis"},
+    {"length", OptionType::integer, nullptr, "length of the window", 1, 1 << 24, "tokens"},
 };
 
 class RandomWindow final : public MapStage {
@@ -78,7 +78,7 @@ namespace etr::pipeline {
 
 extern const StageSpec random_window_stage;
 const StageSpec random_window_stage{
-    "random_window",  "a random part of sequences",     StageKind::map,
-    stages::kOptions, make_stage<stages::RandomWindow>, /*random=*/true};
+    "random_window",  "cuts a random window out of sequences", StageKind::map,
+    stages::kOptions, make_stage<stages::RandomWindow>,        /*random=*/true};
 
 }  // namespace etr::pipeline

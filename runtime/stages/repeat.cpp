@@ -9,7 +9,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"count", OptionType::integer, "0", "passes in an epoch; 0 repeats for ever", 0, 1e9, "passes"},
+    {"count", OptionType::integer, "0", "passes in an epoch; 0: repeat for ever", 0, 1e9, "passes"},
 };
 
 class Repeat final : public SerialStage, private PassControl {
@@ -53,7 +53,7 @@ class Repeat final : public SerialStage, private PassControl {
 namespace etr::pipeline {
 
 extern const StageSpec repeat_stage;
-const StageSpec repeat_stage{"repeat", "repeats everything before it", StageKind::serial,
-                             stages::kOptions, make_stage<stages::Repeat>};
+const StageSpec repeat_stage{"repeat", "repeats the output of everything before it",
+                             StageKind::serial, stages::kOptions, make_stage<stages::Repeat>};
 
 }  // namespace etr::pipeline

@@ -12,14 +12,15 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"height", OptionType::integer, "0", "height of the result; 0 keeps the shape, by the width", 0,
+    {"height", OptionType::integer, "0", "height of the result; 0: keep the aspect ratio", 0,
      1 << 16, "pixels"},
-    {"width", OptionType::integer, "0", "width of the result; 0 keeps the shape, by the height", 0,
-     1 << 16, "pixels"},
+    {"width", OptionType::integer, "0", "width of the result; 0: keep the aspect ratio", 0, 1 << 16,
+     "pixels"},
     {"shorter", OptionType::integer, "0", "length of the shorter side, instead of height and width",
      0, 1 << 16, "pixels"},
     {"filter", OptionType::string, "\"bilinear\"",
-     "bilinear and area are antialiased when they shrink", 0, 0, "", "bilinear|area|nearest"},
+     "interpolation; bilinear and area are antialiased when shrinking", 0, 0, "",
+     "bilinear|area|nearest"},
 };
 
 class Resize final : public MapStage {
@@ -65,11 +66,8 @@ class Resize final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec resize_stage;
-const StageSpec resize_stage{"resize",
-                             "scales images",
-                             StageKind::map,
-                             stages::kOptions,
-                             make_stage<stages::Resize>,
+const StageSpec resize_stage{"resize",         "resizes images",           StageKind::map,
+                             stages::kOptions, make_stage<stages::Resize>,
                              /*random=*/false,
                              /*prepares=*/true};
 

@@ -20,18 +20,19 @@ constexpr int32_t kIgnored = -1;  // default of the losses
 
 constexpr OptionSpec kOptions[] = {
     {"source", OptionType::string, "\"source\"",
-     "field with the tokens of the one sequence: i32 [n], or u8 [n] (text, byte by byte)"},
-    {"target", OptionType::string, "\"target\"", "field with those of the other"},
-    {"source_positions", OptionType::integer, nullptr, "length of the result's source", 1, kMost,
-     "tokens"},
+     "field with the tokens of the source: i32 [n], or u8 [n] (text, one token per byte)"},
+    {"target", OptionType::string, "\"target\"", "field with the tokens of the target"},
+    {"source_positions", OptionType::integer, nullptr, "length to which the source is padded", 1,
+     kMost, "tokens"},
     {"target_positions", OptionType::integer, nullptr,
-     "length of the result's input and target; the longest target and the end token", 1, kMost,
-     "tokens"},
-    {"begin", OptionType::integer, "0", "token that the decoder reads first", 0, kMost},
-    {"end", OptionType::integer, "1", "token that the decoder writes last", 0, kMost},
+     "length to which input and target are padded; must hold the longest target and the end token",
+     1, kMost, "tokens"},
+    {"begin", OptionType::integer, "0", "token with which the decoder's input begins", 0, kMost},
+    {"end", OptionType::integer, "1", "token with which the target ends", 0, kMost},
     {"too_long", OptionType::string, "\"error\"",
-     "a sequence that does not fit: is a bad record, or loses what is behind the last position", 0,
-     0, "", "error|cut"},
+     "what happens to a sequence that does not fit: error: it is a bad record; cut: it is "
+     "truncated",
+     0, 0, "", "error|cut"},
 };
 
 class SequencePair final : public MapStage {
@@ -114,7 +115,7 @@ namespace etr::pipeline {
 
 extern const StageSpec sequence_pair_stage;
 const StageSpec sequence_pair_stage{
-    "sequence_pair", "two sequences as an encoder-decoder reads them", StageKind::map,
+    "sequence_pair", "prepares pairs of sequences for an encoder-decoder", StageKind::map,
     stages::kOptions, make_stage<stages::SequencePair>};
 
 }  // namespace etr::pipeline

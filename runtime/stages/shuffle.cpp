@@ -8,13 +8,14 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"buffer", OptionType::integer, "1000", "samples held; more mixes better", 1, 1e8, "samples"},
+    {"buffer", OptionType::integer, "1000", "number of samples held; larger buffers mix better", 1,
+     1e8, "samples"},
     {"initial", OptionType::integer, "0",
-     "samples held before the first leaves; fewer begin sooner and mix the first ones less. 0: the "
-     "whole buffer",
+     "samples held before the first one is released; a smaller number starts sooner and mixes the "
+     "first samples less. 0: the whole buffer",
      0, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
-     "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
+     "largest total size of the held samples; more is an error", 1, 1e13, "bytes"},
 };
 
 class Shuffle final : public SerialStage {

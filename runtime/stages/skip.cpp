@@ -7,7 +7,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"count", OptionType::integer, nullptr, "items that are left out", 0, 1e15},
+    {"count", OptionType::integer, nullptr, "number of items to skip", 0, 1e15},
 };
 
 class Skip final : public SerialStage {
@@ -33,7 +33,7 @@ class Skip final : public SerialStage {
 namespace etr::pipeline {
 
 extern const StageSpec skip_stage;
-const StageSpec skip_stage{"skip", "leaves out the first items of each pass", StageKind::serial,
+const StageSpec skip_stage{"skip", "skips the first items of each pass", StageKind::serial,
                            stages::kOptions, make_stage<stages::Skip>};
 
 }  // namespace etr::pipeline

@@ -9,7 +9,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"count", OptionType::integer, nullptr, "items that pass", 1, 1e15},
+    {"count", OptionType::integer, nullptr, "number of items to pass on", 1, 1e15},
 };
 
 class Take final : public SerialStage, private PassControl {
@@ -52,7 +52,7 @@ class Take final : public SerialStage, private PassControl {
 namespace etr::pipeline {
 
 extern const StageSpec take_stage;
-const StageSpec take_stage{"take", "lets the first items of each pass through", StageKind::serial,
+const StageSpec take_stage{"take", "passes on only the first items of each pass", StageKind::serial,
                            stages::kOptions, make_stage<stages::Take>};
 
 }  // namespace etr::pipeline

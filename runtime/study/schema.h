@@ -12,18 +12,18 @@
 namespace etr::study {
 
 inline constexpr OptionSpec kGoal[] = {
-    {"metric", OptionType::string, "\"loss\"", "what the job's evaluation gives", 0, 0, "",
+    {"metric", OptionType::string, "\"loss\"", "metric of the job's evaluation", 0, 0, "",
      "loss|accuracy"},
     {"target", OptionType::number, "0",
-     "a trial has reached it when a loss is below it or an accuracy above it; 0: there is none, "
+     "a trial reaches it when its loss is below this value or its accuracy above; 0: no target, "
      "and trials use their whole budget"},
 };
 
 inline constexpr OptionSpec kBudget[] = {
-    {"fresh", OptionType::integer, "0", "fresh examples of a trial; 0: no limit", 0, 1e15,
+    {"fresh", OptionType::integer, "0", "fresh examples per trial; 0: no limit", 0, 1e15,
      "examples"},
-    {"steps", OptionType::integer, "0", "its optimizer steps; 0: no limit", 0, 1e12, "steps"},
-    {"seconds", OptionType::number, "0", "its training time; 0: no limit", 0, 1e9, "s"},
+    {"steps", OptionType::integer, "0", "optimizer steps per trial; 0: no limit", 0, 1e12, "steps"},
+    {"seconds", OptionType::number, "0", "training time per trial; 0: no limit", 0, 1e9, "s"},
 };
 
 inline constexpr OptionSpec kEvaluate[] = {
@@ -34,43 +34,48 @@ inline constexpr OptionSpec kEvaluate[] = {
 };
 
 inline constexpr OptionSpec kSearch[] = {
-    {"trials", OptionType::integer, "1", "trials of a search", 1, 1e6},
-    {"searches", OptionType::integer, "1", "independent searches of a condition", 1, 1e4},
-    {"sequence", OptionType::string, "\"sobol\"", "the points of a search", 0, 0, "",
-     "sobol|halton"},
+    {"trials", OptionType::integer, "1", "number of trials in each search", 1, 1e6},
+    {"searches", OptionType::integer, "1", "number of independent searches for each condition", 1,
+     1e4},
+    {"sequence", OptionType::string, "\"sobol\"",
+     "sequence from which the points of a search are drawn", 0, 0, "", "sobol|halton"},
 };
 
 inline constexpr OptionSpec kRange[] = {
-    {"from", OptionType::number, nullptr, "the range's beginning"},
-    {"to", OptionType::number, nullptr, "its end"},
+    {"from", OptionType::number, nullptr, "lower end of the range"},
+    {"to", OptionType::number, nullptr, "upper end of the range"},
     {"scale", OptionType::string, "\"linear\"",
-     "what is drawn evenly: the value, its logarithm, or the logarithm of 1 - value", 0, 0, "",
-     "linear|log|log_complement"},
-    {"integer", OptionType::boolean, "false", "whole numbers only, both ends included"},
+     "scale on which points are drawn uniformly: the value, its logarithm, or the logarithm of 1 - "
+     "value",
+     0, 0, "", "linear|log|log_complement"},
+    {"integer", OptionType::boolean, "false", "draw integers only, including both ends"},
 };
 
 inline constexpr OptionSpec kScaling[] = {
     {"rule", OptionType::string, "\"linear\"",
      "how the key grows with the label: with exponent 1, 0.5 or 0", 0, 0, "",
      "linear|square_root|none"},
-    {"with", OptionType::string, nullptr, "the label"},
-    {"at", OptionType::number, nullptr, "its value where the key is 'base'"},
+    {"with", OptionType::string, nullptr, "name of the label"},
+    {"at", OptionType::number, nullptr, "value of the label at which the key is 'base'"},
     {"base", OptionType::string, "\"best\"",
-     "a number, or best: what the best trial of the condition with 'with' = 'at' has", 0, 0, "",
-     "best"},
+     "a number, or best: the value of the best trial of the condition in which the label 'with' is "
+     "'at'",
+     0, 0, "", "best"},
 };
 
 inline constexpr OptionSpec kStudy[] = {
-    {"name", OptionType::string, "\"study\"", "what reports call it"},
-    {"description", OptionType::string, "\"\"", "a sentence or two for the report"},
-    {"seed", OptionType::integer, "1", "of the points, and of each trial's own seed", 0, 1e15},
-    {"parallel", OptionType::integer, "0", "trials at once; 0: as the device has room", 0, 1024},
+    {"name", OptionType::string, "\"study\"", "name in reports"},
+    {"description", OptionType::string, "\"\"", "one or two sentences for the report"},
+    {"seed", OptionType::integer, "1",
+     "seed of the points, from which each trial's own seed is derived, too", 0, 1e15},
+    {"parallel", OptionType::integer, "0",
+     "number of trials that run at once; 0: as many as the device has room for", 0, 1024},
 };
 
 inline constexpr OptionSpec kWorkload[] = {
     {"stop_early", OptionType::string, "\"none\"",
-     "which trials end before their budget: those that can no longer be the best of their search, "
-     "or those worse than its median",
+     "which trials end before their budget is used up: beaten: those that can no longer be the "
+     "best of their search; median: those worse than the median of their search",
      0, 0, "", "none|beaten|median"},
 };
 

@@ -28,29 +28,26 @@ constexpr OptionSpec kTrain[] = {
      "epochs"},
     {"steps", OptionType::integer, "0", "optimizer steps to train; 0: no limit", 0, 1e12, "steps"},
     {"fresh", OptionType::integer, "0",
-     "fresh examples to train on, of all ranks; those that an echo node repeats do not count; 0: "
-     "no "
-     "limit",
+     "fresh examples to train on, of all ranks; repeats by an echo node do not count; 0: no limit",
      0, 1e15, "examples"},
-    {"seconds", OptionType::number, "0", "training time, evaluation not counted; 0: no limit", 0,
+    {"seconds", OptionType::number, "0", "training time, not counting evaluations; 0: no limit", 0,
      1e9, "s"},
     {"planned_steps", OptionType::integer, "0",
-     "length that decaying schedules assume whose clock is steps; 0 takes 'steps'", 0, 1e12,
-     "steps"},
+     "length of the run that decaying schedules assume if their clock is steps; 0: 'steps'", 0,
+     1e12, "steps"},
     {"noise_scale_every", OptionType::integer, "0",
-     "steps between two measurements of the gradient noise scale, the batch size (in examples) "
-     "about "
-     "which larger batches stop saving steps; each takes the gradients of 4 parts of the step's "
-     "own "
-     "batch, as long as 4 steps without their updates, and the weights stay as they are; 0: never",
+     "steps between measurements of the gradient noise scale: roughly the batch size (in examples) "
+     "above which larger batches save few steps. A measurement computes the gradients of 4 parts "
+     "of the step's own batch, which takes as long as 4 steps without updates, and does not change "
+     "the weights; 0: never",
      0, 1e12, "steps"},
-    {"progress_every", OptionType::number, "0.2", "time between two progress events", 0.01, 3600,
-     "s"},
+    {"progress_every", OptionType::number, "0.2", "time between progress events", 0.01, 3600, "s"},
     {"pretrained", OptionType::string, "\"\"",
-     "a new run begins with the weights in this safetensors file of PyTorch's names", 0, 0, "path"},
+     "start a new run with the weights of this safetensors file, which uses PyTorch's names", 0, 0,
+     "path"},
     {"pretrained_names", OptionType::strings, "[]",
-     "where that file has other names: OURS=THEIRS for each beginning of a name that differs "
-     "(\"backbone.=model.encoder.\"); \"head=\" leaves such weights as they begin"},
+     "how names in that file differ: OURS=THEIRS for each prefix (\"backbone.=model.encoder.\"); "
+     "\"head=\" leaves such weights at their initial values"},
 };
 
 constexpr OptionSpec kEvaluation[] = {
@@ -59,24 +56,23 @@ constexpr OptionSpec kEvaluation[] = {
     {"every_steps", OptionType::integer, "0", "steps between evaluations; 0: none by step", 0, 1e12,
      "steps"},
     {"every_fresh", OptionType::integer, "0",
-     "fresh examples between evaluations, each after the first step at or behind a multiple; 0: "
+     "fresh examples between evaluations; each follows the first step that reaches a multiple; 0: "
      "none by examples",
      0, 1e15, "examples"},
     {"target_accuracy", OptionType::number, "0",
-     "training ends when an evaluation reaches it; 0: never", 0, 1},
+     "training ends when an evaluation reaches this accuracy; 0: never", 0, 1},
     {"target_loss", OptionType::number, "0",
-     "training ends when an evaluation's loss is below it; 0: never, because no loss is", 0, 1e30},
+     "training ends when an evaluation's loss is below this value; 0: never", 0, 1e30},
     {"keep_mb", OptionType::number, "64",
-     "memory in which the batches of the first evaluation are kept for later ones, if all fit; 0: "
-     "each evaluation reads and decodes the data again",
+     "memory for the batches of the first evaluation, which later evaluations use again if all of "
+     "them fit; 0: each evaluation reads and decodes the data again",
      0, 1e6, "MB"},
 };
 
 constexpr OptionSpec kOutput[] = {
     {"dir", OptionType::string, "\"\"",
-     "folder for metrics, event files and checkpoints, which holds one run; \"\" writes none; a "
-     "job file that says nothing "
-     "writes into runs/STEM, after its own name",
+     "folder for metrics, event files and checkpoints; it holds one run. \"\": nothing is written. "
+     "Without this key, a job file writes into runs/STEM, named after the file",
      0, 0, "path"},
     {"tensorboard", OptionType::boolean, "true", "write TensorBoard event files"},
     {"checkpoint_every_epochs", OptionType::integer, "1",
@@ -87,104 +83,109 @@ constexpr OptionSpec kOutput[] = {
 
 constexpr OptionSpec kParallel[] = {
     {"engine", OptionType::string, "\"\"",
-     "what moves data between ranks: gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in "
+     "transport between ranks: gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in "
      "library; \"\": as the launcher says, or gloo"},
-    {"rank", OptionType::integer, "-1", "this process's number, from 0; -1: as the launcher says",
+    {"rank", OptionType::integer, "-1", "index of this process, from 0; -1: as the launcher says",
      -1, 1e6},
-    {"size", OptionType::integer, "0", "how many ranks train together; 0: as the launcher says", 0,
-     1e6},
+    {"size", OptionType::integer, "0",
+     "number of ranks that train together; 0: as the launcher says", 0, 1e6},
     {"rendezvous", OptionType::string, "\"\"",
-     "where ranks find each other: file:FOLDER, a folder that all see, or tcp://HOST:PORT, where "
-     "rank 0 serves; \"\": as the launcher says"},
-    {"host", OptionType::string, "\"\"", "the address or host name on which this rank listens"},
-    {"interface", OptionType::string, "\"\"", "or the network interface, such as eth0"},
-    {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01,
-     1e6, "s"},
+     "where ranks find each other: file:FOLDER, a folder that all of them can see, or "
+     "tcp://HOST:PORT, served by rank 0; \"\": as the launcher says"},
+    {"host", OptionType::string, "\"\"", "address or host name on which this rank listens"},
+    {"interface", OptionType::string, "\"\"",
+     "network interface on which this rank listens, such as eth0, instead of 'host'"},
+    {"timeout", OptionType::number, "60", "time after which a rank that does not answer is lost",
+     0.01, 1e6, "s"},
     {"devices", OptionType::strings, "[]",
-     "devices of this process that train together, each as a rank: for each the index of a device, "
-     "or a part of its name; one may stand there twice. []: the one that the program opens"},
+     "devices of this process that train together, each as a rank: for each the index of a device "
+     "or a part of its name; a device may be listed twice. []: the one that the program opens"},
     {"batches_ahead", OptionType::integer, "8",
-     "batches that each rank reads ahead where the pipeline has a stage 'bucket', so that all "
-     "ranks take batches of the same length bucket in a step; 0: each takes them as they come",
+     "batches that each rank reads ahead if the pipeline has a stage 'bucket', so that in each "
+     "step all ranks use batches of the same length bucket; 0: batches are used in the order in "
+     "which they come",
      0, 4096, "batches"},
-    {"bucket_mb", OptionType::number, "4", "gradients that are exchanged at once", 0.001, 1e4,
-     "MB"},
+    {"bucket_mb", OptionType::number, "4",
+     "size of the groups of gradients that are exchanged together", 0.001, 1e4, "MB"},
     {"sync_batch_norm", OptionType::boolean, "false",
-     "batch normalisation trains on the moments of all ranks' rows, not of each rank's own"},
+     "compute batch normalisation's moments over the rows of all ranks instead of each rank's own"},
     {"compression", OptionType::string, "\"none\"",
-     "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
-     "none|fp16|bf16"},
+     "format in which gradients are exchanged; the rounding error of each exchange is added to the "
+     "next",
+     0, 0, "", "none|fp16|bf16"},
     {"zero_stage", OptionType::integer, "0",
-     "what each rank keeps of its part of the parameters alone (ZeRO): 1: the optimizer's state; "
-     "2: the gradients, too; 0: nothing",
+     "what each rank keeps only for its own part of the parameters (ZeRO): 1: the optimizer's "
+     "state; 2: the gradients, too; 0: nothing",
      0, 2},
     {"elastic", OptionType::boolean, "false",
      "when ranks are lost, the others continue from the newest checkpoint, and new ranks can join "
      "(gloo)"},
-    {"min_ranks", OptionType::integer, "1", "elastic: with fewer ranks the run ends", 1, 1e6},
+    {"min_ranks", OptionType::integer, "1", "elastic: the run ends if fewer ranks are left", 1,
+     1e6},
     {"join", OptionType::boolean, "false",
-     "elastic: this process joins a run that goes on, at the end of an epoch; ECHOTRAIN_JOIN=1 "
-     "says the same"},
-    {"join_timeout", OptionType::number, "86400", "elastic: so long it waits for that", 0.01, 1e9,
-     "s"},
+     "elastic: this process joins a running run, at the end of an epoch; ECHOTRAIN_JOIN=1 does the "
+     "same"},
+    {"join_timeout", OptionType::number, "86400", "elastic: how long it waits to be admitted", 0.01,
+     1e9, "s"},
     {"micro_batches", OptionType::integer, "4",
-     "parts of a batch that go through the stages of a model one after another (mesh.pipeline)", 1,
-     4096},
+     "parts of a batch that pass through the stages of a model one after another (mesh.pipeline)",
+     1, 4096},
     {"schedule", OptionType::string, "\"1f1b\"",
-     "when a stage computes gradients: after all micro-batches, or as soon as it can, with fewer "
-     "activations in memory; the results are the same",
+     "when a stage computes gradients: gpipe: after all micro-batches; 1f1b: as early as possible, "
+     "which needs less memory for activations. The results are the same",
      0, 0, "", "gpipe|1f1b"},
     {"stages", OptionType::strings, "[]",
-     "layers at which the model's second stage begins, and those after it; empty: chosen, so that "
-     "the slowest stage has the least to do and all fit their devices"},
+     "layers at which the second and each further stage of the model begin; empty: chosen so that "
+     "the slowest stage has the least to do and each stage fits its device"},
     {"partition", OptionType::string, "\"estimated\"",
-     "how that choice knows what layers cost: from their shapes, the same in every run; or from "
-     "timing each layer on every rank's device before the first step",
+     "how that choice estimates the cost of layers: estimated: from their shapes, the same in "
+     "every run; measured: by timing each layer on every rank's device before the first step",
      0, 0, "", "estimated|measured"},
     {"algorithm", OptionType::string, "\"synchronous\"",
-     "synchronous: gradients are averaged in every step; diloco: weights, every outer_every steps; "
-     "downpour, easgd: workers exchange with a parameter server, each at its own pace",
+     "synchronous: gradients are averaged in every step; diloco: weights are averaged every "
+     "outer_every steps; downpour, easgd: workers exchange with a parameter server, each at its "
+     "own pace",
      0, 0, "", "synchronous|diloco|downpour|easgd"},
-    {"outer_every", OptionType::integer, "500", "of diloco: steps between two outer steps", 1, 1e9,
+    {"outer_every", OptionType::integer, "500", "diloco: steps between outer steps", 1, 1e9,
      "steps"},
-    {"outer_rate", OptionType::number, "0.7", "of diloco: the outer learning rate", 0, 10},
-    {"outer_momentum", OptionType::number, "0.9", "of diloco: the outer step's Nesterov momentum",
-     0, 1},
+    {"outer_rate", OptionType::number, "0.7", "diloco: learning rate of the outer step", 0, 10},
+    {"outer_momentum", OptionType::number, "0.9", "diloco: Nesterov momentum of the outer step", 0,
+     1},
     {"servers", OptionType::integer, "1",
-     "shards of the parameter server, each a process ('echotrain parameter-server')", 1, 1024},
+     "number of shards of the parameter server, each a process ('echotrain parameter-server')", 1,
+     1024},
     {"n_push", OptionType::integer, "1",
-     "of downpour: updates whose gradients a worker pushes as one; of easgd: steps between two "
-     "exchanges",
+     "downpour: updates whose gradients a worker pushes together; easgd: steps between exchanges",
      1, 1e9},
-    {"n_fetch", OptionType::integer, "1", "of downpour: updates between two fetches of weights", 1,
+    {"n_fetch", OptionType::integer, "1", "downpour: updates between fetches of the weights", 1,
      1e9},
     {"consistency", OptionType::string, "\"eventual\"",
-     "how far workers may be apart: sequential: each has pushed as often as all others before it "
-     "goes on; bounded: up to 'delay' times more; eventual: nobody waits",
+     "how far workers may be apart: sequential: a worker continues when all others have pushed as "
+     "often as it has; bounded: it may be up to 'delay' pushes ahead; eventual: no worker waits",
      0, 0, "", "eventual|bounded|sequential"},
     {"delay", OptionType::integer, "4",
-     "of consistency 'bounded': pushes that a worker may be ahead of the slowest", 0, 1e9},
+     "consistency 'bounded': how many pushes a worker may be ahead of the slowest", 0, 1e9},
     {"warm_start", OptionType::integer, "0",
-     "pushes that the first worker makes alone, while the others wait", 0, 1e12},
+     "pushes that the first worker makes before the others start", 0, 1e12},
     {"server_optimizer", OptionType::string, "\"adagrad\"",
-     "what the shards do with gradients, at the rate of the workers' schedule", 0, 0, "",
-     "adagrad|sgd"},
-    {"server_momentum", OptionType::number, "0", "of server_optimizer 'sgd'", 0, 1},
+     "optimizer with which the shards apply gradients, at the learning rate of the workers' "
+     "schedule",
+     0, 0, "", "adagrad|sgd"},
+    {"server_momentum", OptionType::number, "0", "momentum of server_optimizer 'sgd'", 0, 1},
     {"server_epsilon", OptionType::number, "1e-10",
-     "of server_optimizer 'adagrad': added to the root of the sum of squares", 0, 1},
+     "server_optimizer 'adagrad': added to the root of the sum of squares", 0, 1},
     {"server_weight_decay", OptionType::number, "0",
-     "of downpour: times the weights is added to gradients, on the shards", 0, 1},
+     "downpour: L2 penalty, which the shards add to the gradients", 0, 1},
     {"elastic_rate", OptionType::number, "0.1",
-     "of easgd: the share of their distance by which worker and centre approach each other", 0, 1},
+     "easgd: fraction of their distance by which worker and centre move towards each other", 0, 1},
 };
 
 // The options of parallel.mesh.
 constexpr OptionSpec kMesh[] = {
     {"data", OptionType::integer, "0",
-     "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
-     1e6},
+     "data-parallel groups, each with a part of the batch; 0: what the other two leave", 0, 1e6},
     {"pipeline", OptionType::integer, "1",
-     "stages into which the model is cut, one after another; each is on 'tensor' ranks", 1, 1e6},
+     "number of stages into which the model is split; each runs on 'tensor' ranks", 1, 1e6},
     {"tensor", OptionType::integer, "1", "ranks that share the tensors of each layer", 1, 1e6},
 };
 

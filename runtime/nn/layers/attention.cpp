@@ -10,25 +10,27 @@ namespace etr::nn {
 namespace {
 
 constexpr OptionSpec kAttention[] = {
-    {"heads", OptionType::integer, nullptr, "heads into which the width is split", 1, 1024},
-    {"causal", OptionType::boolean, "false", "a position sees itself and what lies before it"},
+    {"heads", OptionType::integer, nullptr,
+     "number of heads; they share the width equally unless head_width is given", 1, 1024},
+    {"causal", OptionType::boolean, "false",
+     "each position attends only to itself and earlier positions"},
     kUseBias,
     kInit,
     {"kv_heads", OptionType::integer, "0",
-     "heads of keys and values, each for as many neighbouring heads of queries (grouped-query "
-     "attention, Ainslie et al. 2023); 0: as many as heads",
+     "number of heads for keys and values; each serves a group of adjacent query heads "
+     "(grouped-query attention, Ainslie et al. 2023); 0: as many as heads",
      0, 1024},
     {"head_width", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256},
     {"separate", OptionType::boolean, "false",
-     "self-attention has the parameters query, key and value instead of one qkv"},
+     "self-attention has separate parameters query, key and value instead of a joint qkv"},
     {"rotary_base", OptionType::number, "0",
-     "base of rotary position embedding (Su et al. 2021) of queries and keys, usually 10000; 0: "
-     "none",
+     "base of the rotary position embedding (Su et al. 2021) of queries and keys, usually 10000; "
+     "0: none",
      0, 1e12},
     {"rotary_scaling", OptionType::numbers, "[]",
-     "stretches slow rotations for longer contexts, as Llama 3.1 does: factor, low and high "
-     "frequency "
-     "factor, and the context that the model was trained with, such as [8, 1, 4, 8192]",
+     "scales down the slow rotations for longer contexts, as Llama 3.1 does: scale factor, low- "
+     "and high-frequency factor, and the context length of the original training, such as [8, 1, "
+     "4, 8192]",
      1e-6, 1e9},
 };
 
@@ -135,8 +137,8 @@ graph::ValueId build_attention(const LayerCall& call) {
 extern const LayerSpec attention_layer;
 const LayerSpec attention_layer{
     "attention",
-    "multi-head attention with its projections, on itself or on a second input (memory); a third "
-    "gives the memory's lengths, i32 [N]",
+    "multi-head attention with its projections: self-attention, or with a second input (memory) "
+    "cross-attention; a third input holds the lengths of the memory, i32 [N]",
     kAttention,
     build_attention,
     1,

@@ -8,14 +8,17 @@ namespace etr::nn {
 namespace {
 
 constexpr OptionSpec kBoxHead[] = {
-    {"classes", OptionType::integer, nullptr, "kinds of things to find, background not counted", 1,
+    {"classes", OptionType::integer, nullptr, "number of classes, not counting the background", 1,
      1 << 16},
-    {"scale", OptionType::number, nullptr, "side of the anchors, as a share of the image", 0.001,
-     2},
+    {"scale", OptionType::number, nullptr, "side length of the anchors, as a fraction of the image",
+     0.001, 2},
     {"next_scale", OptionType::number, "0",
-     "side of the next map's anchors: a square between both is one more anchor; 0: none", 0, 2},
-    {"ratios", OptionType::numbers, "[1, 2, 0.5]", "width by height of the anchors", 0.01, 100},
-    {"kernel", OptionType::integer, "3", "extent of the convolution", 1, 63, "pixels"},
+     "side length of the next map's anchors; adds a square anchor of a size between the two; 0: "
+     "none",
+     0, 2},
+    {"ratios", OptionType::numbers, "[1, 2, 0.5]", "aspect ratios (width / height) of the anchors",
+     0.01, 100},
+    {"kernel", OptionType::integer, "3", "kernel size of the convolution", 1, 63, "pixels"},
 };
 
 struct Size {
@@ -77,8 +80,8 @@ graph::ValueId build_box_head(const LayerCall& call) {
 
 extern const LayerSpec box_head_layer;
 const LayerSpec box_head_layer{"box_head",
-                               "what each anchor of [N, H, W, C] finds: [N, anchors, 1 + classes + "
-                               "8], see the loss 'multibox'",
+                               "class scores and box offsets for each anchor of [N, H, W, C]: [N, "
+                               "anchors, 1 + classes + 8]; see the loss 'multibox'",
                                kBoxHead, build_box_head};
 
 }  // namespace etr::nn

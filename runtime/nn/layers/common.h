@@ -12,19 +12,19 @@ namespace etr::nn {
 inline constexpr OptionSpec kInit{"init",
                                   OptionType::string,
                                   "\"he\"",
-                                  "initial weights: He normal, Glorot uniform, normal "
-                                  "with deviation 0.02, or zeros",
+                                  "initial weights: he: He normal; glorot: Glorot uniform; normal: "
+                                  "standard deviation 0.02; zeros",
                                   0,
                                   0,
                                   "",
                                   "he|glorot|normal|zeros"};
-inline constexpr OptionSpec kUseBias{"bias", OptionType::boolean, "true", "add a bias, fused"};
+inline constexpr OptionSpec kUseBias{"bias", OptionType::boolean, "true", "add a bias (fused)"};
 
 inline constexpr OptionSpec kActivation{
     "activation",
     OptionType::string,
     "\"none\"",
-    "activation of the result; relu is fused into the layer's kernel",
+    "activation applied to the result; relu is fused into the layer's kernel",
     0,
     0,
     "",

@@ -6,24 +6,31 @@
 namespace etr::nn {
 namespace {
 
-constexpr OptionSpec kFilters{"filters", OptionType::integer, nullptr, "channels of the output", 1,
-                              1 << 16};
-constexpr OptionSpec kKernel{"kernel", OptionType::integer, "3", "extent of the kernel", 1, 64,
+constexpr OptionSpec kFilters{
+    "filters", OptionType::integer, nullptr, "number of output channels", 1, 1 << 16};
+constexpr OptionSpec kKernel{"kernel", OptionType::integer, "3", "size of the kernel", 1, 64,
                              "pixels"};
-constexpr OptionSpec kStride{"stride", OptionType::integer, "1", "step of the kernel", 1, 64,
+constexpr OptionSpec kStride{"stride", OptionType::integer, "1", "stride of the kernel", 1, 64,
                              "pixels"};
-constexpr OptionSpec kPad{
-    "pad",   OptionType::integer,
-    "-1",    "zeros on each side; -1 is half the (dilated) kernel ('same' for odd kernels)",
-    -1,      64,
-    "pixels"};
-constexpr OptionSpec kDilation{
-    "dilation", OptionType::integer, "1", "pixels from one tap of the kernel to the next", 1, 64,
-    "pixels"};
-constexpr OptionSpec kGroups{
-    "groups", OptionType::integer,
-    "1",      "groups of channels that do not see each other; the number of channels is depthwise",
-    1,        1 << 16};
+constexpr OptionSpec kPad{"pad",
+                          OptionType::integer,
+                          "-1",
+                          "zeros added on each side; -1: half the (dilated) kernel, which is "
+                          "'same' padding for odd kernels",
+                          -1,
+                          64,
+                          "pixels"};
+constexpr OptionSpec kDilation{"dilation", OptionType::integer,
+                               "1",        "distance between neighbouring elements of the kernel",
+                               1,          64,
+                               "pixels"};
+constexpr OptionSpec kGroups{"groups",
+                             OptionType::integer,
+                             "1",
+                             "number of independent groups of channels; the number of channels "
+                             "makes a depthwise convolution",
+                             1,
+                             1 << 16};
 
 constexpr OptionSpec kConv[] = {kFilters, kKernel,  kStride,     kPad, kDilation,
                                 kGroups,  kUseBias, kActivation, kInit};
@@ -107,12 +114,13 @@ graph::ValueId build_conv2d_transpose(const LayerCall& call) {
 
 constexpr OptionSpec kPool[] = {
     {"window", OptionType::integer, "2", "height and width of the window", 1, 64, "pixels"},
-    {"stride", OptionType::integer, "2", "step of the window in both directions", 1, 64, "pixels"},
-    {"pad", OptionType::integer, "0", "border on each side that does not count", 0, 32, "pixels"},
+    {"stride", OptionType::integer, "2", "stride of the window in both directions", 1, 64,
+     "pixels"},
+    {"pad", OptionType::integer, "0", "padding on each side, which is not counted", 0, 32,
+     "pixels"},
 };
 constexpr OptionSpec kAdaptive[] = {
-    {"outputs", OptionType::integer, nullptr,
-     "height and width of the result, whose windows share the image", 1, 4096, "pixels"},
+    {"outputs", OptionType::integer, nullptr, "height and width of the result", 1, 4096, "pixels"},
 };
 
 const char* const kMaxPool = "max_pool";
@@ -123,19 +131,19 @@ const char* const kGlobalAvgPool = "global_avg_pool";
 
 extern const LayerSpec conv1d_layer, conv2d_layer, conv2d_transpose_layer, max_pool_layer,
     avg_pool_layer, adaptive_avg_pool_layer, global_avg_pool_layer;
-const LayerSpec conv1d_layer{"conv1d", "1-D convolution on [N, positions, C]", kConv, build_conv1d};
-const LayerSpec conv2d_layer{"conv2d", "2-D convolution on [N, H, W, C]", kConv, build_conv2d};
+const LayerSpec conv1d_layer{"conv1d", "1-D convolution of [N, positions, C]", kConv, build_conv1d};
+const LayerSpec conv2d_layer{"conv2d", "2-D convolution of [N, H, W, C]", kConv, build_conv2d};
 const LayerSpec conv2d_transpose_layer{
-    "conv2d_transpose", "transposed 2-D convolution: an image that is 'stride' times as large",
+    "conv2d_transpose", "transposed 2-D convolution; the result is 'stride' times as large",
     kTransposed, build_conv2d_transpose};
 const LayerSpec max_pool_layer{"max_pool", "maximum over windows of [N, H, W, C]", kPool,
                                build_plain<kMaxPool>};
-const LayerSpec avg_pool_layer{"avg_pool", "mean over windows of [N, H, W, C]", kPool,
+const LayerSpec avg_pool_layer{"avg_pool", "average over windows of [N, H, W, C]", kPool,
                                build_plain<kAvgPool>};
-const LayerSpec adaptive_avg_pool_layer{"adaptive_avg_pool",
-                                        "mean over as many windows as the result has pixels",
-                                        kAdaptive, build_plain<kAvgPool>};
+const LayerSpec adaptive_avg_pool_layer{
+    "adaptive_avg_pool", "averages over windows chosen so that the result has a given size",
+    kAdaptive, build_plain<kAvgPool>};
 const LayerSpec global_avg_pool_layer{
-    "global_avg_pool", "mean over all pixels: [N, C]", {}, build_plain<kGlobalAvgPool>};
+    "global_avg_pool", "average over all pixels: [N, C]", {}, build_plain<kGlobalAvgPool>};
 
 }  // namespace etr::nn

@@ -48,7 +48,7 @@ constexpr OptionSpec kDense[] = {
     kActivation,
     kInit,
     {"tied_to", OptionType::string, "\"\"",
-     "embedding layer whose table is the weight (units are its entries)"},
+     "embedding layer whose table is used as the weight (units must be its number of entries)"},
 };
 
 graph::ValueId build_dense(const LayerCall& call) {
@@ -83,13 +83,12 @@ graph::ValueId build_dense(const LayerCall& call) {
 // embedding -----------------------------------------------------------------------------------
 
 constexpr OptionSpec kEmbedding[] = {
-    {"entries", OptionType::integer, nullptr, "rows of the table: how many symbols there are", 1,
-     2147483647},
+    {"entries", OptionType::integer, nullptr, "rows of the table: the number of different indices",
+     1, 2147483647},
     {"width", OptionType::integer, nullptr, "length of a row", 1, 1 << 20},
     {"sparse", OptionType::boolean, "false",
-     "with parallel.algorithm 'downpour' the table lies on the servers alone, and a step exchanges "
-     "the "
-     "rows that its batch names; without it is a table like any other"},
+     "with parallel.algorithm 'downpour', keep the table only on the servers and exchange in each "
+     "step only the rows that the batch uses; otherwise it is a table like any other"},
 };
 
 constexpr float kDeviation = 0.02f;
@@ -124,7 +123,7 @@ graph::ValueId build_embedding(const LayerCall& call) {
 
 constexpr OptionSpec kPosition[] = {
     {"kind", OptionType::string, "\"learned\"",
-     "learned, or sine and cosine of falling frequencies (Vaswani et al. 2017)", 0, 0, "",
+     "learned rows, or sines and cosines of decreasing frequency (Vaswani et al. 2017)", 0, 0, "",
      "learned|sinusoidal"},
 };
 
@@ -157,12 +156,13 @@ graph::ValueId build_position(const LayerCall& call) {
 }  // namespace
 
 extern const LayerSpec dense_layer, embedding_layer, position_embedding_layer;
-const LayerSpec dense_layer{"dense", "fully connected layer on the last axis", kDense, build_dense};
-const LayerSpec embedding_layer{"embedding",
-                                "a trained row for each symbol: i32 [N, ...] to [N, ..., width]",
-                                kEmbedding, build_embedding};
+const LayerSpec dense_layer{"dense", "fully connected layer over the last axis", kDense,
+                            build_dense};
+const LayerSpec embedding_layer{
+    "embedding", "looks up a trainable row for each index: i32 [N, ...] to [N, ..., width]",
+    kEmbedding, build_embedding};
 const LayerSpec position_embedding_layer{"position_embedding",
-                                         "adds a row for each position of [N, positions, width]",
+                                         "adds a row to each position of [N, positions, width]",
                                          kPosition, build_position};
 
 }  // namespace etr::nn

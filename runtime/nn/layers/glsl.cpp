@@ -7,15 +7,14 @@ namespace {
 
 constexpr OptionSpec kGlsl[] = {
     {"source", OptionType::string, nullptr,
-     "GLSL: float forward(uint i) gives element i of the output; float gradient0(uint i), "
-     "gradient1, "
-     "... element i of the loss' gradient by that input. They read x0[], x1[], ... (the gradients "
-     "also "
-     "y[], dy[]), and COUNT (of what is written), COUNT_x0, ..., BATCH and WIDTH (x0's last axis)"},
-    {"shape", OptionType::integers, "[]", "shape of the output without the batch axis; empty: x0's",
-     1, 1e9},
+     "GLSL: float forward(uint i) returns element i of the output; float gradient0(uint i), "
+     "gradient1, ... return element i of the loss's gradient with respect to that input. They read "
+     "x0[], x1[], ... (the gradients also y[] and dy[]) and the constants COUNT (elements to "
+     "write), COUNT_x0, ..., BATCH and WIDTH (last axis of x0)"},
+    {"shape", OptionType::integers, "[]",
+     "shape of the output without the batch axis; empty: that of x0", 1, 1e9},
     {"weight", OptionType::integers, "[]",
-     "shape of a trained weight, the input after the last; empty: none", 1, 1e9},
+     "shape of a trainable weight, which follows the other inputs; empty: none", 1, 1e9},
     kInit,
 };
 
@@ -41,6 +40,6 @@ graph::ValueId build_glsl(const LayerCall& call) {
 
 extern const LayerSpec glsl_layer;
 const LayerSpec glsl_layer{
-    "glsl", "a function of one's own, in GLSL, with its gradients", kGlsl, build_glsl, 1, 4};
+    "glsl", "a function of your own in GLSL, with its gradients", kGlsl, build_glsl, 1, 4};
 
 }  // namespace etr::nn

@@ -6,42 +6,46 @@ namespace etr::nn {
 namespace {
 
 constexpr OptionSpec kActivationOptions[] = {
-    {"function", OptionType::string, nullptr, "what is computed of each element", 0, 0, "",
-     ops::kUnaryFunctions},
-    {"alpha", OptionType::number, "0.01", "slope of leaky_relu, scale of elu", 0, 100},
+    {"function", OptionType::string, nullptr, "the function", 0, 0, "", ops::kUnaryFunctions},
+    {"alpha", OptionType::number, "0.01", "slope of leaky_relu for negative inputs, scale of elu",
+     0, 100},
 };
 constexpr OptionSpec kReduce[] = {
-    {"function", OptionType::string, "\"mean\"", "what is made of the elements", 0, 0, "",
+    {"function", OptionType::string, "\"mean\"", "how elements are combined", 0, 0, "",
      "sum|mean|max|min"},
     {"axes", OptionType::integers, nullptr,
-     "axes to reduce, side by side; negative ones count from the end", -8, 7},
-    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes, with length 1"},
+     "adjacent axes to reduce; negative values count from the end", -8, 7},
+    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes with length 1"},
 };
 constexpr OptionSpec kReshape[] = {
     {"shape", OptionType::integers, nullptr,
-     "the new shape without the batch axis; one -1 takes what is left", -1, 1e9},
+     "new shape without the batch axis; one dimension may be -1 and is then inferred", -1, 1e9},
 };
 constexpr OptionSpec kPermute[] = {
     {"axes", OptionType::integers, nullptr,
-     "for each axis of the result, the input's axis that becomes it; the batch (0) stays first", 0,
-     4},
+     "for each axis of the result, the axis of the input that it takes; the batch axis (0) stays "
+     "first",
+     0, 4},
 };
 constexpr OptionSpec kAxis{
-    "axis", OptionType::integer, "-1", "the axis; negative ones count from the end", -8, 7};
+    "axis", OptionType::integer, "-1", "the axis; negative values count from the end", -8, 7};
 constexpr OptionSpec kConcat[] = {kAxis};
 constexpr OptionSpec kSlice[] = {
     kAxis,
-    {"begin", OptionType::integer, "0", "first element; negative counts from the end", -1e9, 1e9},
-    {"length", OptionType::integer, "0", "elements; 0: all from 'begin' on", 0, 1e9},
+    {"begin", OptionType::integer, "0", "first element; negative values count from the end", -1e9,
+     1e9},
+    {"length", OptionType::integer, "0", "number of elements; 0: all from 'begin' on", 0, 1e9},
 };
 constexpr OptionSpec kResidual[] = {
-    {"layers", OptionType::layers, nullptr, "what is added to the input"},
-    {"shortcut", OptionType::layers, "[]", "what the input goes through; empty: nothing"},
+    {"layers", OptionType::layers, nullptr, "layers whose output is added to the input"},
+    {"shortcut", OptionType::layers, "[]",
+     "layers that the input passes through before the addition; empty: none"},
     kActivation,
 };
 constexpr OptionSpec kRepeat[] = {
-    {"times", OptionType::integer, nullptr, "how often", 1, 1000},
-    {"layers", OptionType::layers, nullptr, "the layers, each time with parameters of their own"},
+    {"times", OptionType::integer, nullptr, "number of repetitions", 1, 1000},
+    {"layers", OptionType::layers, nullptr,
+     "the layers; each repetition has parameters of its own"},
 };
 
 const char* const kUnary = "unary";
@@ -105,38 +109,37 @@ graph::ValueId build_repeat(const LayerCall& call) {
 #include "nn/layer_list.inc"
 #undef ETR_LAYER
 
-const LayerSpec activation_layer{"activation", "a function of each element", kActivationOptions,
-                                 build_plain<kUnary>};
+const LayerSpec activation_layer{"activation", "applies a function to each element",
+                                 kActivationOptions, build_plain<kUnary>};
 const LayerSpec relu_layer{"relu", "max(x, 0)", {}, build_relu};
 const LayerSpec softmax_layer{"softmax", "softmax over the last axis", {}, build_softmax<false>};
 const LayerSpec log_softmax_layer{
     "log_softmax", "logarithm of the softmax over the last axis", {}, build_softmax<true>};
 const LayerSpec reduce_layer{"reduce", "sum, mean, maximum or minimum over axes", kReduce,
                              build_plain<kReduceOp>};
-const LayerSpec reshape_layer{"reshape", "the same elements under another shape", kReshape,
-                              build_plain<kReshapeOp>};
-const LayerSpec permute_layer{"permute", "the axes in another order", kPermute,
-                              build_plain<kPermuteOp>};
+const LayerSpec reshape_layer{"reshape", "changes the shape", kReshape, build_plain<kReshapeOp>};
+const LayerSpec permute_layer{"permute", "permutes the axes", kPermute, build_plain<kPermuteOp>};
 const LayerSpec slice_layer{"slice", "a range of one axis", kSlice, build_plain<kSliceOp>};
-const LayerSpec flatten_layer{"flatten", "joins all axes but the first", {}, build_plain<kFlatten>};
+const LayerSpec flatten_layer{
+    "flatten", "joins all axes except the first", {}, build_plain<kFlatten>};
 const LayerSpec add_layer{"add", "sum of the inputs, with broadcasting", {}, build_binary<kAdd>, 2,
                           16};
 const LayerSpec subtract_layer{
-    "subtract", "the first input less the second", {}, build_binary<kSubtract>, 2, 2};
+    "subtract", "first input minus the second", {}, build_binary<kSubtract>, 2, 2};
 const LayerSpec multiply_layer{
     "multiply", "product of the inputs, with broadcasting", {}, build_binary<kMultiply>, 2, 16};
 const LayerSpec divide_layer{
-    "divide", "the first input by the second", {}, build_binary<kDivide>, 2, 2};
-const LayerSpec maximum_layer{"maximum", "the largest of the inputs", {}, build_binary<kMaximum>, 2,
-                              16};
+    "divide", "first input divided by the second", {}, build_binary<kDivide>, 2, 2};
+const LayerSpec maximum_layer{
+    "maximum", "element-wise maximum of the inputs", {}, build_binary<kMaximum>, 2, 16};
 const LayerSpec minimum_layer{
-    "minimum", "the smallest of the inputs", {}, build_binary<kMinimum>, 2, 16};
-const LayerSpec concat_layer{"concat", "the inputs joined along an axis", kConcat, build_concat, 2,
-                             16};
+    "minimum", "element-wise minimum of the inputs", {}, build_binary<kMinimum>, 2, 16};
+const LayerSpec concat_layer{
+    "concat", "concatenates the inputs along an axis", kConcat, build_concat, 2, 16};
 const LayerSpec residual_layer{"residual",
-                               "layers whose result is added to their input (He et al. 2016)",
+                               "adds the output of its layers to their input (He et al. 2016)",
                                kResidual, build_residual};
-const LayerSpec repeat_layer{"repeat", "the same layers several times in a row", kRepeat,
+const LayerSpec repeat_layer{"repeat", "repeats the same layers several times in sequence", kRepeat,
                              build_repeat};
 
 }  // namespace etr::nn

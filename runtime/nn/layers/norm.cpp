@@ -9,15 +9,15 @@ constexpr OptionSpec kEpsilon{"epsilon", OptionType::number, "1e-5", "added to t
                               1};
 constexpr OptionSpec kBatchNorm[] = {
     kEpsilon,
-    {"momentum", OptionType::number, "0.9", "share of the old running statistics kept each step", 0,
-     1},
-    {"gamma", OptionType::number, "1", "initial scale; 0 lets a residual branch begin as nothing",
-     -10, 10},
+    {"momentum", OptionType::number, "0.9",
+     "fraction of the running statistics that is kept in each step", 0, 1},
+    {"gamma", OptionType::number, "1",
+     "initial scale; 0 makes a residual branch start as the identity", -10, 10},
     kActivation,
 };
 constexpr OptionSpec kLayerNorm[] = {kEpsilon};
 constexpr OptionSpec kGroupNorm[] = {
-    {"groups", OptionType::integer, "32", "groups into which the channels are split", 1, 1 << 16},
+    {"groups", OptionType::integer, "32", "number of groups", 1, 1 << 16},
     kEpsilon,
     kActivation,
 };
@@ -66,7 +66,7 @@ graph::ValueId build_bias(const LayerCall& call) {
 }
 
 constexpr OptionSpec kDropout[] = {
-    {"rate", OptionType::number, "0.5", "probability that an element is zeroed", 0, 0.99},
+    {"rate", OptionType::number, "0.5", "probability that an element is set to zero", 0, 0.99},
 };
 const char* const kDropoutOp = "dropout";
 
@@ -74,17 +74,17 @@ const char* const kDropoutOp = "dropout";
 
 extern const LayerSpec batch_norm_layer, layer_norm_layer, rms_norm_layer, group_norm_layer,
     bias_layer, dropout_layer;
-const LayerSpec batch_norm_layer{"batch_norm", "batch normalisation of the last axis", kBatchNorm,
+const LayerSpec batch_norm_layer{"batch_norm", "batch normalisation over the last axis", kBatchNorm,
                                  build_batch_norm};
-const LayerSpec layer_norm_layer{"layer_norm", "layer normalisation of the last axis", kLayerNorm,
+const LayerSpec layer_norm_layer{"layer_norm", "layer normalisation over the last axis", kLayerNorm,
                                  build_layer_norm};
 const LayerSpec rms_norm_layer{"rms_norm", "normalisation of the last axis by its root mean square",
                                kLayerNorm, build_rms_norm};
 const LayerSpec group_norm_layer{"group_norm",
-                                 "normalisation of each sample's groups of channels (last axis)",
+                                 "normalisation over groups of channels (last axis) of each sample",
                                  kGroupNorm, build_group_norm};
 const LayerSpec bias_layer{"bias", "adds a trainable vector along the last axis", {}, build_bias};
-const LayerSpec dropout_layer{"dropout", "zeroes random elements in training", kDropout,
+const LayerSpec dropout_layer{"dropout", "sets random elements to zero in training", kDropout,
                               build_plain<kDropoutOp>};
 
 }  // namespace etr::nn

@@ -6,11 +6,10 @@ namespace {
 
 constexpr OptionSpec kParameter[] = {
     {"shape", OptionType::integers, nullptr,
-     "shape of the tensor, without a batch axis unless another layer needs one of length 1", 1,
-     1e9},
+     "shape of the tensor; has no batch axis unless another layer needs one of length 1", 1, 1e9},
     {"value", OptionType::number, "0", "initial value of each element", -1e30, 1e30},
     {"trained", OptionType::boolean, "true",
-     "whether training changes it; without, it is a constant, which checkpoints hold"},
+     "whether training changes it; otherwise it is a constant, which is part of checkpoints"},
 };
 
 graph::ValueId build_parameter(const LayerCall& call) {
@@ -28,7 +27,7 @@ graph::ValueId build_parameter(const LayerCall& call) {
 extern const LayerSpec parameter_layer;
 const LayerSpec parameter_layer{
     "parameter",
-    "a tensor of its own, the same for all samples, for layers that read it by name, such as add, "
+    "a tensor that does not depend on the input, for layers that read it by name, such as add, "
     "multiply and concat; it does not read the layer before it",
     kParameter, build_parameter};
 

@@ -8,11 +8,13 @@ namespace etr::nn {
 namespace {
 
 constexpr OptionSpec kRecurrent[] = {
-    {"units", OptionType::integer, nullptr, "length of the state, and of the output", 1, 1 << 20},
+    {"units", OptionType::integer, nullptr, "size of the state and of the output", 1, 1 << 20},
     {"output", OptionType::string, "\"sequence\"",
-     "the state after every position, or only the last state", 0, 0, "", "sequence|last"},
+     "sequence: the state after every position; last: only the final state", 0, 0, "",
+     "sequence|last"},
     {"reverse", OptionType::boolean, "false",
-     "from the last position to the first; the last state is then the first position's"},
+     "process the sequence from the last position to the first; the final state is then that of "
+     "the first position"},
 };
 
 // Uniform in +-1 / sqrt(units) for all parameters, as cuDNN's frontends do.
@@ -57,13 +59,13 @@ graph::ValueId build_gather(const LayerCall& call) {
 
 extern const LayerSpec lstm_layer, gru_layer, gather_layer;
 const LayerSpec lstm_layer{
-    "lstm", "long short-term memory along the positions (Hochreiter and Schmidhuber 1997)",
+    "lstm", "long short-term memory over the positions (Hochreiter and Schmidhuber 1997)",
     kRecurrent, build_lstm};
-const LayerSpec gru_layer{"gru", "gated recurrent units along the positions (Cho et al. 2014)",
+const LayerSpec gru_layer{"gru", "gated recurrent units over the positions (Cho et al. 2014)",
                           kRecurrent, build_gru};
 const LayerSpec gather_layer{
     "gather",
-    "rows of each sample, [N, rows, ...], by the numbers of a second input, i32 [N, picks]",
+    "selects rows of each sample [N, rows, ...] by the indices of a second input, i32 [N, picks]",
     {},
     build_gather,
     2,
