@@ -11,10 +11,14 @@ namespace etr::study {
 
 class Durations {
  public:
-  void add(const Place& place, double seconds);
+  // Counts a finished trial. `is_new`: it ran just now, and not in an earlier part of the study,
+  // when the machine may have been faster or slower.
+  void add(const Place& place, double seconds, bool is_new);
 
-  // Returns the mean of the condition's trials so far; if there are none, of its workload's, else
-  // of all trials. kNone before the first one.
+  // Returns the mean of the condition's new trials. If there are none, the mean of its earlier
+  // trials, scaled by how long new trials of other conditions took compared with earlier ones. A
+  // condition without any trials takes the mean of its workload, else of all trials. kNone before
+  // the first one.
   double expected(const Place& place) const;
 
  private:
@@ -26,9 +30,17 @@ class Durations {
     double mean() const { return seconds / static_cast<double>(trials); }
   };
 
-  std::map<std::pair<size_t, size_t>, Sum> of_condition_;
-  std::map<size_t, Sum> of_workload_;
-  Sum all_;
+  struct Part {
+    std::map<std::pair<size_t, size_t>, Sum> of_condition;
+    std::map<size_t, Sum> of_workload;
+    Sum all;
+
+    void add(const Place& place, double seconds);
+    double mean(const Place& place) const;
+  };
+
+  Part earlier_, now_;
+  double foreseen_ = 0;  // what the new trials would have taken by the means of earlier ones
 };
 
 }  // namespace etr::study

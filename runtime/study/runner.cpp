@@ -318,7 +318,7 @@ void Runner::finish(const Place& place, const Record& record, bool is_new,
   if (is_new) folder_.write(record);
   standings(place)[place.search].add(workload, record);
   if (record.status != Status::failed) {
-    durations_.add(place, record.elapsed > 0 ? record.elapsed : record.spent.seconds);
+    durations_.add(place, record.elapsed > 0 ? record.elapsed : record.spent.seconds, is_new);
     trained_.insert(condition_of(place));
   }
   ++done_;
