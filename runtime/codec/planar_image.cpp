@@ -8,6 +8,8 @@
 
 #if defined(__SSE2__)
 #include <tmmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "codec/decoding.h"
@@ -88,8 +90,8 @@ struct Frame {
 void add_left(uint8_t* row, size_t width) {
   size_t x = 0;
   uint8_t carry = 0;
-#if defined(__SSE2__)
   // Prefix sums of 16 bytes in four steps, then adds the sum so far.
+#if defined(__SSE2__)
   __m128i before = _mm_setzero_si128();
   for (; x + 16 <= width; x += 16) {
     auto* at = reinterpret_cast<__m128i*>(row + x);
@@ -103,8 +105,21 @@ void add_left(uint8_t* row, size_t width) {
     const __m128i last = _mm_unpackhi_epi8(v, v);
     before = _mm_unpackhi_epi64(_mm_shufflehi_epi16(last, 0xFF), _mm_shufflehi_epi16(last, 0xFF));
   }
-  if (x > 0) carry = row[x - 1];
+#elif defined(__ARM_NEON)
+  const uint8x16_t zero = vdupq_n_u8(0);
+  uint8x16_t before = zero;
+  for (; x + 16 <= width; x += 16) {
+    uint8x16_t v = vld1q_u8(row + x);
+    v = vaddq_u8(v, vextq_u8(zero, v, 15));
+    v = vaddq_u8(v, vextq_u8(zero, v, 14));
+    v = vaddq_u8(v, vextq_u8(zero, v, 12));
+    v = vaddq_u8(v, vextq_u8(zero, v, 8));
+    v = vaddq_u8(v, before);
+    vst1q_u8(row + x, v);
+    before = vdupq_laneq_u8(v, 15);
+  }
 #endif
+  if (x > 0) carry = row[x - 1];
   for (; x < width; ++x) row[x] = carry = static_cast<uint8_t>(carry + row[x]);
 }
 

@@ -10,6 +10,8 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "codec/decoding.h"
@@ -91,27 +93,33 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
   return true;
 }
 
+// Undoes the Paeth filter of RGB pixels, of which each depends on the previous one of its row, so a
+// row is a dependency chain. Two rows are therefore processed at once, in the two halves of a
+// vector, the second one pixel behind the first; the channels are side by side, without branches.
 #if defined(__SSE2__)
-// Undoes the Paeth filter of RGB rows. Each pixel depends on the previous one, so a row is a
-// dependency chain. Two rows are processed at once, in the two halves of a vector, the second one
-// pixel behind the first; the three channels are side by side, without branches. Reads, but does
-// not write, one byte after the rows. If `second` is null, only the first row is processed.
-#if !defined(__clang__)  // Zig's does not inline intrinsics into clones
-ETR_VECTOR_CLONES
-#endif
-void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above, size_t size) {
-  const __m128i zero = _mm_setzero_si128();
-  const auto load = [](const uint8_t* at) {
+#define ETR_PAETH_RGB
+struct PaethRgb {
+  using Pixels = __m128i;  // of the first row in bytes 0 to 3, of the second in bytes 4 to 7
+  static Pixels none() { return _mm_setzero_si128(); }
+  static Pixels load(const uint8_t* at) {
     int32_t bytes;
     std::memcpy(&bytes, at, sizeof bytes);
     return _mm_cvtsi32_si128(bytes);
-  };
-  const auto absolute = [&](__m128i v) { return _mm_max_epi16(v, _mm_sub_epi16(zero, v)); };
-  const auto choose = [](__m128i mask, __m128i yes, __m128i no) {
-    return _mm_or_si128(_mm_and_si128(mask, yes), _mm_andnot_si128(mask, no));
-  };
-  __m128i left = zero, corner = zero;
-  const auto step = [&](__m128i up_first, __m128i packed) {
+  }
+  static Pixels pair(Pixels first, Pixels second) { return _mm_unpacklo_epi32(first, second); }
+  static Pixels second(Pixels both) { return _mm_srli_si128(both, 4); }
+  static void store(Pixels pixel, uint8_t* at) {
+    const int32_t bytes = _mm_cvtsi128_si32(pixel);
+    std::memcpy(at, &bytes, 3);
+  }
+
+  // `up_first`: the pixel above the first row's. Above the second row's is `left`'s first half.
+  Pixels step(Pixels up_first, Pixels filtered) {
+    const __m128i zero = _mm_setzero_si128();
+    const auto absolute = [&](__m128i v) { return _mm_max_epi16(v, _mm_sub_epi16(zero, v)); };
+    const auto choose = [](__m128i mask, __m128i yes, __m128i no) {
+      return _mm_or_si128(_mm_and_si128(mask, yes), _mm_andnot_si128(mask, no));
+    };
     const __m128i up = _mm_unpacklo_epi64(_mm_unpacklo_epi8(up_first, zero), left);
     const __m128i a = _mm_sub_epi16(up, corner), b = _mm_sub_epi16(left, corner);
     const __m128i to_left = absolute(a), to_up = absolute(b);
@@ -119,27 +127,73 @@ void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above, s
         _mm_min_epi16(absolute(_mm_add_epi16(a, b)), _mm_min_epi16(to_left, to_up));
     const __m128i best = choose(_mm_cmpeq_epi16(least, to_left), left,
                                 choose(_mm_cmpeq_epi16(least, to_up), up, corner));
-    left = _mm_add_epi8(_mm_unpacklo_epi8(packed, zero), best);
+    left = _mm_add_epi8(_mm_unpacklo_epi8(filtered, zero), best);
     corner = up;
     return _mm_packus_epi16(left, left);
-  };
-  const auto store = [](__m128i pixel, uint8_t* at) {
-    const int32_t bytes = _mm_cvtsi128_si32(pixel);
+  }
+
+  __m128i left = none(), corner = none();
+};
+#elif defined(__ARM_NEON)
+#define ETR_PAETH_RGB
+struct PaethRgb {
+  using Pixels = uint8x8_t;
+  static Pixels none() { return vdup_n_u8(0); }
+  static Pixels load(const uint8_t* at) {
+    uint32_t bytes;
+    std::memcpy(&bytes, at, sizeof bytes);
+    return vcreate_u8(bytes);
+  }
+  static Pixels pair(Pixels first, Pixels second) {
+    return vreinterpret_u8_u32(vzip1_u32(vreinterpret_u32_u8(first), vreinterpret_u32_u8(second)));
+  }
+  static Pixels second(Pixels both) { return vext_u8(both, both, 4); }
+  static void store(Pixels pixel, uint8_t* at) {
+    const uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(pixel), 0);
     std::memcpy(at, &bytes, 3);
-  };
+  }
+
+  Pixels step(Pixels up_first, Pixels filtered) {
+    const int16x8_t up =
+        vcombine_s16(vget_low_s16(vreinterpretq_s16_u16(vmovl_u8(up_first))), vget_low_s16(left));
+    const int16x8_t a = vsubq_s16(up, corner), b = vsubq_s16(left, corner);
+    const int16x8_t to_left = vabsq_s16(a), to_up = vabsq_s16(b);
+    const int16x8_t least = vminq_s16(vabsq_s16(vaddq_s16(a, b)), vminq_s16(to_left, to_up));
+    const int16x8_t best =
+        vbslq_s16(vceqq_s16(least, to_left), left, vbslq_s16(vceqq_s16(least, to_up), up, corner));
+    const Pixels sum = vadd_u8(filtered, vmovn_u16(vreinterpretq_u16_s16(best)));
+    left = vreinterpretq_s16_u16(vmovl_u8(sum));
+    corner = up;
+    return sum;
+  }
+
+  int16x8_t left = vdupq_n_s16(0), corner = vdupq_n_s16(0);
+};
+#endif
+
+#if defined(ETR_PAETH_RGB)
+// Reads, but does not write, one byte after the rows. If `second` is null, only the first row is
+// processed.
+#if !defined(__clang__)  // Zig's does not inline intrinsics into clones
+ETR_VECTOR_CLONES
+#endif
+void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above, size_t size) {
+  using P = PaethRgb;
+  P rows;
   if (!second) {
-    for (size_t i = 0; i < size; i += 3) store(step(load(above + i), load(first + i)), first + i);
+    for (size_t i = 0; i < size; i += 3)
+      P::store(rows.step(P::load(above + i), P::load(first + i)), first + i);
     return;
   }
-  store(step(load(above), load(first)), first);
+  P::store(rows.step(P::load(above), P::load(first)), first);
   for (size_t i = 3; i < size; i += 3) {
-    const __m128i both =
-        step(load(above + i), _mm_unpacklo_epi32(load(first + i), load(second + i - 3)));
-    store(both, first + i);
-    store(_mm_srli_si128(both, 4), second + i - 3);
+    const P::Pixels both =
+        rows.step(P::load(above + i), P::pair(P::load(first + i), P::load(second + i - 3)));
+    P::store(both, first + i);
+    P::store(P::second(both), second + i - 3);
   }
-  const __m128i last = step(zero, _mm_unpacklo_epi32(zero, load(second + size - 3)));
-  store(_mm_srli_si128(last, 4), second + size - 3);
+  const P::Pixels last = rows.step(P::none(), P::pair(P::none(), P::load(second + size - 3)));
+  P::store(P::second(last), second + size - 3);
 }
 #endif
 
@@ -162,7 +216,7 @@ void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
         row[i] = static_cast<uint8_t>(row[i] + (row[i - kPixel] + above[i]) / 2);
       return;
     case 4: {
-#if defined(__SSE2__)
+#if defined(ETR_PAETH_RGB)
       if constexpr (kPixel == 3) return unfilter_paeth_rgb(row, nullptr, above, size);
 #endif
       int left[kPixel] = {}, corner[kPixel] = {};
@@ -190,7 +244,7 @@ void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
   const uint8_t* above = zeros.data();
   for (int64_t y = 0; y < height; ++y) {
     uint8_t* line = rows + static_cast<size_t>(y) * (row + 1);
-#if defined(__SSE2__)
+#if defined(ETR_PAETH_RGB)
     if (kPixel == 3 && y + 1 < height && line[0] == 4 && line[row + 1] == 4) {
       unfilter_paeth_rgb(line + 1, line + row + 2, above, row);
       above = line + row + 2;

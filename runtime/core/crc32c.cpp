@@ -3,6 +3,12 @@
 #include <array>
 #include <cstring>
 
+#if defined(__aarch64__) && defined(__linux__) && defined(__GNUC__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace etr {
 namespace {
 
@@ -53,6 +59,20 @@ __attribute__((target("sse4.2,crc32"))) uint32_t by_instruction(std::span<const 
   crc = static_cast<uint32_t>(wide);
   for (; i < bytes.size(); ++i)
     crc = __builtin_ia32_crc32qi(crc, std::to_integer<uint8_t>(bytes[i]));
+  return crc;
+}
+#elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__)
+bool has_instruction() { return getauxval(AT_HWCAP) & HWCAP_CRC32; }
+
+__attribute__((target("+crc"))) uint32_t by_instruction(std::span<const std::byte> bytes,
+                                                        uint32_t crc) {
+  size_t i = 0;
+  for (; i + 8 <= bytes.size(); i += 8) {
+    uint64_t word;
+    std::memcpy(&word, &bytes[i], sizeof word);
+    crc = __crc32cd(crc, word);
+  }
+  for (; i < bytes.size(); ++i) crc = __crc32cb(crc, std::to_integer<uint8_t>(bytes[i]));
   return crc;
 }
 #else
