@@ -21,8 +21,8 @@ enum class Runs { own_thread, serial, parallel };
 struct Stage {
   std::string name;
   Runs runs;
-  bool random, echoes, passes;  // passes: samples come out as they went in, one by one
-  double work_s;                // per sample that reaches the consumer
+  bool random, passes;  // passes: samples come out as they went in, one by one
+  double work_s;        // per sample that reaches the consumer
 };
 
 // Serial stages that neither hold samples back nor join them.
@@ -112,11 +112,15 @@ Runs runs_of(const Json& row) {
 // Returns the seconds of work in each stage for a sample that reaches the consumer, who takes
 // `needed` items for it. What a shuffle still holds counts for the samples to come.
 std::vector<double> work_of(const Json& stages, double needed) {
+  std::vector<Passed> passed;
+  for (const Json& row : stages)
+    passed.push_back(
+        {row.value("items_in", 0.0), row["items_out"].get<double>(), row["kind"] == "map"});
+  const std::vector<double> more = skipped(passed);
   std::vector<double> work(stages.size());
   for (size_t i = stages.size(); i-- > 0;) {
     const Json& row = stages[i];
-    const auto out = row["items_out"].get<double>();
-    const double in = row.value("items_in", 0.0);
+    const double in = passed[i].in + more[i], out = passed[i].out + more[i];
     if (out > 0) work[i] = needed * row["busy_s"].get<double>() / out;
     if (out > 0 && in > 0 && row["name"] != "shuffle") needed *= in / out;
   }
@@ -136,8 +140,7 @@ Model model_of(const Json& stats) {
     const Json& row = stats["stages"][i];
     const bool passes =
         row["kind"] != "serial" || std::ranges::count(kPassing, row["name"].get<std::string>());
-    model.stages.push_back(
-        {row["name"], runs_of(row), row["random"], row["name"] == "echo", passes, work[i]});
+    model.stages.push_back({row["name"], runs_of(row), row["random"], passes, work[i]});
   }
   return model;
 }
@@ -159,14 +162,6 @@ size_t last_before_augmentation(const Model& model) {
     last = i;
   }
   return last;
-}
-
-// The same before a stage that repeats the data: an epoch that never ends has no later one for
-// which a cache would keep samples.
-size_t last_cacheable(const Model& model) {
-  const auto repeats = std::ranges::find(model.stages, "repeat", &Stage::name);
-  const auto before = static_cast<size_t>(repeats - model.stages.begin());
-  return std::min(last_before_augmentation(model), std::max<size_t>(before, 1) - 1);
 }
 
 Model with_upstream_work(Model model, size_t last, double share) {
@@ -199,13 +194,15 @@ Json predictions_of(const Model& now, double cores) {
     out.push_back(prediction(now, then, "threads", cat(more, " threads instead of ", now.threads)));
     out.back()["threads"] = more;
   }
-  const size_t last = last_cacheable(now);
-  out.push_back(
-      prediction(now, with_upstream_work(now, last, 0), "cache",
-                 cat("a cache after '", now.stages[last].name, "', after the first epoch")));
-  const bool echoes =
-      std::any_of(now.stages.begin(), now.stages.end(), [](const Stage& s) { return s.echoes; });
-  if (!echoes) out.push_back(predict_echo(now, last_before_augmentation(now)));
+  const auto has = [&](const char* stage) {
+    return std::ranges::count(now.stages, stage, &Stage::name) > 0;
+  };
+  const size_t last = last_before_augmentation(now);
+  if (!has("cache"))
+    out.push_back(
+        prediction(now, with_upstream_work(now, last, 0), "cache",
+                   cat("a cache after '", now.stages[last].name, "', after the first pass")));
+  if (!has("echo")) out.push_back(predict_echo(now, last));
   return out;
 }
 
@@ -259,6 +256,13 @@ std::string rate_in_table(double rate) {
 }
 
 }  // namespace
+
+std::vector<double> skipped(std::span<const Passed> stages) {
+  std::vector<double> out(stages.size());
+  for (size_t i = stages.size(); i-- > 1;)
+    if (stages[i - 1].is_map) out[i - 1] = std::max(0.0, stages[i].in + out[i] - stages[i - 1].out);
+  return out;
+}
 
 Json explain(const Json& stats) {
   check_stats(stats);

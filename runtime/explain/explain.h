@@ -1,7 +1,9 @@
 // Finds the bottleneck of a pipeline with a model built from its statistics.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/json_fwd.h"
 
@@ -28,6 +30,16 @@ Json explain(const Json& stats);
 
 // The same as a readable table with advice.
 std::string to_text(const Json& explained);
+
+// What a stage has counted.
+struct Passed {
+  double in = 0, out = 0;
+  bool is_map = false;
+};
+
+// Returns for each stage how many items passed it without being counted or processed: a map leaves
+// alone what a cache after it has, and the next stage counts it.
+std::vector<double> skipped(std::span<const Passed> stages);
 
 // A drawing of the pipeline: a box per stage, coloured by load, with queues between them.
 std::string to_svg(const Json& explained);

@@ -21,7 +21,8 @@ class Delay final : public SerialStage {
         interrupt_(context.interrupt) {}
 
   void process(Item&& item, Emitter& out) override {
-    if (item.ghost) return out.emit(std::move(item));  // restoring does not read
+    // Restoring does not read, nor does what a cache has.
+    if (item.ghost || item.cached) return out.emit(std::move(item));
     // Follows the clock instead of sleeping a fixed time, so that rounding errors do not
     // accumulate.
     due_ = std::max(due_, Clock::now() - kSlack) + each_;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "explain/explain.h"
 #include "pipeline/pipeline.h"
 #include "study/advise_pipeline.h"
 #include "train/batch_fields.h"
@@ -109,18 +110,28 @@ void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& p
   const auto change = [&](size_t row, const char* key) {
     return after[row][key].get<double>() - before[row][key].get<double>();
   };
+  std::vector<explain::Passed> passed, from_start;  // in samples
+  for (size_t i = 0; i < places.size(); ++i) {
+    const double in = places[i].stage > m.batch_stage ? m.batch : 1,
+                 out = places[i].stage >= m.batch_stage ? m.batch : 1;
+    const bool is_map = after[i]["kind"] == "map";
+    passed.push_back({in * change(i, "items_in"), out * change(i, "items_out"), is_map});
+    from_start.push_back({in * after[i]["items_in"].get<double>(),
+                          out * after[i]["items_out"].get<double>(), is_map});
+  }
+  const std::vector<double> skipped = explain::skipped(passed),
+                            skipped_from_start = explain::skipped(from_start);
   double needed = 1;
   std::vector<double> work(places.size());
   for (size_t i = places.size(); i-- > 0;) {
-    const double each = places[i].stage >= m.batch_stage ? m.batch : 1;
-    double out = each * change(i, "items_out"), busy = change(i, "busy_s");
+    const double in = passed[i].in + skipped[i];
+    double out = passed[i].out + skipped[i], busy = change(i, "busy_s");
     if (out <= 0) {  // too few to divide by: counts from the start
-      out = each * after[i]["items_out"].get<double>();
+      out = from_start[i].out + skipped_from_start[i];
       busy = after[i]["busy_s"].get<double>();
     }
     if (out <= 0) out = m.batch;
     work[i] = busy / out * needed;
-    const double in = (places[i].stage > m.batch_stage ? m.batch : 1) * change(i, "items_in");
     if (in > 0 && std::abs(in / out - 1) > kFilters && places[i].stage != m.batch_stage)
       needed *= std::max(1.0, in / out);
   }
