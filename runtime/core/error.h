@@ -54,6 +54,7 @@ class Error : public std::runtime_error {
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());  // the program's may group the digits of a number
   (out << ... << parts);
   return out.str();
 }

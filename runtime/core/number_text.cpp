@@ -1,14 +1,13 @@
 #include "core/number_text.h"
 
 #include <cmath>
-#include <cstdio>
+
+#include "core/format_text.h"
 
 namespace etr {
 
 std::string number_text(double value, int digits) {
-  char buffer[400];
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, std::abs(value));
-  std::string text = buffer;
+  std::string text = format_text("%.*f", digits, std::abs(value));
   if (const size_t dot = text.find('.'); dot != std::string::npos) {
     text.erase(text.find_last_not_of('0') + 1);
     if (text.back() == '.') text.pop_back();

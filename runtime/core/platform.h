@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,9 @@ unsigned usable_threads();
 
 // The processor's name as the system gives it; "" if it gives none.
 std::string processor_name();
+
+// std::vsnprintf() in the locale "C".
+int print_in_c_locale(char* to, size_t size, const char* format, std::va_list arguments);
 
 int64_t process_id();
 std::string process_name();  // "process 17 on node3", for messages

@@ -1,6 +1,7 @@
 #include "core/platform.h"
 
 #include <dlfcn.h>
+#include <locale.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -94,6 +96,14 @@ std::string processor_name() {
       if (const size_t colon = line.find(": "); colon != std::string::npos)
         return line.substr(colon + 2);
   return "";
+}
+
+int print_in_c_locale(char* to, size_t size, const char* format, std::va_list arguments) {
+  static const locale_t kC = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  const locale_t before = ::uselocale(kC);  // of this thread alone
+  const int length = std::vsnprintf(to, size, format, arguments);
+  ::uselocale(before);
+  return length;
 }
 
 int64_t process_id() { return ::getpid(); }

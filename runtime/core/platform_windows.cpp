@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <clocale>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 
@@ -112,6 +114,16 @@ std::string processor_name() {
   std::string out = status == ERROR_SUCCESS ? name : "";
   while (out.ends_with(' ')) out.pop_back();
   return out;
+}
+
+int print_in_c_locale(char* to, size_t size, const char* format, std::va_list arguments) {
+  const int mode = ::_configthreadlocale(_ENABLE_PER_THREAD_LOCALE);
+  const std::string before = std::setlocale(LC_NUMERIC, nullptr);
+  std::setlocale(LC_NUMERIC, "C");  // of this thread alone
+  const int length = std::vsnprintf(to, size, format, arguments);
+  std::setlocale(LC_NUMERIC, before.c_str());
+  ::_configthreadlocale(mode);
+  return length;
 }
 
 int64_t process_id() { return ::GetCurrentProcessId(); }

@@ -8,6 +8,7 @@ namespace etr::exchange {
 std::string new_word() {
   std::random_device random;
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   for (int i = 0; i < 4; ++i) out << std::hex << random();
   return out.str();
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "core/format_text.h"
 #include "core/json.h"
 #include "core/markup.h"
 #include "explain/explain.h"
@@ -18,15 +18,10 @@ constexpr double kTitleSize = 17, kWhySize = 13, kNameSize = 13.5, kSmallNameSiz
 constexpr double kBold = 1.1;  // width of bold letters relative to others
 
 std::string rate_text(double rate) {
-  char text[32];
   if (rate >= 1e9) return "no measurable work";
-  if (rate >= 1e6)
-    std::snprintf(text, sizeof text, "%.1f M/s alone", rate * 1e-6);
-  else if (rate >= 1e4)
-    std::snprintf(text, sizeof text, "%.0f k/s alone", rate * 1e-3);
-  else
-    std::snprintf(text, sizeof text, rate < 100 ? "%.1f/s alone" : "%.0f/s alone", rate);
-  return text;
+  if (rate >= 1e6) return format_text("%.1f M/s alone", rate * 1e-6);
+  if (rate >= 1e4) return format_text("%.0f k/s alone", rate * 1e-3);
+  return format_text("%.*f/s alone", rate < 100 ? 1 : 0, rate);
 }
 
 // From green over amber to red: hue 150 to 8. As red, green and blue, because some programs that
@@ -39,9 +34,7 @@ std::string color_of(double load) {
     return static_cast<unsigned>(
         255 * (light - most * std::clamp(std::min(k - 3, 9 - k), -1.0, 1.0)) + 0.5);
   };
-  char text[32];
-  std::snprintf(text, sizeof text, "#%02x%02x%02x", channel(0), channel(8), channel(4));
-  return text;
+  return format_text("#%02x%02x%02x", channel(0), channel(8), channel(4));
 }
 
 class Drawing {
@@ -55,7 +48,8 @@ class Drawing {
     const int boxes_width = columns * kBoxWidth + (columns - 1) * kGap;
     const int width = 2 * kMargin + std::max(boxes_width, heading_width());
     const int height = kTop + rows * kBoxHeight + (rows - 1) * kRowGap + kMargin;
-    add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+    out_ += format_text(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
         "%d\" "
         "font-family=\"system-ui, sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" "
         "fill=\"#ffffff\"/>\n",
@@ -69,13 +63,6 @@ class Drawing {
   }
 
  private:
-  template <typename... T>
-  void add(const char* format, T... values) {
-    char line[1024];
-    std::snprintf(line, sizeof line, format, values...);
-    out_ += line;
-  }
-
   static int x_of(size_t i) {
     return kMargin + static_cast<int>(i % kColumns) * (kBoxWidth + kGap);
   }
@@ -84,11 +71,9 @@ class Drawing {
   }
 
   std::string title() const {
-    char text[128];
-    std::snprintf(text, sizeof text, "%.0f samples/s; the consumer waits %.0f %% of its time",
-                  e_["samples_per_s"].get<double>(),
-                  100 * e_["consumer"]["waiting_share"].get<double>());
-    return text;
+    return format_text("%.0f samples/s; the consumer waits %.0f %% of its time",
+                       e_["samples_per_s"].get<double>(),
+                       100 * e_["consumer"]["waiting_share"].get<double>());
   }
   std::string why() const { return e_["bottleneck"]["why"]; }
 
@@ -98,10 +83,11 @@ class Drawing {
   }
 
   void heading() {
-    add("<text x=\"%d\" y=\"30\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
+    out_ += format_text(
+        "<text x=\"%d\" y=\"30\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
         kMargin, kTitleSize, title().c_str());
-    add("<text x=\"%d\" y=\"52\" font-size=\"%g\" fill=\"#55555a\">%s</text>\n", kMargin, kWhySize,
-        escape_markup(why()).c_str());
+    out_ += format_text("<text x=\"%d\" y=\"52\" font-size=\"%g\" fill=\"#55555a\">%s</text>\n",
+                        kMargin, kWhySize, escape_markup(why()).c_str());
   }
 
   void box(size_t i) {
@@ -117,19 +103,24 @@ class Drawing {
     const bool slowest = e_["bottleneck"]["stage"] == name;
     const int x = x_of(i), y = y_of(i);
     const std::string color = color_of(load);
-    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#fafafa\" "
+    out_ += format_text(
+        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#fafafa\" "
         "stroke=\"%s\" stroke-width=\"%g\"/>\n",
         x, y, kBoxWidth, kBoxHeight, slowest ? "#b3261e" : "#c9c9cf", slowest ? 2.5 : 1.0);
-    add("<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
+    out_ += format_text(
+        "<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
         x + kPadding, y + 22, size, escape_markup(shown).c_str());
-    add("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n", x + kPadding,
-        y + 40, rate_text(alone).c_str());
+    out_ += format_text("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n",
+                        x + kPadding, y + 40, rate_text(alone).c_str());
     const int full = kBoxWidth - 62;
-    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"8\" rx=\"4\" fill=\"#e6e6ea\"/>\n",
+    out_ += format_text(
+        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"8\" rx=\"4\" fill=\"#e6e6ea\"/>\n",
         x + kPadding, y + 53, full);
-    add("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"8\" rx=\"4\" fill=\"%s\"/>\n",
+    out_ += format_text(
+        "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"8\" rx=\"4\" fill=\"%s\"/>\n",
         x + kPadding, y + 53, std::max(4.0, full * std::clamp(load, 0.0, 1.0)), color.c_str());
-    add("<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"end\" fill=\"#1d1d1f\">%.0f "
+    out_ += format_text(
+        "<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"end\" fill=\"#1d1d1f\">%.0f "
         "%%</text>\n",
         x + kBoxWidth - kPadding, y + 61, 100 * load);
   }
@@ -141,12 +132,14 @@ class Drawing {
     int gauge_x = x1 + 2, gauge_y = y + 10;  // below the arrow
     if (y_of(from) == y_of(to)) {
       const int x2 = x_of(to) - 4;
-      add("<path d=\"M%d %d H%d m-6 -4 l6 4 l-6 4\" fill=\"none\" stroke=\"#8e8e93\" "
+      out_ += format_text(
+          "<path d=\"M%d %d H%d m-6 -4 l6 4 l-6 4\" fill=\"none\" stroke=\"#8e8e93\" "
           "stroke-width=\"1.5\"/>\n",
           x1, y, x2);
     } else {
       const int turn = y_of(to) - kRowGap / 2, x2 = x_of(to) + kBoxWidth / 2;
-      add("<path d=\"M%d %d h12 V%d H%d V%d m-4 -6 l4 6 l4 -6\" fill=\"none\" stroke=\"#8e8e93\" "
+      out_ += format_text(
+          "<path d=\"M%d %d h12 V%d H%d V%d m-4 -6 l4 6 l4 -6\" fill=\"none\" stroke=\"#8e8e93\" "
           "stroke-width=\"1.5\"/>\n",
           x1, y, turn, x2, y_of(to) - 4);
       gauge_x = (x1 + x2 - kGauge) / 2;
@@ -155,7 +148,8 @@ class Drawing {
     const Json& row = e_["stages"][from];
     if (!row.contains("queue_limit_items")) return;
     const double fill = row["queue_items"].get<double>() / row["queue_limit_items"].get<double>();
-    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"6\" rx=\"3\" fill=\"#e6e6ea\"><title>queue: "
+    out_ += format_text(
+        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"6\" rx=\"3\" fill=\"#e6e6ea\"><title>queue: "
         "%.0f %% full</title></rect>\n<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"6\" "
         "rx=\"3\" fill=\"#6e6e73\"/>\n",
         gauge_x, gauge_y, kGauge, 100 * fill, gauge_x, gauge_y,

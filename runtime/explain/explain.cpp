@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "core/json_members.h"
 #include "core/text.h"
@@ -249,10 +250,8 @@ Json bottleneck_of(const Model& model, double measured) {
 }
 
 std::string rate_in_table(double rate) {
-  char text[32];
   if (rate >= kEndless / 2) return "-";
-  std::snprintf(text, sizeof text, rate < 100 ? "%.1f" : "%.0f", rate);
-  return text;
+  return format_text("%.*f", rate < 100 ? 1 : 0, rate);
 }
 
 }  // namespace
@@ -302,41 +301,38 @@ Json explain(const Json& stats) {
 
 std::string to_text(const Json& e) {
   std::string out;
-  char line[256];
-  const auto add = [&](const char* format, auto... values) {
-    std::snprintf(line, sizeof line, format, values...);
-    out += line;
-  };
-  add("%.0f samples/s reach the consumer, which waits %.0f %% of its time\n",
-      e["samples_per_s"].get<double>(), 100 * e["consumer"]["waiting_share"].get<double>());
-  add("bottleneck: %s\n\n", e["bottleneck"]["why"].get<std::string>().c_str());
-  add("%-22s %14s %18s %6s %9s\n", "stage", "us a sample", "samples/s alone", "load", "headroom");
+  out += format_text("%.0f samples/s reach the consumer, which waits %.0f %% of its time\n",
+                     e["samples_per_s"].get<double>(),
+                     100 * e["consumer"]["waiting_share"].get<double>());
+  out += format_text("bottleneck: %s\n\n", e["bottleneck"]["why"].get<std::string>().c_str());
+  out += format_text("%-22s %14s %18s %6s %9s\n", "stage", "us a sample", "samples/s alone", "load",
+                     "headroom");
   const auto row = [&](const std::string& name, const std::string& work, const Json& r) {
     const double headroom = r["headroom"];
-    add("%-22s %14s %18s %4.0f %% %9s\n", name.c_str(), work.c_str(),
-        rate_in_table(r["samples_per_s_alone"]).c_str(), 100 * r["load"].get<double>(),
-        headroom > 1000 ? "> 1000 x" : (rate_in_table(headroom) + " x").c_str());
+    out +=
+        format_text("%-22s %14s %18s %4.0f %% %9s\n", name.c_str(), work.c_str(),
+                    rate_in_table(r["samples_per_s_alone"]).c_str(), 100 * r["load"].get<double>(),
+                    headroom > 1000 ? "> 1000 x" : (rate_in_table(headroom) + " x").c_str());
   };
   for (const Json& s : e["stages"]) {
-    char work[32];
-    std::snprintf(work, sizeof work, "%.1f", s["us_per_sample"].get<double>());
-    row(s["name"], work, s);
+    row(s["name"], format_text("%.1f", s["us_per_sample"].get<double>()), s);
   }
   row(counted(e["threads"].get<int64_t>(), "thread", "threads together"), "", e["pool"]);
-  add("%-22s %14s %18s\n\n", "consumer", "",
-      rate_in_table(e["consumer"]["samples_per_s_alone"]).c_str());
+  out += format_text("%-22s %14s %18s\n\n", "consumer", "",
+                     rate_in_table(e["consumer"]["samples_per_s_alone"]).c_str());
   for (const Json& p : e["predictions"]) {
     const double gain = p["gain"];
     if (gain < kWorthwhile)
-      add("%s would change little\n", p["change"] == "threads"
-                                          ? "more threads"
-                                          : with_article(p["change"].get<std::string>()).c_str());
+      out += format_text("%s would change little\n",
+                         p["change"] == "threads"
+                             ? "more threads"
+                             : with_article(p["change"].get<std::string>()).c_str());
     else
-      add("%.2f x (%.0f samples/s) with %s\n", gain, p["samples_per_s"].get<double>(),
-          p["detail"].get<std::string>().c_str());
+      out += format_text("%.2f x (%.0f samples/s) with %s\n", gain,
+                         p["samples_per_s"].get<double>(), p["detail"].get<std::string>().c_str());
   }
   if (e["threads"].get<double>() >= e["cores"].get<double>())
-    add("every core of the %.0f has its thread\n", e["cores"].get<double>());
+    out += format_text("every core of the %.0f has its thread\n", e["cores"].get<double>());
   return out;
 }
 

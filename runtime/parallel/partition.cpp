@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -10,6 +9,7 @@
 
 #include "core/bytes_text.h"
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/options.h"
 #include "core/text.h"
 #include "graph/part.h"
@@ -129,12 +129,11 @@ class Search {
     for (size_t s = 0; s < begins.size(); ++s) {
       const size_t end = end_of(begins, s);
       const Estimate e = estimate(begins[s], end);
-      char line[160];
-      const bool millions = e.parameters >= 1e6;
-      std::snprintf(line, sizeof line, ", %.*f%s parameters, about ", millions ? 1 : 0,
-                    e.parameters / (millions ? 1e6 : 1), millions ? " M" : "");
+      const std::string parameters = e.parameters >= 1e6 ? format_text("%.1f M", e.parameters / 1e6)
+                                                         : format_text("%.0f", e.parameters);
       out += cat(s ? "\n" : "", "  stage ", s, ": ", layers_text(begins[s], end), ": ",
-                 work_text(s, begins[s], end), line, bytes_text(memory_of(s, e)));
+                 work_text(s, begins[s], end), ", ", parameters, " parameters, about ",
+                 bytes_text(memory_of(s, e)));
       if (s + 1 < begins.size())
         out += cat("; hands on ", bytes_text(e.crossing), " of a micro-batch");
     }
@@ -143,14 +142,10 @@ class Search {
 
  private:
   std::string work_text(size_t stage, size_t begin, size_t end) const {
-    char text[64];
     if (options_.seconds.empty())
-      std::snprintf(text, sizeof text, "%.0f %% of the estimated work",
-                    100 * estimate(begin, end).work / before_.back().work);
-    else
-      std::snprintf(text, sizeof text, "%.3g ms a micro-batch",
-                    1e3 * (until_[stage][end] - until_[stage][begin]));
-    return text;
+      return format_text("%.0f %% of the estimated work",
+                         100 * estimate(begin, end).work / before_.back().work);
+    return format_text("%.3g ms a micro-batch", 1e3 * (until_[stage][end] - until_[stage][begin]));
   }
 
   // Returns the first node of a layer, or of the layers inside it.

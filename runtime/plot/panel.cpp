@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/markup.h"
 #include "plot/dodge.h"
 #include "plot/scale.h"
@@ -35,9 +36,7 @@ std::string value_text(const Axis& axis, double value) {
   if (axis.scale == Scale::category && index < axis.categories.size())
     return axis.categories[index];
   if (std::isinf(value)) return "never";
-  char text[64];
-  std::snprintf(text, sizeof text, "%.6g", axis.percent ? value * 100 : value);
-  return std::string(text) + (axis.percent ? " %" : "");
+  return axis.percent ? format_text("%.6g %%", value * 100) : format_text("%.6g", value);
 }
 
 // Returns the part of the frame for numbers, without the strip for infinity.

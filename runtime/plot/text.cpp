@@ -1,8 +1,8 @@
 #include "plot/text.h"
 
 #include <cstdint>
-#include <cstdio>
 
+#include "core/format_text.h"
 #include "core/markup.h"
 
 namespace etr::plot {
@@ -62,9 +62,7 @@ std::string markup_of(const std::string& text) {
 }
 
 std::string coordinate(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  std::string out = text;
+  std::string out = format_text("%.1f", value);
   if (out.ends_with(".0")) out.resize(out.size() - 2);
   return out == "-0" ? "0" : out;
 }

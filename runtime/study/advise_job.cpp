@@ -1,9 +1,9 @@
 #include "study/advise_job.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "study/advise_pipeline.h"
 
@@ -58,20 +58,17 @@ Json without_echoes(const train::Job& job, const Json& written, bool helps,
 }
 
 std::string line_of(const char* name, double predicted, const Json& rates) {
-  char line[256];
-  std::snprintf(line, sizeof line,
-                "  %-14s %11.0f %11.0f %9.2f %9.0f %11.0f %%   prediction / outcome %.2f\n", name,
-                predicted, rates["examples_per_s"].get<double>(),
-                rates["steps_per_s"].get<double>(), rates["fresh_per_s"].get<double>(),
-                100 * rates["device_wait_share"].get<double>(),
-                predicted / rates["examples_per_s"].get<double>());
-  return line;
+  return format_text("  %-14s %11.0f %11.0f %9.2f %9.0f %11.0f %%   prediction / outcome %.2f\n",
+                     name, predicted, rates["examples_per_s"].get<double>(),
+                     rates["steps_per_s"].get<double>(), rates["fresh_per_s"].get<double>(),
+                     100 * rates["device_wait_share"].get<double>(),
+                     predicted / rates["examples_per_s"].get<double>());
 }
 
 std::string checked_text(const Json& advice) {
-  char head[256];
-  std::snprintf(head, sizeof head, "\nChecked, in turns\n  %-14s %11s %11s %9s %9s %13s\n",
-                "examples/s", "predicted", "measured", "steps/s", "fresh/s", "device waits");
+  const std::string head =
+      format_text("\nChecked, in turns\n  %-14s %11s %11s %9s %9s %13s\n", "examples/s",
+                  "predicted", "measured", "steps/s", "fresh/s", "device waits");
   const Json& checked = advice["checked"];
   const double now = advice["as_it_is"]["examples_per_s"],
                then = advice["changed"]["examples_per_s"];

@@ -1,9 +1,9 @@
 // Advice as text.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "study/advise.h"
 
@@ -12,13 +12,7 @@ namespace {
 
 double number(const Json& row, const char* key) { return row[key].get<double>(); }
 
-std::string text_of(const char* format, auto... values) {
-  char line[400];
-  std::snprintf(line, sizeof line, format, values...);
-  return line;
-}
-
-std::string micros(double seconds) { return text_of("%.0f us", 1e6 * seconds); }
+std::string micros(double seconds) { return format_text("%.0f us", 1e6 * seconds); }
 
 // Rounds to one digit, the precision of the estimate.
 double magnitude(double value) {
@@ -26,7 +20,7 @@ double magnitude(double value) {
   return std::max(1.0, std::round(value / unit) * unit);
 }
 
-std::string rate(double per_s) { return text_of(per_s < 100 ? "%.1f" : "%.0f", per_s); }
+std::string rate(double per_s) { return format_text("%.*f", per_s < 100 ? 1 : 0, per_s); }
 
 std::string measured_text(const Json& a) {
   const Json& m = a["measured"];
@@ -36,54 +30,56 @@ std::string measured_text(const Json& a) {
              " examples/s), measured with a consumer that never waits\n");
   out += cat("  downstream  ", micros(number(m, "downstream_s")), " for an example on the device (",
              rate(1 / number(m, "downstream_s")), " examples/s), with batches already in memory\n");
-  out += text_of("  R           %.2f = upstream / downstream\n", number(a, "r"));
+  out += format_text("  R           %.2f = upstream / downstream\n", number(a, "r"));
   const Json& batch = a["batch"];
   if (batch["noise_scale"].is_number())
-    out += text_of(
+    out += format_text(
         "  noise scale of the order of %.0f, in examples, at the beginning; the batch has %.0f\n",
         magnitude(number(batch, "noise_scale")), number(batch, "batch"));
-  out += text_of("\n  %-24s %-11s %14s %12s\n", "stage", "runs", "us an example", "kB behind it");
+  out +=
+      format_text("\n  %-24s %-11s %14s %12s\n", "stage", "runs", "us an example", "kB behind it");
   for (const Json& s : m["stages"]) {
     const double bytes = number(s, "bytes");
-    out += text_of("  %-24s %-11s %14.1f %12s\n", s["name"].get<std::string>().c_str(),
-                   s["runs"].get<std::string>().c_str(), number(s, "us_per_example"),
-                   bytes > 0 ? text_of("%.1f", bytes / 1e3).c_str() : "");
+    out += format_text("  %-24s %-11s %14.1f %12s\n", s["name"].get<std::string>().c_str(),
+                       s["runs"].get<std::string>().c_str(), number(s, "us_per_example"),
+                       bytes > 0 ? format_text("%.1f", bytes / 1e3).c_str() : "");
   }
   return out;
 }
 
 std::string promise(const Json& row) {
-  return text_of("%9s examples/s %+5.0f %%   %s per fresh-equivalent example, %.2f x as fast",
-                 rate(number(row, "examples_per_s")).c_str(),
-                 100 * (number(row, "gain_examples") - 1),
-                 micros(number(row, "seconds_per_fresh_equivalent")).c_str(), number(row, "gain"));
+  return format_text(
+      "%9s examples/s %+5.0f %%   %s per fresh-equivalent example, %.2f x as fast",
+      rate(number(row, "examples_per_s")).c_str(), 100 * (number(row, "gain_examples") - 1),
+      micros(number(row, "seconds_per_fresh_equivalent")).c_str(), number(row, "gain"));
 }
 
 std::string echo_line(const Json& e) {
   std::string out =
-      text_of("{\"stage\": \"echo\", \"factor\": %g, \"mode\": \"%s\", \"buffer\": %.0f",
-              number(e, "factor"), e["mode"].get<std::string>().c_str(), number(e, "buffer"));
+      format_text("{\"stage\": \"echo\", \"factor\": %g, \"mode\": \"%s\", \"buffer\": %.0f",
+                  number(e, "factor"), e["mode"].get<std::string>().c_str(), number(e, "buffer"));
   if (e.contains("buffer_bytes"))
-    out += text_of(", \"buffer_bytes\": %.0f", number(e, "buffer_bytes"));
+    out += format_text(", \"buffer_bytes\": %.0f", number(e, "buffer_bytes"));
   return out + (e["device"].get<bool>() ? ", \"device\": true}" : "}");
 }
 
 std::string edges_text(const Json& a) {
-  std::string out = text_of("\n  %-24s %-22s %6s %6s %6s %12s %16s %7s\n", "echo after", "repeats",
-                            "R here", "factor", "uses", "examples/s", "us per fresh eq.", "gain");
+  std::string out =
+      format_text("\n  %-24s %-22s %6s %6s %6s %12s %16s %7s\n", "echo after", "repeats", "R here",
+                  "factor", "uses", "examples/s", "us per fresh eq.", "gain");
   const Json& now = a["as_it_is"];
   const auto row = [&](const std::string& after, const std::string& place, const std::string& r,
                        const std::string& factor, const Json& values) {
-    out += text_of("  %-24s %-22s %6s %6s %6.1f %12s %16.0f %6.2fx\n", after.c_str(), place.c_str(),
-                   r.c_str(), factor.c_str(), number(values, "uses"),
-                   rate(number(values, "examples_per_s")).c_str(),
-                   1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
+    out += format_text(
+        "  %-24s %-22s %6s %6s %6.1f %12s %16.0f %6.2fx\n", after.c_str(), place.c_str(), r.c_str(),
+        factor.c_str(), number(values, "uses"), rate(number(values, "examples_per_s")).c_str(),
+        1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
   };
   row("(the job as it is)", "", "", "", now);
   for (const Json& e : a["edges"])  // at others there is no use in repeating
     if (number(e, "factor") > 1)
-      row(e["stage"], e["place"], text_of("%.2f", number(e, "r")),
-          text_of("%g", number(e, "factor")), e);
+      row(e["stage"], e["place"], format_text("%.2f", number(e, "r")),
+          format_text("%g", number(e, "factor")), e);
   return out;
 }
 
@@ -94,12 +90,12 @@ std::string advice_text(const Json& a) {
   std::string out = measured_text(a);
   out += cat("\nEcho: ", helps ? "yes" : "no", "; ", a["why"].get<std::string>(), ".\n");
   if (a["keeps"].get<bool>() && !helps)
-    out += text_of(
+    out += format_text(
         "  the job's own echo repeats only where the device would wait, so it stays as it is: it "
         "uses each example %.1f times\n",
         number(a["as_it_is"], "uses"));
   else if (a["keeps"].get<bool>())
-    out += text_of(
+    out += format_text(
         "  the job does so already: it uses each example %.1f times, and its echo stays as it is\n",
         number(a["as_it_is"], "uses"));
   else if (helps) {
@@ -107,7 +103,7 @@ std::string advice_text(const Json& a) {
     out += cat("  after '", e["stage"].get<std::string>(), "' (", e["place"].get<std::string>(),
                "): ", echo_line(e), "\n");
     out += cat("  ", e["why_mode"].get<std::string>(), "\n");
-    out += cat("  predicted: ", promise(e), ", each used ", text_of("%.1f", number(e, "uses")),
+    out += cat("  predicted: ", promise(e), ", each used ", format_text("%.1f", number(e, "uses")),
                " times\n");
   }
   if (std::any_of(a["edges"].begin(), a["edges"].end(),

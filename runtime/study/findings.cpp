@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "core/label_text.h"
 #include "core/number_text.h"
@@ -75,11 +75,7 @@ void find_critical_batch(const Summary& summary, const std::vector<Record>& reco
   scaling.noise_scale = spread_of(noise);
 }
 
-std::string short_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
+std::string short_text(double value) { return format_text("%.4g", value); }
 
 // Best trials of searches that lie at the same border of a key's range.
 struct AtBorder {

@@ -1,15 +1,15 @@
 #include "study/records.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <tuple>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json_members.h"
 #include "core/options.h"
 #include "core/parse_json.h"
@@ -48,9 +48,9 @@ double& metric_of(CurvePoint& point, size_t which) {
 // Rounds to single precision, for short texts.
 double rounded(double value) {
   if (!std::isfinite(value)) return value;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.7g", value);
-  return std::strtod(text, nullptr);
+  const std::string text = format_text("%.7g", value);
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
 }
 
 // A curve is most of a record, so it is stored as one column per clock and metric.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "core/label_text.h"
 #include "core/markup.h"
@@ -54,12 +55,8 @@ std::string point_text(const Record& record) {
   if (!record.point.is_object()) return kDash;
   for (const auto& [key, value] : record.point.items()) {
     const size_t dot = key.rfind('.');
-    char text[64];
-    std::string shown = label_text(value);
-    if (value.is_number_float()) {
-      std::snprintf(text, sizeof text, "%.3g", value.get<double>());
-      shown = text;
-    }
+    const std::string shown =
+        value.is_number_float() ? format_text("%.3g", value.get<double>()) : label_text(value);
     out += cat("<span class='key'>",
                escape_markup(dot == std::string::npos ? key : key.substr(dot + 1)), " ",
                escape_markup(shown), "</span> ");

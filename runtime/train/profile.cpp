@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <map>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "gpu/recording.h"
 #include "ops/op.h"
@@ -186,23 +186,19 @@ Json by_kernel(const Json& profile) {
 }
 
 std::string table(const Json& rows, double total, const char* title) {
-  char line[256];
-  std::snprintf(line, sizeof line, "%9s %6s %6s %9s %7s %6s  %s\n", "ms", "share", "calls",
-                "GFLOP/s", "GB/s", "roof", title);
-  std::string out = line;
+  std::string out = format_text("%9s %6s %6s %9s %7s %6s  %s\n", "ms", "share", "calls", "GFLOP/s",
+                                "GB/s", "roof", title);
   for (size_t i = 0; i < std::min(rows.size(), kShown); ++i) {
     const Json& row = rows[i];
-    char rate[16] = "";
-    if (number(row, "flops_per_s") > 0)
-      std::snprintf(rate, sizeof rate, "%.1f", number(row, "flops_per_s") * 1e-9);
+    const double flops = number(row, "flops_per_s");
+    const std::string rate = flops > 0 ? format_text("%.1f", flops * 1e-9) : "";
     const std::string kernel = row["kernel"].get<std::string>();
     const std::string name =
         row.contains("op") ? row["op"].get<std::string>() + ": " + kernel : kernel;
-    std::snprintf(line, sizeof line, "%9.3f %5.1f%% %6d %9s %7.1f %5.0f%%  %s\n",
-                  number(row, "seconds") * 1e3, 100 * number(row, "seconds") / total,
-                  row["calls"].get<int>(), rate, number(row, "bytes_per_s") * 1e-9,
-                  100 * number(row, "of_roof"), name.c_str());
-    out += line;
+    out +=
+        format_text("%9.3f %5.1f%% %6d %9s %7.1f %5.0f%%  %s\n", number(row, "seconds") * 1e3,
+                    100 * number(row, "seconds") / total, row["calls"].get<int>(), rate.c_str(),
+                    number(row, "bytes_per_s") * 1e-9, 100 * number(row, "of_roof"), name.c_str());
   }
   if (rows.size() > kShown) out += cat("          and ", rows.size() - kShown, " more\n");
   return out;
@@ -212,13 +208,11 @@ std::string table(const Json& rows, double total, const char* title) {
 
 std::string profile_text(const Json& profile) {
   const double total = profile["seconds"];
-  char head[256];
-  std::snprintf(head, sizeof head,
-                "a step on %s: %.1f ms in kernels, one after another\n"
-                "roof: %.0f GFLOP/s, %.1f GB/s, reached by kernels that do nothing else\n\n",
-                profile["device"].get<std::string>().c_str(), total * 1e3,
-                number(profile["roof"], "flops_per_s") * 1e-9,
-                number(profile["roof"], "bytes_per_s") * 1e-9);
+  const std::string head = format_text(
+      "a step on %s: %.1f ms in kernels, one after another\n"
+      "roof: %.0f GFLOP/s, %.1f GB/s, reached by kernels that do nothing else\n\n",
+      profile["device"].get<std::string>().c_str(), total * 1e3,
+      number(profile["roof"], "flops_per_s") * 1e-9, number(profile["roof"], "bytes_per_s") * 1e-9);
   return head + table(by_kernel(profile), total, "kernel") + "\n" +
          table(profile["ops"], total, "op: kernel");
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/markup.h"
 #include "core/number_text.h"
 
@@ -17,11 +17,7 @@ constexpr double kWidth = 380, kHeight = 250;
 constexpr double kLeft = 48, kRight = 14, kTop = 12, kBottom = 44;
 constexpr size_t kMostMarked = 24;  // points with a dot each
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
+std::string fixed(double value, int digits) { return format_text("%.*f", digits, value); }
 
 // 1, 2 or 5 times a power of ten, so that about `count` steps cover `range`.
 double nice_step(double range, int count) {

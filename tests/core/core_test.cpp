@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <locale>
+#include <numeric>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/format_text.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/nearest.h"
@@ -197,6 +201,34 @@ TEST(NumberText, Separators) {
   EXPECT_EQ(number_text(1234567), "1,234,567");
   EXPECT_EQ(number_text(999.96, 1), "1,000");
   EXPECT_EQ(number_text(-1234.5, 1), "-1,234.5");
+}
+
+// A program may have set the locale of its language, in which 1234.5 is "1.234,5".
+TEST(Locale, NumbersDoNotFollowTheProgramsLocale) {
+  TempDir dir;
+  ASSERT_EQ(std::system(cat("localedef -i de_DE -f UTF-8 ", dir.path("de_DE.UTF-8")).c_str()), 0)
+      << "install the package locales";
+  setenv("LOCPATH", dir.path().c_str(), 1);
+  std::locale::global(std::locale("de_DE.UTF-8"));  // that of C, too
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f", 0.5);
+  std::ostringstream stream;
+  stream << 12345;
+  EXPECT_EQ(stream.str() + " " + text, "12.345 0,5") << "the locale of the program";
+  EXPECT_EQ(cat(1234567, " ", 0.5), "1234567 0.5");
+  EXPECT_EQ(format_text("%.1f %d", 1234.5, 12345), "1234.5 12345");
+  EXPECT_EQ(number_text(1234.5, 1), "1,234.5");
+  EXPECT_EQ(Json(0.5).dump(), "0.5");
+  EXPECT_EQ(parse_json("[0.25]", "text")[0], 0.25);
+  std::locale::global(std::locale::classic());
+  unsetenv("LOCPATH");
+}
+
+TEST(FormatText, HasAnyLength) {
+  const std::string name(1000, 'x');
+  EXPECT_EQ(format_text("%s %d", name.c_str(), 7), name + " 7");
+  EXPECT_EQ(format_text("%s", ""), "");
+  EXPECT_EQ(format_text("%160d", 1).size(), 160u);
 }
 
 TEST(Json, ErrorsNameTheText) {
