@@ -19,15 +19,22 @@ struct etr_study {
   bool ended = false;
   mutable std::mutex report;  // serializes the writing of reports
   mutable Occupancy occupancy;
+
+  // The folder that a call means: the one it names, or that of etr_study_start, or the study's own.
+  std::string folder(const char* directory) const {
+    if (directory) return path_of(directory, "directory");
+    const std::lock_guard lock(mutex_);
+    return started_in_.empty() ? spec.folder() : started_in_;
+  }
+  void start_in(const std::string& directory) {
+    const std::lock_guard lock(mutex_);
+    started_in_ = directory;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string started_in_;
 };
-
-namespace {
-
-std::string directory_of(const study::Study& study, const char* directory) {
-  return directory ? path_of(directory, "directory") : study.folder();
-}
-
-}  // namespace
 
 int32_t etr_study_load(const char* path, const char* const* overrides, int32_t count,
                        etr_study** study) {
@@ -58,10 +65,11 @@ int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* dire
     if (overwrite != 0 && overwrite != 1)
       fail(Code::invalid_argument, "argument 'overwrite' is ", overwrite, "; it is 0 or 1");
     const etr_runtime& device = shared(runtime, "runtime");
-    study::RunOptions options{directory_of(s.spec, directory), overwrite == 1, {}, device.open};
+    study::RunOptions options{s.folder(directory), overwrite == 1, {}, device.open};
     if (parallel >= 0) options.parallel = static_cast<uint64_t>(parallel);
     s.runner = std::make_unique<study::Runner>(device.kernels, s.spec, options);
     s.running = s.runner.get();
+    s.start_in(options.folder);
   });
 }
 
@@ -89,15 +97,15 @@ int32_t etr_study_stop(etr_study* study) {
 
 int32_t etr_study_results(const etr_study* study, const char* directory, char** json) {
   return guarded([&] {
-    const study::Study& spec = any_thread(study, "study").spec;
-    hand_out(json, study::results(spec, directory_of(spec, directory)).dump(), "json");
+    const etr_study& s = any_thread(study, "study");
+    hand_out(json, study::results(s.spec, s.folder(directory)).dump(), "json");
   });
 }
 
 int32_t etr_study_write_report(const etr_study* study, const char* directory) {
   return guarded([&] {
     const etr_study& s = any_thread(study, "study");
-    const std::string folder = directory_of(s.spec, directory);
+    const std::string folder = s.folder(directory);
     const std::lock_guard lock(s.report);
     study::write_study_report(study::outline_of(s.spec), study::records_of(s.spec, folder), folder);
   });

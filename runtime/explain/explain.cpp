@@ -67,7 +67,8 @@ void check_stage(const Json& row, const std::string& where) {
   stage.number("busy_s");
   if (!stage.has("queue_items") && !stage.has("queue_limit_items")) return;
   stage.number("queue_items");
-  stage.number("queue_limit_items");
+  if (stage.number("queue_limit_items") <= 0)
+    fail(Code::invalid_argument, kNoStatistics, ": ", where, ": 'queue_limit_items' is 0");
 }
 
 // Says which stage has taken items and given none, as a shuffle that fills its buffer.

@@ -14,6 +14,7 @@ bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; 
 // so that widths add up exactly.
 int64_t byte_width(char c) {
   if (continues(c)) return 0;
+  if (static_cast<unsigned char>(c) >= 0xe3) return 100;  // of East Asia, from U+3000 on
   if (static_cast<unsigned char>(c) >= 0x80) return 66;
   if (std::string_view("iljI|.,:;'!").find(c) != std::string_view::npos) return 34;
   if (std::string_view("frt()[]{} -\"").find(c) != std::string_view::npos) return 42;

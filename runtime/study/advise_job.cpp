@@ -94,7 +94,9 @@ Json advised_job(const train::Job& job, const Json& advice, std::vector<std::str
   }
   if (!changes.empty() && job.output_dir().value_or("") != "") {
     Json& dir = out["output"]["dir"];
-    dir = dir.get<std::string>() + "-advised";
+    std::string folder = dir.get<std::string>();
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    dir = folder + "-advised";
     changes.push_back(cat("output.dir is '", dir.get<std::string>(), "'"));
   }
   return out;

@@ -79,7 +79,7 @@ Scaling scaling_of(const std::string& key, const Json& given, const Json& labels
   Json plain = given;
   Scaling out{.key = key};
   if (given.is_object() && given.contains("base") && given["base"].is_number()) {
-    out.base = given["base"].get<double>();
+    out.base = given["base"];
     plain.erase("base");
   }
   const Options options(kScaling, where, plain);
@@ -128,11 +128,6 @@ Condition condition_of(const Json& given, const Json& labels, const std::vector<
     out.set.push_back(with_labels(text, labels));
   out.space = Space(common.space, cat(where, ": space"));
   out.space.change(object_in(given, "space", where), cat(where, ": space"));
-  for (const auto& [label, value] : labels.items())
-    if (out.space.has(label))
-      fail(Code::invalid_argument, where, ": the label '", label,
-           "' has the name of a key that is searched, and both are columns of trials.csv; give the "
-           "label another name");
   out.trials = count_of(given, "trials", common.trials, where);
   out.searches = count_of(given, "searches", common.searches, where);
   take_scalings(out, given, where);
@@ -225,6 +220,21 @@ void check_different(const std::vector<Condition>& all, const std::string& owner
   }
 }
 
+// Labels and searched keys are columns of trials.csv.
+void check_labels(const std::vector<Condition>& all, const std::string& owner) {
+  std::set<std::string> searched;
+  for (const Condition& condition : all) {
+    for (const Dimension& d : condition.space.dimensions()) searched.insert(d.key);
+    for (const Scaling& by : condition.scale) searched.insert(by.key);
+  }
+  for (const Condition& condition : all)
+    for (const auto& [label, value] : condition.labels.items())
+      if (searched.contains(label))
+        fail(Code::invalid_argument, owner, " (", condition.name, "): the label '", label,
+             "' has the name of a key that is searched, and both are columns of trials.csv; give "
+             "the label another name");
+}
+
 }  // namespace
 
 std::vector<Condition> conditions_of(const Json& list, const Common& common,
@@ -267,6 +277,7 @@ std::vector<Condition> conditions_of(const Json& list, const Common& common,
       }
   }
   check_different(out, owner);
+  check_labels(out, owner);
   find_bases(out, owner);
   return out;
 }

@@ -95,7 +95,7 @@ class Styles {
   std::vector<std::string> others_;
 };
 
-// "fresh examples", "steps", "training time, seconds"
+// "fresh examples", "steps", "seconds"
 std::string clock_text(size_t clock);
 // "Echo factor" for the label "factor"
 std::string axis_text(const std::string& label);

@@ -92,14 +92,19 @@ bool look_at_borders(const Space& space, const Record& best, std::vector<AtBorde
   for (size_t i = 0; i < dimensions.size(); ++i) {
     if (!dimensions[i].values.empty()) continue;  // a list has no border
     any = true;
-    if (best.unit[i] > kBorder && best.unit[i] < 1 - kBorder) continue;
     const std::string& key = dimensions[i].key;
-    const bool lower = best.unit[i] < 0.5;
+    const Json value = best.point.value(key, Json());
+    double place = best.unit[i], margin = kBorder;
+    if (dimensions[i].integer && value.is_number()) {  // the ends themselves
+      place = (value.get<double>() - dimensions[i].from) / (dimensions[i].to - dimensions[i].from);
+      margin = 0;
+    }
+    if (place > margin && place < 1 - margin) continue;
+    const bool lower = place < 0.5;
     auto at = std::find_if(found.begin(), found.end(), [&](const AtBorder& border) {
       return border.key == key && border.lower == lower;
     });
     if (at == found.end()) at = found.insert(found.end(), {key, lower, {}});
-    const Json value = best.point.value(key, Json());
     at->values.push_back(value.is_number() ? short_text(value.get<double>()) : label_text(value));
   }
   return any;

@@ -101,8 +101,8 @@ Outline outline_in(const std::string& path, const std::string& file) try {
   return outline_of(Study::parse(parse_json(platform::read_document(file), file), file, path));
 } catch (const Error& error) {
   fail(Code::state, "'", path, "' holds a study that cannot be read (", error.what(),
-       "): give the study a folder of its own (--out FOLDER), or have what is there put aside "
-       "(--overwrite)");
+       "): give the study a folder of its own (--out FOLDER), or use --overwrite to move it "
+       "aside");
 }
 
 // Figure names are made by this program, and are never paths.
@@ -187,14 +187,20 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
 
 std::string StudyFolder::file(const char* name) const { return (fs::path(path_) / name).string(); }
 
-// Moves what earlier parts wrote into a subfolder, in place of what is there. Figures are removed,
-// since they can be drawn again.
+// Moves what earlier parts wrote into a subfolder, in place of what is there. Without any trial it
+// is removed, since what is there is worth more. So are figures, which can be drawn again.
 void StudyFolder::replace_earlier() {
   remove_figures(path_);
   const fs::path replaced = fs::path(path_) / kReplacedFolder;
   std::error_code error;
+  const bool any = fs::file_size(file(kRecordsFile), error) > 0 && !error;
   for (const char* name : kFiles) {
+    if (any) fs::remove(replaced / name, error);
     if (!fs::exists(file(name), error)) continue;
+    if (!any) {
+      fs::remove(file(name), error);
+      continue;
+    }
     fs::create_directory(replaced, error);
     fs::rename(file(name), replaced / name, error);
     if (error)

@@ -45,14 +45,6 @@ double& metric_of(CurvePoint& point, size_t which) {
   return which == 0 ? point.loss : which == 1 ? point.accuracy : point.training_loss;
 }
 
-// Rounds to single precision, for short texts.
-double rounded(double value) {
-  if (!std::isfinite(value)) return value;
-  const std::string text = format_text("%.7g", value);
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
 // A curve is most of a record, so it is stored as one column per clock and metric.
 Json to_json(std::vector<CurvePoint> curve) {
   Json out = Json::object();
@@ -115,6 +107,13 @@ std::vector<double> unit_of(const Json& list) {
 }
 
 }  // namespace
+
+double rounded(double value) {
+  if (!std::isfinite(value)) return value;
+  const std::string text = format_text("%.7g", value);
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
 
 double read_clock(const Clock& clock, size_t which) {
   switch (which) {

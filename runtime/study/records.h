@@ -34,6 +34,9 @@ struct CurvePoint {
 };
 
 // Returns the metric of a goal: the accuracy, or else the loss.
+// Rounds to seven digits, about single precision, to which records keep metrics.
+double rounded(double value);
+
 inline double metric_at(const CurvePoint& point, bool accuracy) {
   return accuracy ? point.accuracy : point.loss;
 }

@@ -146,6 +146,7 @@ class ConditionTable {
 }  // namespace
 
 std::string duration(double seconds) {
+  if (seconds < 10) return format_text("%.3g", seconds) + "\u00a0s";
   if (seconds < 300) return number_text(seconds, 1) + "\u00a0s";
   if (seconds < 3 * 3600) return number_text(seconds / 60, 1) + "\u00a0min";
   return number_text(seconds / 3600, 1) + "\u00a0h";

@@ -51,11 +51,9 @@ std::vector<Record> records_of(const Study& study, const std::string& folder) {
     const Record* from = best[{place.workload, *base}];
     return !from || trial_spec(study, place, from->point).digest != record.digest;
   });
-  std::set<std::pair<size_t, size_t>> checked;
   std::vector<Record> out;
   for (auto& [place, record] : found) {
-    if (record.status != Status::failed && checked.emplace(place.workload, place.condition).second)
-      check_unchanged(study, folder, place, record);  // one trial is enough to check its condition
+    check_unchanged(study, folder, place, record);
     out.push_back(std::move(record));
   }
   return out;

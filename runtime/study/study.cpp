@@ -198,7 +198,7 @@ std::string key_of(const std::string& override_text) {
 void check_own_key(const Workload& workload, const std::string& key, const std::string& owner) {
   if (const std::string by = set_by_study(workload, key); !by.empty())
     fail(Code::invalid_argument, owner, " is '", key,
-         "', which the study sets in each of its trials, from ", by, ": say it there");
+         "', which the study sets in each of its trials, from ", by, ": set it there");
 }
 
 // Also checks a section that is set as a whole: train={"steps": 5}.

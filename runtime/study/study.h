@@ -33,7 +33,7 @@ enum class StopRule { none, beaten, median };
 struct Scaling {
   std::string key, rule, with;
   double at = 0;
-  std::optional<double> base;  // none: the tuned condition's best point has it
+  std::optional<Json> base;  // a number; none: the tuned condition's best point has it
   double exponent() const { return rule == "linear" ? 1 : rule == "square_root" ? 0.5 : 0; }
 };
 

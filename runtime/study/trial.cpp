@@ -44,8 +44,10 @@ Event first_step(train::Team& trainer) {
   return event;
 }
 
+// As precise as a record keeps it: a study that goes on must decide as if it had never stopped.
 CurvePoint curve_point(const Event& event, bool classifies) {
-  return {clock_of(event), event.eval_loss, classifies ? event.eval_accuracy : kNone, event.loss};
+  return {clock_of(event), rounded(event.eval_loss),
+          classifies ? rounded(event.eval_accuracy) : kNone, rounded(event.loss)};
 }
 
 Record blank(const Study& study, const TrialSpec& spec) {
@@ -153,6 +155,10 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
       record.error = error.what();
       error_ = error.code();
     }
+  } catch (const std::bad_alloc&) {
+    record.status = Status::failed;
+    record.error = "the process has no more memory";
+    error_ = Code::out_of_memory;
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.error = error.what();

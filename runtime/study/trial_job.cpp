@@ -145,8 +145,13 @@ std::string set_by_study(const Workload& workload, const std::string& key) {
   return !workload.evaluate.empty() && key.starts_with("evaluation.every_") ? "'evaluate'" : "";
 }
 
-double scaled(const Scaling& by, double base, const Json& labels) {
-  return base * std::pow(labels.at(by.with).get<double>() / by.at, by.exponent());
+Json scaled(const Scaling& by, const Json& base, const Json& labels) {
+  const double value =
+      base.get<double>() * std::pow(labels.at(by.with).get<double>() / by.at, by.exponent());
+  constexpr double kExact = 9e15;
+  if (base.is_number_integer() && value == std::round(value) && std::abs(value) < kExact)
+    return static_cast<int64_t>(value);
+  return value;
 }
 
 Json all_values(const Condition& condition, const Json& drawn, const Json& base) {
@@ -159,7 +164,7 @@ Json all_values(const Condition& condition, const Json& drawn, const Json& base)
     if (!base.is_object() || !base.contains(by.key) || !base[by.key].is_number())
       fail(Code::state, "scale of '", by.key,
            "': the best trial of its base has no such number; run all trials again (--overwrite)");
-    out[by.key] = scaled(by, base[by.key].get<double>(), condition.labels);
+    out[by.key] = scaled(by, base[by.key], condition.labels);
   }
   return out;
 }
@@ -177,7 +182,7 @@ TrialSpec trial_spec(const Study& study, const Place& place, const Json& base) {
     fail(Code::state, "scale of '", condition.scale.front().key,
          "': its base is the best trial of the condition (",
          workload.conditions[*condition.base].name,
-         "), of which all have failed or diverged: mend that condition, and run the study again");
+         "), of which all have failed or diverged: fix that condition and run the study again");
   TrialSpec out;
   out.place = place;
   out.seed = trial_seed(study, place);

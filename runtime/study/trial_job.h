@@ -40,7 +40,7 @@ train::Job trial_job(const Workload& workload, const Condition& condition, const
 std::string set_by_study(const Workload& workload, const std::string& key);
 
 // Returns the key's value: base * (label / at) ^ exponent.
-double scaled(const Scaling& by, double base, const Json& labels);
+Json scaled(const Scaling& by, const Json& base, const Json& labels);
 
 // Returns all that a trial sets: the values that the search drew, and scaled keys.
 Json all_values(const Condition& condition, const Json& drawn, const Json& base);

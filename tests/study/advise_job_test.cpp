@@ -71,6 +71,15 @@ TEST(AdviseJob, AJobTooSlowToCompareSaysHowLongItHad) {
   }
 }
 
+TEST(AdviseJob, WritesBesideTheRunAndNotIntoIt) {
+  const TempDir dir;
+  Json written = job_of(dir, 32);
+  written["output"]["dir"] = "runs/mine/";
+  const train::Job job = train::Job::parse(written.dump(), "the job");
+  std::vector<std::string> changes;
+  EXPECT_EQ(study::advised_job(job, echo_behind(0), changes)["output"]["dir"], "runs/mine-advised");
+}
+
 TEST(AdviseJob, AJobWithoutAnOutputSectionKeepsItsPipeline) {
   const TempDir dir;
   Json written = job_of(dir, 32);

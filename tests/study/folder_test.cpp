@@ -113,6 +113,14 @@ TEST_F(Folders, OverwritingPutsAsideWhatWasThere) {
     EXPECT_TRUE(fs::exists(folder() + "/replaced" + name)) << name;
 }
 
+TEST_F(Folders, OverwritingTwiceKeepsTheTrialsPutAside) {
+  const Study study = parsed(json_);
+  { StudyFolder(folder(), study, false).write(record(study, 0)); }
+  { StudyFolder(folder(), study, true); }  // ended before its first trial
+  { StudyFolder(folder(), study, true); }
+  EXPECT_EQ(records_in(folder() + "/replaced").size(), 1u);
+}
+
 // It was killed during --overwrite, or while it wrote its first file.
 TEST_F(Folders, AStudyThatWasKilledAsItBeganDoesNotBlockItsFolder) {
   fs::create_directories(folder() + "/replaced");

@@ -412,7 +412,32 @@ TEST_F(Studies, BeatenTrialsStopAndTheBestStays) {
   EXPECT_GT(beaten, 0u);
 }
 
-TEST_F(Studies, HopelessTrialsAreWorseThanTheMedian) {
+// A study that goes on reads its records, and has to decide as if it had not stopped.
+TEST_F(Studies, DecideByWhatTheirRecordsKeep) {
+  size_t points = 0;
+  for (const study::Event& event : run_study(json_, folder())) {
+    if (event.kind != EventKind::trial) continue;
+    const Record kept = study::record_of(to_json(*event.record));
+    ASSERT_EQ(kept.curve.size(), event.record->curve.size());
+    EXPECT_EQ(kept.best_metric, event.record->best_metric);
+    for (size_t i = 0; i < kept.curve.size(); ++i, ++points) {
+      EXPECT_EQ(kept.curve[i].loss, event.record->curve[i].loss);
+      EXPECT_EQ(kept.curve[i].accuracy, event.record->curve[i].accuracy);
+    }
+  }
+  EXPECT_GT(points, 8u);
+}
+
+// Of three trials the last one is no longer what the study defines.
+TEST_F(Studies, AReportChecksEachTrial) {
+  json_["search"]["space"]["optimizer.momentum"] = {{"values", {0, 0.5}}};
+  run_study(json_, folder());
+  json_["search"]["space"]["optimizer.momentum"] = {{"values", {0, 0.4}}};
+  const std::string why = error_text([&] { study::results(parsed(json_), folder()); });
+  EXPECT_NE(why.find("as another version of the study has run it"), std::string::npos) << why;
+}
+
+TEST_F(Studies, PrunedTrialsAreWorseThanTheMedian) {
   json_["search"]["trials"] = 16;
   json_["for"]["batch"] = {16};
   json_["goal"].erase("target");

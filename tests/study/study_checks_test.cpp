@@ -26,6 +26,17 @@ TEST_F(StudyChecks, WhatIsSetAndWhatIsSearchedMayNotBeTheSameUnderTwoNames) {
   expect_problem(json_, "which 'scale' derives");
 }
 
+TEST_F(StudyChecks, ALabelIsNoKeyThatAnotherConditionSearches) {
+  json_.erase("for");
+  json_["set"] = Json::array();
+  json_["job"]["vars"] = {{"size", 16}};
+  json_["job"]["pipeline"]["stages"][5]["size"] = "${size}";
+  json_["conditions"] = {
+      {{"labels", {{"size", 16}}}},
+      {{"labels", {{"way", "searched"}}}, {"space", {{"size", {{"values", {8, 16}}}}}}}};
+  expect_problem(json_, "both are columns of trials.csv; give the label another name");
+}
+
 TEST_F(StudyChecks, NamesThatAreNoLabelsAndNoVariablesAreFound) {
   json_["set"] = {"pipeline.stages.5.size=${bacth}"};
   expect_problem(json_,

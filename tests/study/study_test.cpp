@@ -142,6 +142,20 @@ TEST_F(StudyFile, TheBaseOfARuleIsTheTunedConditionMostLikeIt) {
   EXPECT_EQ(conditions[5].base, 2u) << conditions[2].name;
 }
 
+TEST_F(StudyFile, AKeyOfWholeNumbersCanBeScaled) {
+  json_["set"] = Json::array();
+  json_["for"] = {{"workers", {1, 2}}};
+  json_["conditions"] = {
+      {{"scale",
+        {{"pipeline.stages.5.size",
+          {{"rule", "linear"}, {"with", "workers"}, {"at", 1}, {"base", 16}}}}}}};
+  const Study study = parsed(json_);
+  EXPECT_EQ(trial_spec(study, {0, 1, 0, 0}, Json()).point.values["pipeline.stages.5.size"].dump(),
+            "32");
+  json_["conditions"][0]["scale"]["pipeline.stages.5.size"]["rule"] = "square_root";
+  EXPECT_NE(problem(json_).find("22.6"), std::string::npos) << problem(json_);
+}
+
 TEST_F(StudyFile, ScaledKeysLeaveTheSpaceAndFollowTheirRule) {
   const auto rule = [](const char* name, Json base) {
     return Json{{"labels", {{"rule", name}}},

@@ -185,6 +185,21 @@ TEST(Summary, WarnsOfBordersAndFewFeasibleTrials) {
   EXPECT_FALSE(none.conditions[0].best);
 }
 
+// The ends of a range of few whole numbers are far from 0 and 1 in the unit cube.
+TEST(Summary, TheBorderOfWholeNumbersIsTheirLastOne) {
+  study::Outline study = searched_goal();
+  study.objectives[0].spaces.begin()->second.change(
+      {{"rate", {{"from", 8}, {"to", 12}, {"integer", true}}}}, "space");
+  for (const auto& [value, unit, warns] :
+       {std::tuple(12, 0.945, true), {8, 0.11, true}, {11, 0.955, false}}) {
+    std::vector<Record> records;
+    add_search(records, 0, unit);
+    for (Record& record : records) record.point["rate"] = value;
+    EXPECT_EQ(study::summarize(study, records).conditions[0].warnings.size(), warns ? 1u : 0u)
+        << value;
+  }
+}
+
 TEST(Summary, WarnsOfTheBordersOfEachSearchInTheConditionsOwnSpace) {
   std::vector<Record> records;
   add_search(records, 0, 0.5);

@@ -159,7 +159,8 @@ const std::vector<Command> kCommands = {
      "says whether and where echoing helps the job, how much, and what helps first",
      "The command runs only the pipeline, then training steps on batches that are already in "
      "memory. For an echo node after each stage, it predicts how fast the job would be and what "
-     "its repeats would be worth. It writes nothing except the file of --apply.\n\n"
+     "its repeats would be worth. Apart from the file of --apply, it writes nothing; caches of "
+     "the pipeline on disk are filled as in a run.\n\n"
      "  echotrain advise job.json --check\n"
      "  echotrain advise job.json --apply changed.json && echotrain train changed.json",
      job_options(

@@ -132,10 +132,15 @@ Json results_of(const Study& study, const std::string& folder) {
   return Json::parse(take_string(text));
 }
 
-// Prints the warnings of workloads. Those of conditions were printed when the conditions ended.
-void print_warnings(const std::string& folder) {
+// Prints the warnings of workloads, and those of conditions unless `were_shown`, when they ended.
+void print_warnings(const std::string& folder, bool were_shown) {
   std::ifstream file(folder + "/results.json");
   const Json results = Json::parse(file);
+  if (!were_shown)
+    for (const Json& condition : results.at("conditions"))
+      for (const Json& warning : condition.at("warnings"))
+        std::printf("\nwarning: %s: %s\n", title_of(condition, true).c_str(),
+                    warning.get<std::string>().c_str());
   for (const Json& workload : results.at("workloads"))
     for (const Json& warning : workload.at("warnings"))
       std::printf("\nwarning: %s: %s\n", workload.at("name").get<std::string>().c_str(),
@@ -143,12 +148,12 @@ void print_warnings(const std::string& folder) {
 }
 
 // Prints the results, writes the report and returns the results.
-Json report(const Study& study, const Json& spec, const std::string& folder) {
+Json report(const Study& study, const Json& spec, const std::string& folder, bool ran) {
   Json results = results_of(study, folder);
   print_table(results);  // first, since a report may fail for want of space
   check(etr_study_write_report(study.get(), folder.c_str()));
   print_missing(spec, results);
-  print_warnings(folder);
+  print_warnings(folder, /*were_shown=*/ran);
   std::printf("\nwrote %s/report.html\n", folder.c_str());
   return results;
 }
@@ -260,7 +265,7 @@ int command_study(const Arguments& arguments) {
   const std::string folder = folder_of(arguments, study);
   const Json spec = spec_of(study);
   if (arguments.flag("report")) {
-    report(study, spec, folder);
+    report(study, spec, folder, /*ran=*/false);
     return 0;
   }
   if (arguments.flag("plan")) {
@@ -277,7 +282,7 @@ int command_study(const Arguments& arguments) {
     throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
                       counted(end.at("total").get<int64_t>(), "trial") + " are done, which '" +
                       folder + "' holds; the same command goes on from there"};
-  check_any_trained(report(study, spec, folder), folder);
+  check_any_trained(report(study, spec, folder, /*ran=*/true), folder);
   return 0;
 }
 

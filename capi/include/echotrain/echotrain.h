@@ -1011,12 +1011,12 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * should stand and with which factor, and what else would help first. The pipeline is measured
  * alone, and the model on batches already in memory. `seconds` (above 0, at most 1e6) is the length
  * of each measurement. With `check` other than 0, the job and the changed job are also run in
- * turns. Writes no file.
+ * turns. Writes no file, except that the pipeline fills caches on disk as a run would.
  *
  * `progress` (may be NULL) is told what is being done, or "" while that continues; returning 0
  * stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why", "r", "echo", "edges",
- * "others", "batch", "measured", "assumptions", "as_it_is", "changed", "job" (the changed job),
- * "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs of several ranks
+ * "others", "batch", "measured", "assumptions", "as_it_is", "without_echo", "changed", "job"
+ * (the changed job), "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs of several ranks
  * and for pipelines without batches; ETR_STATE if no batch came in time. Errors of the data are
  * those of etr_pipeline_next. */
 ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
@@ -1287,8 +1287,9 @@ ETR_API int32_t etr_study_next_event(etr_study* study, double seconds, char** js
 ETR_API int32_t etr_study_stop(etr_study* study);
 
 /* Returns the results by condition: the array "conditions" of results.json, from the records in
- * `directory` (NULL: that of etr_study_output_dir). It can be called before the study is started
- * and while it runs there, also while another thread waits in etr_study_next_event. Any thread.
+ * `directory` (NULL: that of etr_study_start, and before it that of etr_study_output_dir). It can
+ * be called before the study is started and while it runs there, also while another thread waits in
+ * etr_study_next_event. Any thread.
  *
  * Each condition has "workload", "labels", "name", "metric", "target", "clock", "trials" (and how
  * many are "planned"), their "counts" by status, "best" with the "point" of the best trial,
@@ -1303,8 +1304,8 @@ ETR_API int32_t etr_study_stop(etr_study* study);
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 
 /* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in
- * figures/ into `directory` (NULL: that of etr_study_output_dir), from the records that it holds so
- * far. Files in figures/ that the previous results.json lists and the new report does not have are
+ * figures/ into `directory` (NULL: as for etr_study_results), from the records that it holds so far.
+ * Files in figures/ that the previous results.json lists and the new report does not have are
  * removed. It can be called when etr_study_results can. Any thread.
  *
  * ETR_STATE, with nothing written, if the folder holds something else, another study, or a trial
