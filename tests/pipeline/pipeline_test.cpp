@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/clock.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "pipeline/shuffle_buffer.h"
 #include "support/data.h"
@@ -388,6 +389,22 @@ TEST(Pipeline, CancelUnblocksAConsumer) {
     }
     canceller.join();
   }
+}
+
+TEST(Pipeline, SamplesOfACacheAreNotDelayed) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 10),
+                     R"(, {"stage": "delay", "milliseconds": 50}, {"stage": "cache"})",
+                     {{"epochs", 2}}));
+  double seconds[2] = {};
+  for (double& epoch : seconds) {
+    const int64_t begun = now_ns();
+    Item item;
+    for (int samples = 0; p.next(item) == Pipeline::Next::item;) ASSERT_LE(++samples, 10);
+    epoch = seconds_between(begun, now_ns());
+  }
+  EXPECT_GT(seconds[0], 0.4);
+  EXPECT_LT(seconds[1], seconds[0] / 2);
 }
 
 TEST(Pipeline, DestroysHalfWayWithoutHanging) {
