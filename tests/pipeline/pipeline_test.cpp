@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "core/clock.h"
 #include "core/error.h"
 #include "pipeline/shuffle_buffer.h"
 #include "support/data.h"
