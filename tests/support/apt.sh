@@ -31,9 +31,9 @@ private_sources() { # deb|deb-src
   private_apt update -qq -o APT::Update::Error-Mode=any >"$work/log" 2>&1 || die "apt-get update failed: $(cat "$work/log")"
 }
 
-# What is installed is the system's.
+# What is installed is the system's. apt_options, an array, are further options.
 private_apt() {
   apt-get -q -o Dir::State="$work/state" -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache="$work/cache" \
     -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
-    -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 "$@"
+    -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 ${apt_options[@]+"${apt_options[@]}"} "$@"
 }

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Cross-builds the library with its tests for Linux on arm64, and runs them in QEMU: the tests of the input side, those of graphs and
+# training on lavapipe, and the demo's training.
+#
+#   tests/arm64.sh DIRECTORY      DIRECTORY/system: Debian's arm64 packages; build: EchoTrain; runs: what ran
+#
+# The packages come from the archive in apt's sources, for the running release, and are unpacked, not installed. Installing the
+# compiler and QEMU needs root. Programs that a test starts run in QEMU only if the kernel knows arm64 programs (binfmt_misc), so tests
+# with processes of their own are left out.
+set -euo pipefail
+. "$(dirname "$0")/support/apt.sh"
+[ $# = 1 ] || die "usage: arm64.sh DIRECTORY"
+root=$(realpath "$(dirname "$0")/..")
+mkdir -p "$1"
+directory=$(realpath "$1")
+system=$directory/system work=$directory/work
+tools=(g++-aarch64-linux-gnu qemu-user-static cmake ninja-build pkg-config glslang-tools dpkg-dev)
+readarray -t missing < <(lacking "${tools[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+  as_root apt-get update -qq
+  install_packages "${missing[@]}"
+fi
+
+# As apt would install them on an arm64 machine that has nothing yet.
+packages=(libc6-dev libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev libjpeg62-turbo-dev
+          nlohmann-json3-dev glslang-dev glslang-tools libvulkan-dev spirv-headers libgloo-dev mesa-vulkan-drivers libgtest-dev)
+apt_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status="$work/none")
+if [ ! -e "$system/done" ]; then
+  mkdir -p "$work"
+  : >"$work/none"
+  archive_of_release
+  private_sources deb <<<"$archive"
+  private_apt install -y --no-install-recommends --download-only "${packages[@]}" >"$work/log" 2>&1 ||
+    die "downloading arm64 packages failed, see $work/log"
+  rm -rf "$system"
+  mkdir -p "$system"/usr/{bin,lib,sbin}
+  for folder in bin lib sbin; do ln -s "usr/$folder" "$system/$folder"; done
+  for package in "$work"/cache/archives/*.deb; do dpkg-deb -x "$package" "$system"; done
+  touch "$system/done"
+fi
+
+export ECHOTRAIN_SYSROOT=$system PKG_CONFIG_SYSROOT_DIR=$system
+export PKG_CONFIG_LIBDIR=$system/usr/lib/aarch64-linux-gnu/pkgconfig:$system/usr/share/pkgconfig
+if command -v ccache >/dev/null; then . "$root/tests/support/ccache.sh"; fi
+cmake -S "$root" -B "$directory/build" -G Ninja --toolchain "$root/cmake/aarch64-linux-gnu.cmake" -DCMAKE_BUILD_TYPE=Release \
+  -DECHOTRAIN_WERROR=ON -DECHOTRAIN_MPI=OFF -DECHOTRAIN_BENCH=OFF
