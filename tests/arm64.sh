@@ -44,3 +44,15 @@ export PKG_CONFIG_LIBDIR=$system/usr/lib/aarch64-linux-gnu/pkgconfig:$system/usr
 if command -v ccache >/dev/null; then . "$root/tests/support/ccache.sh"; fi
 cmake -S "$root" -B "$directory/build" -G Ninja --toolchain "$root/cmake/aarch64-linux-gnu.cmake" -DCMAKE_BUILD_TYPE=Release \
   -DECHOTRAIN_WERROR=ON -DECHOTRAIN_MPI=OFF -DECHOTRAIN_BENCH=OFF
+cmake --build "$directory/build" --target host_tests codec_tests plot_tests echotrain_cli draw
+
+# Programs find their libraries below $system, and the driver there.
+run() { qemu-aarch64-static -L "$system" "$@"; }
+export VK_DRIVER_FILES=$system/usr/share/vulkan/icd.d/lvp_icd.aarch64.json LD_LIBRARY_PATH=
+rm -rf "$directory/runs"
+mkdir "$directory/runs"
+cd "$directory/runs"
+for room in core tensor checkpoint codec io pipeline sources stages echo explain plot; do
+  echo "arm64.sh: tests of $room" >&2
+  run "$directory/build/tests/${room}_tests" --gtest_brief=1
+done
