@@ -41,10 +41,7 @@ const ops::DeviceTensor& Plan::total_of(const Flight& flight, ValueId mean) cons
 
 // Returns the number of elements of the mean in all micro-batches, valid or not.
 float Plan::all_rows(ValueId mean) const {
-  for (const Node& node : graph_.nodes())
-    if (node.output == mean)
-      return static_cast<float>(element_count(graph_.shape(node.inputs[0])) * part_->micro_batches);
-  fail(Code::internal, "the graph does not compute an output of its part");
+  return static_cast<float>(elements_of_mean(graph_, mean) * part_->micro_batches);
 }
 
 void Plan::make_micro_batches(ops::Emitter& emit, const PlanOptions& options) {

@@ -28,7 +28,18 @@ size_t end_of(const Graph& graph, const PlanOptions& options) {
   return static_cast<size_t>(last - nodes.begin()) + 1;
 }
 
+// Returns what the rows weigh, which the op mean_rows saves after its divisor.
+gpu::Buffer weight_in(const gpu::Buffer& total) {
+  return total.slice(sizeof(float), sizeof(float));
+}
+
 }  // namespace
+
+int64_t elements_of_mean(const Graph& graph, ValueId mean) {
+  for (const Node& node : graph.nodes())
+    if (node.output == mean) return element_count(graph.shape(node.inputs[0]));
+  fail(Code::internal, "no node computes value ", mean);
+}
 
 Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& parameters,
            const PlanOptions& options)
@@ -64,7 +75,9 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     if (options.loss_gradient >= 0) emit.add(gpu::HostTurn{});  // where split_passes() cuts
     if (options.training) begin_backward(emit, flight, options);
     if (options.training) backward(emit, flight, parameters);
-    if (options.take_gradients) options.take_gradients(commands_, gradients_of(flight), step_);
+    if (options.take_gradients)
+      options.take_gradients(commands_, gradients_of(flight),
+                             weight_in(total_of(flight, options.weighed).buffer));
     tensors_ = flight.tensors;
     for (const ValueId id : options.input_gradients)
       input_gradients_[id] = flight.gradients[index(id)];
@@ -97,8 +110,7 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
     else if (tensors_[i].buffer.planned)
       tensors_[i] = {};
   }
-  for (gpu::Buffer& total : row_weights_)
-    total = memory_.real(total).slice(sizeof(float), sizeof(float));
+  for (gpu::Buffer& total : row_weights_) total = weight_in(memory_.real(total));
   // Inputs that no command reads are uploaded too.
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (graph_.values()[i].kind == ValueKind::input && has_[i] && !tensors_[i])

@@ -17,10 +17,14 @@ namespace etr::graph {
 
 // Consumes a plan's gradients, by parameter, if the store keeps none. Called when the commands are
 // complete, before their memory is placed. It appends commands that read each gradient; until these
-// a gradient keeps its memory.
+// a gradient keeps its memory. `row_weight`: see Plan::row_weights().
 using TakeGradients = std::function<void(gpu::CommandList& commands,
                                          const std::map<std::string, gpu::Buffer>& gradients,
-                                         const gpu::Buffer& step_values)>;
+                                         const gpu::Buffer& row_weight)>;
+
+// Returns the number of elements of a mean over rows (op mean_rows), valid or not. Each weighs 1 if
+// the mean has no weights.
+int64_t elements_of_mean(const Graph& graph, ValueId mean);
 
 struct PlanOptions {
   bool training = false;
@@ -49,7 +53,7 @@ struct PlanOptions {
   // Inputs whose gradients are also read after the commands: those that hold the rows of a table
   // which a step uses.
   std::vector<ValueId> input_gradients = {};
-  TakeGradients take_gradients = {};  // if the store keeps none
+  TakeGradients take_gradients = {};  // if the store keeps none; needs `weighed`
   // An input with the gradient of `loss`, which may then have any shape, from outside. The passes
   // become two command lists: commands() computes `loss`, and backward_commands() begins with that
   // input. -1: the gradient is 1, and commands() has both passes.

@@ -16,27 +16,26 @@ namespace etr::parallel {
 // An exchange. Its host-visible memory holds the rank's weight, then the values.
 struct DataParallel::Exchange {
   gpu::Buffer memory;
-  gpu::Buffer values;  // a copy of the step's values
-  float rows;
-  // Takes part only in steps that complete an update, with equal weights of all ranks.
-  bool of_updates = false;
+  gpu::Buffer weight;  // a copy of the step's; none: all ranks have equal weight
+  // A copy of the step's values, if only steps that complete an update take part.
+  gpu::Buffer values = {};
   // Receives the divisor of this rank's means that gives all ranks equal weight.
   gpu::Buffer divisor = {};
 
-  void run(exchange::Group& group) const {
-    const ops::StepValues step = step_at(values);
-    if (of_updates && step.update == 0) return;
+  void run(exchange::Group& group, float unit) const {
+    if (values && step_at(values).update == 0) return;
     const std::span<float> all = floats_at(memory);
     const std::span<float> means = all.subspan(1);
-    const float weight = of_updates ? 1 : static_cast<float>(step.valid_rows) / rows;
-    all[0] = weight;
-    if (weight != 1)
-      for (float& mean : means) mean *= weight;
+    const float own = weight ? floats_at(weight)[0] / unit : 1;
+    all[0] = own;
+    if (own != 1)
+      for (float& mean : means) mean *= own;
     group.all_reduce(all);
-    const float share = 1 / all[0];
+    const float share = share_of_sum(all[0]);
     for (float& mean : means) mean *= share;
     if (!divisor) return;
-    const float of_one = all[0] / (weight * static_cast<float>(group.size()));
+    // The gradients of a rank whose rows weigh nothing are 0.
+    const float of_one = own > 0 ? all[0] / (own * static_cast<float>(group.size())) : 1;
     std::memcpy(divisor.host, &of_one, sizeof of_one);
   }
 };
@@ -64,8 +63,8 @@ DataParallel::DataParallel(exchange::Group group, gpu::DevicePtr device,
       pages_(std::make_unique<Pages>(group_)),
       memory_(device_, gpu::MemoryUse::readback, *pages_) {
   if (options.zero_stage > 0 && size() > 1)
-    sharded_ = std::make_unique<ShardedUpdate>(group_, memory_, options.zero_stage,
-                                               static_cast<uint64_t>(options.bucket_mb * 1e6));
+    sharded_ = std::make_unique<ShardedUpdate>(
+        group_, memory_, options.zero_stage, static_cast<uint64_t>(options.bucket_mb * 1e6), unit_);
 }
 
 DataParallel::~DataParallel() = default;
@@ -78,10 +77,15 @@ std::unique_ptr<ops::RowPeers> DataParallel::row_peers(int64_t rows) {
   return std::make_unique<SharedRows>(group_, device_, rows);
 }
 
+// Returns memory for the exchange of `parts`.
+gpu::Buffer DataParallel::room_for(const std::vector<gpu::Buffer>& parts) {
+  return memory_.allocate(sizeof(float) + bytes_of(parts));
+}
+
 // Sends `parts` to the host at the end of `before`, and receives them in `after`.
 void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
                         const std::vector<gpu::Buffer>& parts) {
-  const Work work = work_of([this, exchange] { exchange.run(group_); });
+  const Work work = work_of([this, exchange] { exchange.run(group_, unit_); });
   const gpu::Buffer there = exchange.memory.slice(sizeof(float), bytes_of(parts));
   copy_out(before, parts, there);
   before.push_back(begin_of(work));
@@ -94,11 +98,6 @@ void DataParallel::emit_verdict(ops::Emitter& emit, const optim::Update& update,
                                 const gpu::Buffer& verdict) {
   update.emit_verdict(emit, verdict);
   if (tensor_) tensor_->emit_means(emit.commands(), memory_, {verdict});
-}
-
-DataParallel::Exchange DataParallel::make_exchange(uint64_t bytes, const gpu::Buffer& values,
-                                                   const Step& step) {
-  return {memory_.allocate(sizeof(float) + bytes), values, static_cast<float>(step.rows)};
 }
 
 gpu::CommandList DataParallel::averaged(const gpu::CommandList& commands,
@@ -163,10 +162,10 @@ gpu::CommandList DataParallel::with_own_update(const gpu::CommandList& commands,
                                                optim::Update& update,
                                                const graph::ParameterStore& store, const Step& step,
                                                gpu::Kernels& kernels, gpu::Allocator& memory) {
-  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
+  const gpu::Buffer weight = memory_.allocate(sizeof(float));
   gpu::CommandList out = commands, after;
-  out.push_back(gpu::Copy{step.values, values});
-  this->emit(out, after, make_exchange(bytes_of(step.results), values, step), step.results);
+  out.push_back(gpu::Copy{step.weight, weight});
+  this->emit(out, after, {room_for(step.results), weight}, step.results);
   append(out, after);
   ops::Emitter emit(kernels, memory, out);
   sharded_->emit_gradients(emit, update, step.results.front(), step.values, memory);
@@ -223,20 +222,21 @@ gpu::CommandList DataParallel::with_compressed(const gpu::CommandList& commands,
                                                const graph::ParameterStore& store, const Step& step,
                                                gpu::Kernels& kernels, gpu::Allocator& memory) {
   compressor(store);
-  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
-  Exchange of_results = make_exchange(bytes_of(step.results), values, step);
-  of_results.divisor = memory_.allocate(sizeof(float));
-  size_t done = 0;
+  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues)),
+                    weight = memory_.allocate(sizeof(float)),
+                    divisor = memory_.allocate(sizeof(float));
+  size_t done = final_after(commands, step.weight);
   for (const gpu::Buffer& result : step.results)
     done = std::max(done, final_after(commands, result));
   gpu::CommandList out{gpu::Copy{step.values, values}}, results, after;
   append(out, commands, 0, done);
-  emit(out, results, of_results, step.results);
+  out.push_back(gpu::Copy{step.weight, weight});
+  emit(out, results, {room_for(step.results), weight, {}, divisor}, step.results);
   ops::Emitter emit_before(kernels, memory, out), emit_after(kernels, memory, after);
   weave(out, commands, done, buckets_of(commands, store), [&](const Bucket& bucket) {
     append(out, std::exchange(results, {}));
     emit_compressed(emit_before, emit_after, bucket, values,
-                    {step.values, of_results.divisor, step.loss_scale});
+                    {step.values, divisor, step.loss_scale});
   });
   append(out, after);
   return out;
@@ -248,12 +248,15 @@ gpu::CommandList DataParallel::with_means(const gpu::CommandList& commands,
   std::vector<Bucket> buckets = buckets_of(commands, store);
   Bucket& last = buckets.back();
   last.final_after = commands.size();
-  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
-  gpu::CommandList out{gpu::Copy{step.values, values}}, after;
-  weave(out, commands, 0, buckets, [&](const Bucket& bucket) {
+  const gpu::Buffer weight = memory_.allocate(sizeof(float));
+  const size_t weighed = final_after(commands, step.weight);
+  gpu::CommandList out, after;
+  append(out, commands, 0, weighed);
+  out.push_back(gpu::Copy{step.weight, weight});
+  weave(out, commands, weighed, buckets, [&](const Bucket& bucket) {
     std::vector<gpu::Buffer> parts = parts_of(bucket, store);
     if (&bucket == &last) parts.insert(parts.end(), step.results.begin(), step.results.end());
-    emit(out, after, make_exchange(bytes_of(parts), values, step), parts);
+    emit(out, after, {room_for(parts), weight}, parts);
   });
   append(out, after);
   return out;
@@ -265,18 +268,17 @@ gpu::CommandList DataParallel::with_sums(
     const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
     gpu::Kernels& kernels, gpu::Allocator& memory,
     const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum) {
-  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
-  Exchange of_results = make_exchange(bytes_of(step.results), values, step);
-  of_results.divisor = memory_.allocate(sizeof(float));
+  const gpu::Buffer weight = memory_.allocate(sizeof(float)),
+                    divisor = memory_.allocate(sizeof(float));
   gpu::CommandList out = commands, after;
-  out.push_back(gpu::Copy{step.values, values});
-  emit(out, after, of_results, step.results);
+  out.push_back(gpu::Copy{step.weight, weight});
+  emit(out, after, {room_for(step.results), weight, {}, divisor}, step.results);
   append(out, after);
 
   if (options_.compression != Compression::none) compressor(store);
-  const gpu::CommandList sums = sum(of_results.divisor);
+  const gpu::CommandList sums = sum(divisor);
   append(out, sums);
-  // Copies the values again, because a step with non-finite numbers completes no update.
+  // Copies the values only now, because a step with non-finite numbers completes no update.
   const gpu::Buffer agreed = memory_.allocate(sizeof(ops::StepValues));
   out.push_back(gpu::Copy{step.values, agreed});
   after.clear();
@@ -287,9 +289,7 @@ gpu::CommandList DataParallel::with_sums(
       continue;
     }
     const std::vector<gpu::Buffer> parts = parts_of(bucket, store);
-    Exchange of_gradients = make_exchange(bytes_of(parts), agreed, step);
-    of_gradients.of_updates = true;
-    emit(out, after, of_gradients, parts);
+    emit(out, after, {room_for(parts), {}, agreed}, parts);
   }
   append(out, after);
   return out;
@@ -299,6 +299,8 @@ int64_t DataParallel::most(int64_t number) {
   group_.all_reduce(std::span(&number, 1), exchange::Reduction::max);
   return number;
 }
+
+void DataParallel::agree_on_unit(int64_t elements) { unit_ = static_cast<float>(most(elements)); }
 
 void DataParallel::average_states(graph::ParameterStore& store) {
   parallel::average_states(group_, store);

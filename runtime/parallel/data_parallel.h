@@ -53,8 +53,8 @@ class DataParallel : public Sharing {
 
   // Returns `commands`, which compute the gradients and results of a batch, and the update, with
   // the exchange woven in. The update sees means over the rows of all ranks, and so do the results;
-  // they have the same bits on all ranks. A rank with fewer rows (StepValues::valid_rows) has less
-  // weight; each rank needs at least one row. Exchanges overlap with the commands that follow a
+  // they have the same bits on all ranks. Each rank counts as much as its rows weigh in the loss
+  // (Step::weight); agree_on_unit() must have been called. Exchanges overlap with the commands that follow a
   // bucket's last one. If gradients are summed over several steps (optim::UpdateSpec::accumulate),
   // only the last one exchanges them. If a rank does not come, the step ends with RankLost before
   // the update. `memory` holds what the update needs.
@@ -71,6 +71,10 @@ class DataParallel : public Sharing {
 
   // Returns the largest number among all ranks. Collective, like share(); no step may be in flight.
   int64_t most(int64_t number) override;
+
+  // Collective, like most(). In this unit, a full batch without weights counts 1, so its means keep
+  // their bits, whatever the number of its elements.
+  void agree_on_unit(int64_t elements) override;
 
   // Replaces the states that are not parameters, such as batch normalization's running statistics,
   // by their means over all ranks.
@@ -109,7 +113,7 @@ class DataParallel : public Sharing {
   Compressor& compressor(const graph::ParameterStore& store);
   std::vector<Bucket> buckets_of(const gpu::CommandList& commands,
                                  const graph::ParameterStore& store) const;
-  Exchange make_exchange(uint64_t bytes, const gpu::Buffer& values, const Step& step);
+  gpu::Buffer room_for(const std::vector<gpu::Buffer>& parts);
   void emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
             const std::vector<gpu::Buffer>& parts);
 
@@ -119,6 +123,7 @@ class DataParallel : public Sharing {
   const DataParallelOptions options_;
   std::unique_ptr<Pages> pages_;
   gpu::Arena memory_;
+  float unit_ = 1;
   std::unique_ptr<ShardedUpdate> sharded_;  // empty: each rank updates all weights
   std::unique_ptr<Compressor> compressor_;  // made with the first commands
 };

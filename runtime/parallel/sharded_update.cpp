@@ -45,11 +45,12 @@ class OnTheWay {
 }  // namespace
 
 ShardedUpdate::ShardedUpdate(exchange::Group& group, gpu::Arena& memory, int stage,
-                             uint64_t bucket_bytes)
+                             uint64_t bucket_bytes, const float& unit)
     : group_(group),
       memory_(memory),
       stage_(stage),
-      bucket_bytes_(std::max<uint64_t>(bucket_bytes, optim::Share::kAligned * sizeof(float))) {}
+      bucket_bytes_(std::max<uint64_t>(bucket_bytes, optim::Share::kAligned * sizeof(float))),
+      unit_(unit) {}
 
 std::vector<uint32_t> ShardedUpdate::begins(const graph::ParameterStore& store) const {
   constexpr uint32_t kUnit = optim::Share::kAligned;
@@ -138,21 +139,21 @@ std::vector<ShardedUpdate::Reduction> ShardedUpdate::reductions_of(
 }
 
 // The result has the same bits as DataParallel's mean.
-void ShardedUpdate::reduce(const Reduction& reduction, const gpu::Buffer& now, float rows) {
-  const float weight = static_cast<float>(step_at(now).valid_rows) / rows;
+void ShardedUpdate::reduce(const Reduction& reduction, const gpu::Buffer& weight) {
+  const float own = floats_at(weight)[0] / unit_;
   const std::span<float> sums = floats_at(reduction.sums);
-  if (weight != 1)
-    for (float& value : sums) value *= weight;
+  if (own != 1)
+    for (float& value : sums) value *= own;
   for (size_t rank = 0; rank < reduction.counts.size(); ++rank)
-    sums[reduction.begin_of(rank)] = weight;
+    sums[reduction.begin_of(rank)] = own;
   const std::span<float> part = floats_at(reduction.part);
   group_.reduce_scatter<float>(sums, reduction.counts, part);
-  const float share = 1 / part[0];
+  const float share = share_of_sum(part[0]);
   for (float& value : part.subspan(1)) value *= share;
 }
 
 void ShardedUpdate::send(gpu::CommandList& commands, Reduction& next, size_t number,
-                         const GradientOf& gradient_of, const gpu::Buffer& now, float rows) {
+                         const GradientOf& gradient_of, const gpu::Buffer& weight) {
   next.sums = slot(sums_, number, next.count() * sizeof(float));
   next.part = slot(parts_, number, next.counts[own_rank()] * sizeof(float));
   for (const auto& segment : next.segments) {
@@ -165,7 +166,7 @@ void ShardedUpdate::send(gpu::CommandList& commands, Reduction& next, size_t num
     else  // the loss does not depend on it
       commands.push_back(gpu::Fill{to, 0});
   }
-  next.work = work_of([this, next, now, rows] { reduce(next, now, rows); });
+  next.work = work_of([this, next, weight] { reduce(next, weight); });
   commands.push_back(begin_of(next.work));
 }
 
@@ -179,23 +180,24 @@ void ShardedUpdate::receive(gpu::CommandList& commands, const Reduction& reducti
 }
 
 graph::TakeGradients ShardedUpdate::take_gradients(const optim::Update& update,
-                                                   const graph::ParameterStore& store,
-                                                   int64_t rows) {
-  return [this, &store, own = update.own_gradients(), first = share_of(store).begin,
-          rows = static_cast<float>(rows)](gpu::CommandList& commands, const auto& gradients,
-                                           const gpu::Buffer& step_values) {
-    const gpu::Buffer now = memory_.allocate(sizeof(ops::StepValues));
+                                                   const graph::ParameterStore& store) {
+  return [this, &store, own = update.own_gradients(), first = share_of(store).begin](
+             gpu::CommandList& commands, const auto& gradients, const gpu::Buffer& row_weight) {
+    const gpu::Buffer weight = memory_.allocate(sizeof(float));
+    const size_t weighed = final_after(commands, row_weight);
     const auto gradient_of = [&](const graph::ParameterStore::Parameter& parameter) {
       const auto found = gradients.find(parameter.name);
       return found == gradients.end() ? gpu::Buffer{} : found->second;
     };
-    gpu::CommandList out{gpu::Copy{step_values, now}};
+    gpu::CommandList out;
+    append(out, commands, 0, weighed);
+    out.push_back(gpu::Copy{row_weight, weight});
     OnTheWay<Reduction> on_the_way(
         kSlots, [&](const Reduction& reduction) { receive(out, reduction, own, first); });
-    weave(out, commands, 0, make_buckets(commands, store, bucket_bytes_, gradient_of),
+    weave(out, commands, weighed, make_buckets(commands, store, bucket_bytes_, gradient_of),
           [&](const Bucket& bucket) {
             for (Reduction& next : reductions_of(bucket, store)) {
-              send(out, next, on_the_way.next(), gradient_of, now, rows);
+              send(out, next, on_the_way.next(), gradient_of, weight);
               on_the_way.add(std::move(next));
             }
           });

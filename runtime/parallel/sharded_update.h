@@ -24,19 +24,21 @@ class ShardedUpdate {
   // `stage` 1: every rank has all gradients. 2: a rank has the mean gradients of its part, and
   // keeps its own gradients only until they are sent. `group` and `memory`, which is host-visible,
   // must outlive this object and the recordings of what it emits. One exchange carries about
-  // `bucket_bytes`.
-  ShardedUpdate(exchange::Group& group, gpu::Arena& memory, int stage, uint64_t bucket_bytes);
+  // `bucket_bytes`. `unit`, in which the weights of ranks are counted (Sharing::agree_on_unit()),
+  // is read in each step.
+  ShardedUpdate(exchange::Group& group, gpu::Arena& memory, int stage, uint64_t bucket_bytes,
+                const float& unit);
 
   int stage() const { return stage_; }
   int size() const { return group_.size(); }
 
   optim::Share share_of(const graph::ParameterStore& store) const;
 
-  // Stage 2, for a plan that trains on batches of `rows` rows: reduces the gradients onto the ranks
-  // that own them, bucket by bucket, while the backward pass continues. When the plan's commands
-  // have run, Update::own_gradients() holds the means.
+  // Stage 2: reduces the gradients onto the ranks that own them, bucket by bucket, while the
+  // backward pass continues. When the plan's commands have run, Update::own_gradients() holds the
+  // means.
   graph::TakeGradients take_gradients(const optim::Update& update,
-                                      const graph::ParameterStore& store, int64_t rows);
+                                      const graph::ParameterStore& store);
 
   // Append the two halves of the update. `loss` and the gradients must already be means over all
   // ranks. Only stage 2 needs emit_gradients().
@@ -63,9 +65,9 @@ class ShardedUpdate {
 
   std::vector<Reduction> reductions_of(const Bucket& bucket,
                                        const graph::ParameterStore& store) const;
-  void reduce(const Reduction& reduction, const gpu::Buffer& now, float rows);
+  void reduce(const Reduction& reduction, const gpu::Buffer& weight);
   void send(gpu::CommandList& commands, Reduction& next, size_t number,
-            const GradientOf& gradient_of, const gpu::Buffer& now, float rows);
+            const GradientOf& gradient_of, const gpu::Buffer& weight);
   void receive(gpu::CommandList& commands, const Reduction& reduction, const gpu::Buffer& own,
                uint32_t first) const;
 
@@ -81,6 +83,7 @@ class ShardedUpdate {
   gpu::Arena& memory_;
   const int stage_;
   const uint64_t bucket_bytes_;
+  const float& unit_;
   std::array<gpu::Buffer, kSlots> sums_, parts_, weights_;
 };
 

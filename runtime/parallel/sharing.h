@@ -53,7 +53,7 @@ class Sharing {
   struct Step {
     gpu::Buffer values;                // ops::StepValues
     std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each, the loss first
-    int64_t rows = 0;                  // of a full batch; equal on all ranks
+    gpu::Buffer weight = {};  // f32 [1]: what these rows weigh in the loss (Plan::row_weights())
     const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: none
     gpu::Buffer loss_scale = {};            // f32 [1] if the gradients are multiplied by it
     std::vector<ops::DeviceTensor> row_gradients = {};  // for the tables of rows(), in their order
@@ -69,6 +69,11 @@ class Sharing {
   // Returns the largest batch, in rows, among the ranks that exchange within a step. Plans are made
   // for it.
   virtual int64_t most(int64_t rows) { return rows; }
+
+  // Called when plans for another shape of batches have been made, after most(), by the same ranks:
+  // a full batch has `elements` in the loss (graph::elements_of_mean()). Their largest number
+  // becomes the unit of Step::weight.
+  virtual void agree_on_unit(int64_t /*elements*/) {}
 
   // Clears the residuals of compressed gradients. All ranks do it between the same steps.
   virtual void forget_residuals() {}

@@ -45,6 +45,10 @@ inline std::span<float> floats_at(const gpu::Buffer& memory) {
 }
 ops::StepValues step_at(const gpu::Buffer& memory);
 
+// Returns the factor that makes a mean of a weighted sum over ranks, whose weights are `weight`
+// together. If no rank has anything to learn from, the sum is 0, and so is the mean.
+inline float share_of_sum(float weight) { return weight > 0 ? 1 / weight : 1; }
+
 // Combines the norms of the ranks' parts into the norm over all ranks of `group`. Each part lies on
 // `times` ranks, and counts once.
 void join_norm(exchange::Group& group, float& norm, int times = 1);

@@ -135,7 +135,8 @@ gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& mem
     return weights_.stage->with_update(plan, net_.loss, update, weights_.store,
                                        weights_.split.slices, kernels_, memory);
   if (weights_.ranks) {
-    parallel::Sharing::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
+    parallel::Sharing::Step step{
+        plan.step_values(), {}, plan.row_weights().front(), &weights_.split.slices};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();
     for (const nn::ServedTable& table : net_.served)
       step.row_gradients.push_back(plan.input_gradient(table.table));
@@ -158,12 +159,12 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();
   for (const nn::ServedTable& table : net_.served) options.input_gradients.push_back(table.table);
+  if (weights_.ranks) options.weighed = net_.loss;
   auto row_peers = weights_.ranks ? weights_.ranks->row_peers(rows) : nullptr;
   options.peers = {row_peers.get(), slice_peers_.get()};
   if (weights_.stage) options.part = weights_.stage->part(/*training=*/true);
   if (weights_.sharded && weights_.sharded->stage() == 2)
-    options.take_gradients =
-        weights_.sharded->take_gradients(*weights_.update, weights_.store, rows);
+    options.take_gradients = weights_.sharded->take_gradients(*weights_.update, weights_.store);
   std::unique_ptr<Training> made(new Training{std::move(row_peers),
                                               {kernels_, planned_net().graph, store_, options},
                                               {},

@@ -112,6 +112,9 @@ Planned& Plans::training(const pipeline::Item& batch, bool changes) {
   if (!again) {
     train_on(planned, batch);
     trained_rows_[fields_text(seen.fields)] = planned.rows;
+    if (weights_.ranks)
+      weights_.ranks->agree_on_unit(
+          graph::elements_of_mean(planned.net().graph, planned.net().loss));
   }
   if (static_cast<bool>(batch.views) !=
       static_cast<bool>(planned.training()->fed.feeds->reservoir()))

@@ -52,6 +52,15 @@ const std::vector<Problem>& problems() {
        {8, 8, 3},
        R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 3})",
        true},
+      {"class_weights",
+       R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 33}, {"layer": "relu"},
+                      {"layer": "dense", "units": 5}], "loss": {"class_weights": [1, 0.25, 1, 1, 3]}})",
+       {3, 7}},
+      {"ignored_labels",
+       R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 5}],
+           "loss": {"ignored_label": 2, "class_weights": [1, 0.25, 1, 1, 3]}})",
+       {3, 7},
+       R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 3})"},
   };
   return all;
 }
@@ -119,6 +128,21 @@ TEST_P(OfProblem, RanksTogetherAreOneDeviceWithAllTheirRows) {
 
 TEST_P(OfProblem, RanksMayHaveFewerRows) {
   expect_same_run(ranks_together(GetParam(), 6, {6, 1, 3}, {1e-3}), alone(GetParam(), 10));
+}
+
+// Only every fifth row counts, so two ranks with a row each often have nothing to learn from, or
+// only one of them has.
+TEST(DataParallel, RanksMayHaveNothingToLearnFrom) {
+  Problem problem = problems()[0];
+  problem.model =
+      R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 5}],
+          "loss": {"class_weights": [0, 0, 0, 0, 2]}})";
+  const Outcome one = alone(problem, 2);
+  expect_same_run(ranks_together(problem, 1, {1, 1}, {}), one);
+  expect_same_run(ranks_together(problem, 1, {1, 1}, {.compression = Compression::bf16}), one,
+                  1e-2);
+  problem.optimizer = R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 2})";
+  expect_same_run(ranks_together(problem, 1, {1, 1}, {}), alone(problem, 2));
 }
 
 // If each rank normalises with its own moments, the weights differ.
@@ -194,7 +218,8 @@ TEST_P(OfSmoothProblem, WhatIsNotFiniteTravelsCompressed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, OfSmoothProblem,
-                         testing::Values(problems()[0], problems()[3]),
+                         testing::Values(problems()[0], problems()[3], problems()[6],
+                                         problems()[7]),
                          [](const auto& of) { return of.param.name; });
 
 TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {

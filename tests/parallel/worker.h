@@ -57,13 +57,15 @@ class Worker {
     const gpu::Buffer &loss = plan_.tensor(net_.loss).buffer,
                       &accuracy = plan_.tensor(net_.accuracy).buffer, &values = plan_.step_values();
     if (parallel) {
-      work.commands = parallel->with_update(plan_.commands(), update_, store_,
-                                            {values, {loss, accuracy}, rows, &split_.slices},
-                                            kernels_, memory_);
+      work.commands = parallel->with_update(
+          plan_.commands(), update_, store_,
+          {values, {loss, accuracy}, plan_.row_weights().front(), &split_.slices}, kernels_,
+          memory_);
     } else {
       ops::Emitter emit(kernels_, memory_, work.commands);
       update_.emit(emit, loss, values);
     }
+    if (parallel) parallel->agree_on_unit(graph::elements_of_mean(net_.graph, net_.loss));
     if (parallel) parallel->share(store_);
     runner_ = std::make_unique<graph::Runner>(kernels_, plan_,
                                               std::vector<graph::Feed>{net_.inputs[0], net_.target},
@@ -134,6 +136,7 @@ class Worker {
     options.training = true;
     options.loss = net_.loss;
     options.outputs = {net_.loss, net_.accuracy};
+    options.weighed = net_.loss;
     options.peers = {row_peers_.get(), slice_peers_.get()};
     return options;
   }

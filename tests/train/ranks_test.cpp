@@ -42,6 +42,95 @@ TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
   }
 }
 
+// Two ranks with half of a batch each have different sums of weights.
+TEST(RanksOfAJob, CountForWhatTheirRowsWeighInTheLoss) {
+  TempDir dir;
+  const auto job = [&](int64_t batch, const std::string& out) {
+    Json made = job_of(dir, batch, out);
+    made["model"]["loss"] = {{"class_weights", {1, 0.5, 1, 10}}, {"ignored_label", 2}};
+    return made;
+  };
+  const Outcome one = run(job(16, dir.path("one")), Start::new_run, nullptr, {});
+  ASSERT_FALSE(one.error) << one.error->what();
+  const auto expected = steps_of(dir.path("one"));
+  for (const int stage : {0, 1, 2}) {
+    const std::string out = dir.path(cat("stage", stage));
+    const auto ranks = together(2, [&](int) {
+      Json part = job(8, out);
+      part["parallel"]["zero_stage"] = stage;
+      return part;
+    });
+    for (const Outcome& rank : ranks) {
+      ASSERT_FALSE(rank.error) << rank.error->what();
+      ASSERT_EQ(rank.weights.size(), one.weights.size());
+      for (size_t i = 0; i < rank.weights.size(); ++i)
+        ASSERT_NEAR(rank.weights[i], one.weights[i], 2e-4) << "zero_stage " << stage;
+    }
+    const auto rows = steps_of(out);
+    ASSERT_EQ(rows.size(), expected.size());
+    for (size_t i = 0; i < rows.size(); ++i)
+      EXPECT_NEAR(rows[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4)
+          << "zero_stage " << stage << ", step " << i;
+  }
+}
+
+// Returns sequences with so many labels each, padded to `length` with the ignored label.
+pipeline::Item sequences(const std::vector<int>& counts, int64_t length, int step) {
+  const auto rows = static_cast<int64_t>(counts.size());
+  Tensor x(DType::f32, {rows, length, 3});
+  for (int64_t i = 0; i < x.count(); ++i) {
+    const int64_t row = i / (3 * length), at = i % (3 * length);
+    x.mutable_view<float>()[static_cast<size_t>(i)] =
+        std::sin(static_cast<float>(counts[static_cast<size_t>(row)] * 31 + at * at + step));
+  }
+  pipeline::Item batch;
+  batch.set("x", x);
+  batch.set("label", symbols(rows, length, [&](int64_t row, int64_t at) {
+              const int count = counts[static_cast<size_t>(row)];
+              return at < count ? 1 + static_cast<int>(count + at) % 2 : 0;
+            }));
+  return batch;
+}
+
+// A rank with longer sequences has more labels. One device pads all sequences to the same length.
+TEST(RanksOfAJob, CountForTheirLabelsWhateverTheLengthOfTheirSequences) {
+  const train::LearnerSpec spec{
+      parse_json(R"({"inputs": ["x"], "layers": [{"layer": "dense", "units": 8}, {"layer": "relu"},
+                     {"layer": "dense", "units": 3}], "loss": {"ignored_label": 0}})",
+                 "model"),
+      Json{{"optimizer", "sgd"}}, Json{{"learning_rate", 0.3}}, 3, 1000};
+  const std::vector<int> few{1, 3}, many{11, 7};
+  constexpr int kSteps = 6;
+  const auto losses_of = [](train::Learner& learner) {
+    std::vector<double> losses;
+    for (const auto& metrics : learner.take_metrics(true)) losses.push_back(metrics.loss);
+    return losses;
+  };
+  train::Learner alone(shared_kernels(), spec);
+  for (int step = 0; step < kSteps; ++step) alone.step(sequences({1, 3, 11, 7}, 12, step));
+  const std::vector<double> expected = losses_of(alone);
+  auto groups = exchange::local_groups(2, 30);
+  std::vector<std::future<std::vector<double>>> ranks;
+  for (exchange::Group& group : groups)
+    ranks.push_back(std::async(std::launch::async, [&] {
+      const auto kernels =
+          std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
+      const int rank = group.rank();
+      train::Learner learner(
+          kernels, spec,
+          std::make_unique<parallel::DataParallel>(std::move(group), kernels->device()));
+      for (int step = 0; step < kSteps; ++step)  // the ranks have the short sequences in turn
+        learner.step((rank + step) % 2 == 0 ? sequences(few, 4, step) : sequences(many, 12, step),
+                     {}, true);
+      return losses_of(learner);
+    }));
+  for (auto& rank : ranks) {
+    const std::vector<double> losses = rank.get();
+    ASSERT_EQ(losses.size(), expected.size());
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5) << i;
+  }
+}
+
 // With plain SGD, averaging the ranks' weights after each step equals averaging their gradients.
 TEST(RanksOfAJob, AveragingWeightsInEveryStepIsSynchronousTraining) {
   TempDir dir;
