@@ -1,8 +1,9 @@
 #version 450
 // Converts gradients for the wire between ranks (parallel/compression.h): 16-bit numbers, two to a
 // word.
-//   pack    v = g / (divisor ranks) + scale r;  q = v rounded, at most the largest finite number;  r = (v - q) / scale
+//   pack    v = g / (divisor ranks) + scale r;  q = v rounded, at most `most`;  r = (v - q) / scale
 //           (0 g, 1 r, 2 wire, 3 divisor [1], 4 scale [1], 5 step values)
+//           `most` is a number of the format, and the ranks' sum of so many is finite.
 //           The rounding error is added to the next gradient (error feedback: Seide et al. 2014;
 //           Karimireddy et al. 2019). If v is not finite, neither is q, and r stays. Without
 //           feedback r is not used.
@@ -16,7 +17,7 @@ layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kFormat = 1;  // parallel::Compression: 1 bfloat16, 2 float16
 #ifdef PACK
 #define BUFFERS(B) B(0, Floats, g) B(1, Floats, r) B(2, Uints, wire) B(3, Floats, divisor) B(4, Floats, scale) B(5, Steps, now)
-#define PARAMS uint count, feedback; float ranks;
+#define PARAMS uint count, feedback; float ranks, most;
 #else
 #define BUFFERS(B) B(0, Uints, wire) B(1, Floats, g) B(2, Steps, now)
 #define PARAMS uint count;
@@ -39,9 +40,8 @@ uint packed(uint i) {
   const float v = g.v[i] / (divisor.v[0] * ranks) + (feedback != 0 ? scale.v[0] * r.v[i] : 0.0);
   const uint bits = floatBitsToUint(v), sign = bits & 0x80000000u;
   if (!IS_FINITE(bits)) return kFormat == BFLOAT16 ? 0x7FC0u : 0x7E00u;
-  const uint most = kFormat == BFLOAT16 ? 0x7F7F0000u : 0x477FE000u;
   uint rounded = kFormat == BFLOAT16 ? to_bfloat16(bits) : to_float16(bits);
-  if ((rounded & 0x7FFFFFFFu) > most) rounded = sign | most;
+  if ((rounded & 0x7FFFFFFFu) > floatBitsToUint(most)) rounded = sign | floatBitsToUint(most);
   if (feedback != 0) r.v[i] = (v - uintBitsToFloat(rounded)) / scale.v[0];
   return shortened(rounded);
 }

@@ -43,8 +43,20 @@ gpu::Buffer scalars(const gpu::Buffer& buffer, const Bucket::Range& range) {
 
 struct PackPush {
   uint32_t count, feedback;
-  float ranks;
+  float ranks, most;
 };
+
+// Returns the most that a rank may send, so that the sum of all ranks is finite. Sums are rounded to
+// the format after each addition. The number has as few bits as let the format represent its
+// multiples, so rounding never leads beyond them, whatever the order.
+float most_of(Compression format, uint32_t ranks) {
+  const bool bf16 = format == Compression::bf16;
+  const float largest = bf16 ? std::bit_cast<float>(0x7F7F0000u) : 65504;
+  const int missing = bf16 ? 16 : 13;  // bits of a float's significand that the format lacks
+  const int cut = std::min(missing + static_cast<int>(std::bit_width(ranks - 1)), 23);
+  const auto bits = std::bit_cast<uint32_t>(largest / static_cast<float>(ranks));
+  return std::bit_cast<float>(bits >> cut << cut);
+}
 
 }  // namespace
 
@@ -60,6 +72,7 @@ Compressor::Compressor(const graph::ParameterStore& store, Compression format, i
     : store_(store),
       format_(format),
       ranks_(static_cast<float>(ranks)),
+      most_(most_of(format, static_cast<uint32_t>(ranks))),
       feedback_(feedback),
       arena_(store.device(), gpu::MemoryUse::device) {
   residual_ = feedback ? arena_.allocate_whole(uint64_t{store.count()} * 4) : store.gradients();
@@ -91,7 +104,7 @@ void Compressor::emit_pack(ops::Emitter& emit, const Bucket& bucket, const gpu::
                    {step.divisor ? step.divisor : one_, Access::read},
                    {step.loss_scale ? step.loss_scale : one_, Access::read},
                    {step.values, Access::read}},
-                  PackPush{count, feedback_, ranks_}, gpu::div_up(count, 2),
+                  PackPush{count, feedback_, ranks_, most_}, gpu::div_up(count, 2),
                   {static_cast<uint32_t>(format_)});
   }
 }

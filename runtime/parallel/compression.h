@@ -45,7 +45,7 @@ class Compressor {
  private:
   const graph::ParameterStore& store_;
   const Compression format_;
-  const float ranks_;
+  const float ranks_, most_;
   const bool feedback_;
   gpu::Arena arena_;
   gpu::Buffer residual_, one_;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "exchange/numbers.h"
 #include "gpu/run_once.h"
@@ -109,6 +111,38 @@ TEST(Compression, WhatIsTooLargeTravelsInSeveralSteps) {
   EXPECT_EQ(Float16{rank.pack({-150000})[0]}.value(), -65504);
   EXPECT_EQ(Float16{rank.pack({0})[0]}.value(), -65504);
   EXPECT_EQ(Float16{rank.pack({0})[0]}.value(), -150000 + 2 * 65504);
+}
+
+// Returns the mean that the ranks receive, all of which have this gradient.
+float mean_of(const std::vector<std::unique_ptr<Rank>>& ranks, exchange::Number number,
+              float gradient) {
+  const auto sum = ranks[0]->pack({gradient});
+  for (size_t i = 1; i < ranks.size(); ++i)
+    exchange::reduce(number, exchange::Reduction::sum, sum.data(), sum.data(),
+                     ranks[i]->pack({gradient}).data(), sum.size());
+  return ranks[0]->unpack()[0];
+}
+
+// The sum of what the ranks send is finite, and everything arrives.
+TEST(Compression, WhatIsTooLargeTravelsFromAllRanksInSeveralSteps) {
+  const struct {
+    Compression format;
+    exchange::Number number;
+    float large;
+  } cases[] = {{Compression::fp16, exchange::Number::f16, 150000},
+               {Compression::bf16, exchange::Number::bf16, 3.4e38f}};
+  for (const auto& [format, number, large] : cases)
+    for (const int count : {2, 3, 7}) {
+      std::vector<std::unique_ptr<Rank>> ranks;
+      for (int i = 0; i < count; ++i) ranks.push_back(std::make_unique<Rank>(format, count));
+      double arrived = 0;
+      for (int step = 0; step < 5; ++step) {
+        const float mean = mean_of(ranks, number, step == 0 ? large : 0);
+        EXPECT_TRUE(std::isfinite(mean)) << count << " ranks, step " << step;
+        arrived += mean;
+      }
+      EXPECT_NEAR(arrived / large, 1, 1e-2) << count << " ranks";
+    }
 }
 
 TEST(Compression, WhatIsNotFiniteTravelsAndLeavesNothingBehind) {
