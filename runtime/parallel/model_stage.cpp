@@ -123,12 +123,11 @@ std::vector<std::vector<double>> ModelStage::measured(gpu::Kernels& kernels,
 
 void ModelStage::cut(gpu::Kernels& kernels, const graph::Graph& graph,
                      const graph::PlanOptions& plan, uint64_t memory_bytes) {
-  const bool keeps_all = options_.schedule == Schedule::gpipe;
   const bool measures = options_.measures && options_.layers.empty();
-  PartitionOptions options{
-      stages(), options_.layers,
-      keeps_all ? options_.micro_batches : std::min(stages(), options_.micro_batches),
-      memory_bytes};
+  PartitionOptions options{stages(), options_.layers, {}, memory_bytes};
+  for (int s = 0; s < stages(); ++s)
+    options.in_flight.push_back(
+        forward_ahead(options_.schedule, s, stages(), options_.micro_batches));
   if (measures) options.seconds = measured(kernels, graph, plan);
   const Partition found = partition(graph, plan.loss, options);
   begins_ = found.begins;

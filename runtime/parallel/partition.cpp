@@ -231,7 +231,7 @@ class Search {
   // Weights, gradients and two values of optimizer state per parameter; activations of what is in
   // flight.
   double memory_of(size_t stage, const Estimate& e) const {
-    const int in_flight = std::max(options_.in_flight - static_cast<int>(stage), 1);
+    const int in_flight = options_.in_flight.empty() ? 1 : options_.in_flight.at(stage);
     return 16 * e.parameters + in_flight * e.kept;
   }
 

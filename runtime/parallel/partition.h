@@ -18,9 +18,8 @@ struct PartitionOptions {
   int stages = 2;
   // Layers at which the second and later stages begin; empty: chosen.
   std::vector<std::string> layers;
-  // The number of batches (of the graph's rows) whose activations the first stage keeps. Each later
-  // stage keeps one fewer, down to 1.
-  int in_flight = 1;
+  // The number of batches (of the graph's rows) whose activations each stage keeps; empty: 1.
+  std::vector<int> in_flight = {};
   uint64_t memory_bytes = 0;  // of a device; 0: unknown
   // Measured seconds of each of parts_of(), for each stage's device. Empty: estimated.
   std::vector<std::vector<double>> seconds = {};

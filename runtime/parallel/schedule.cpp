@@ -21,9 +21,12 @@ std::vector<Pass> forward_order(int micro_batches) {
   return out;
 }
 
+int forward_ahead(Schedule schedule, int stage, int stages, int micro_batches) {
+  return schedule == Schedule::gpipe ? micro_batches : std::min(stages - stage, micro_batches);
+}
+
 std::vector<Pass> training_order(Schedule schedule, int stage, int stages, int micro_batches) {
-  const int ahead =  // forward passes before the first backward pass
-      schedule == Schedule::gpipe ? micro_batches : std::min(stages - stage, micro_batches);
+  const int ahead = forward_ahead(schedule, stage, stages, micro_batches);
   std::vector<Pass> out = forward_order(ahead);
   for (int i = 0; i < micro_batches; ++i) {
     out.push_back({Direction::backward, i});

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "exchange/local.h"
 #include "nn/model.h"
 #include "parallel/part_times.h"
@@ -38,6 +39,7 @@ TEST(Schedules, ComputeEveryPassOnceAndGradientsInOrder) {
           EXPECT_EQ(backward, count);
           EXPECT_EQ(most, schedule == Schedule::gpipe ? count : std::min(stages - stage, count))
               << "in flight";
+          EXPECT_EQ(forward_ahead(schedule, stage, stages, count), most);
         }
   EXPECT_THROW(parallel::schedule_named("2f2b"), Error);
 }
@@ -80,8 +82,55 @@ TEST(Partitions, AvoidWhatDoesNotFit) {
       {"layer": "relu"}, {"layer": "relu"}, {"layer": "relu"}, {"layer": "relu"},
       {"layer": "dense", "units": 400, "name": "d"}, {"layer": "dense", "units": 5}])");
   EXPECT_EQ(first_layers(net, cut(net, {.stages = 2}))[1], "d");
-  const Partition tight = cut(net, {.stages = 2, .in_flight = 4000, .memory_bytes = 150'000'000});
+  const Partition tight =
+      cut(net, {.stages = 2, .in_flight = {4000, 3999}, .memory_bytes = 150'000'000});
   EXPECT_TRUE(first_layers(net, tight)[1].starts_with("relu")) << tight.reasons;
+}
+
+// With gpipe, the last stage keeps all micro-batches, too.
+TEST(Partitions, CountWhatTheLastStageKeeps) {
+  std::string relus;
+  for (int i = 0; i < 20; ++i) relus += R"({"layer": "relu"}, )";
+  const nn::ModelGraph net = net_of(cat(R"([{"layer": "dense", "units": 400, "name": "a"}, )",
+                                        relus, R"({"layer": "dense", "units": 5}])")
+                                        .c_str());
+  std::vector<double> slow_start(parallel::parts_of(net.graph, net.loss).size(), 0.001);
+  slow_start.front() = 0.1;
+  parallel::PartitionOptions options{
+      .stages = 2, .memory_bytes = 230'000, .seconds = {slow_start, slow_start}};
+  EXPECT_EQ(first_layers(net, cut(net, options))[1], "relu_2") << "kept once, all relus fit";
+  for (int stage = 0; stage < 2; ++stage)
+    options.in_flight.push_back(forward_ahead(Schedule::gpipe, stage, 2, 2));
+  const Partition tight = cut(net, options);
+  EXPECT_GT(tight.begins[1], 3u) << tight.reasons;
+}
+
+TEST(Partitions, KeepAsManyMicroBatchesAsTheSchedule) {
+  const nn::ModelGraph net = net_of(kUneven);
+  const std::vector<std::string> layers{"b", "d"};
+  const std::pair<parallel::ModelStageOptions, std::vector<int>> cases[] = {
+      {{.micro_batches = 2000, .schedule = Schedule::gpipe, .layers = layers}, {2000, 2000, 2000}},
+      {{.micro_batches = 2000, .layers = layers}, {3, 2, 1}},
+      {{.micro_batches = 2, .layers = layers}, {2, 2, 1}}};
+  for (const auto& [options, in_flight] : cases) {
+    std::string told;  // by the first rank
+    set_log_hook([&](LogLevel, const char* message) {
+      if (log_subject() == LogSubject::partition) told += message;
+    });
+    std::vector<exchange::Group> groups = exchange::local_groups(3, 30);
+    std::vector<std::future<void>> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(std::async(std::launch::async, [&, rank] {
+        parallel::ModelStage stage({{1, 3, 1}, rank, 3}, groups[static_cast<size_t>(rank)],
+                                   device(), options);
+        stage.cut(kernels(), net.graph, {.training = true, .loss = net.loss}, 0);
+      }));
+    for (auto& rank : ranks) rank.get();
+    set_log_hook({});
+    const std::string reasons =
+        cut(net, {.stages = 3, .layers = layers, .in_flight = in_flight}).reasons;
+    EXPECT_NE(told.find(reasons), std::string::npos) << told << "\n" << reasons;
+  }
 }
 
 TEST(Partitions, GoByTheSecondsThatWereMeasured) {
