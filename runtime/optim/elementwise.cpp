@@ -103,8 +103,8 @@ constexpr OptionSpec kBeta1{"beta1", OptionType::number, "0.9", "decay rate of t
                             0.999999};
 constexpr OptionSpec kBeta2{
     "beta2", OptionType::number, "0.999", "decay rate of the second moment", 0, 0.999999};
-constexpr OptionSpec kEpsilon{"epsilon", OptionType::number, "1e-8", "added to the square root", 0,
-                              1};
+constexpr OptionSpec kEpsilon{
+    "epsilon", OptionType::number, "1e-8", "added to the square root", kLeastEpsilon, 1};
 
 constexpr OptionSpec kAdamOptions[] = {kBeta1, kBeta2, kEpsilon, kWeightDecay};
 constexpr OptionSpec kAdamwOptions[] = {kBeta1,
@@ -126,7 +126,7 @@ std::unique_ptr<Optimizer> make_adam(const Options& o, const Portion& portion) {
 constexpr OptionSpec kAdagradOptions[] = {
     {"initial_accumulator", OptionType::number, "0", "initial value of the sums of squares", 0, 1e6,
      "", "", "initial"},
-    {"epsilon", OptionType::number, "1e-10", "added to the square root", 0, 1},
+    {"epsilon", OptionType::number, "1e-10", "added to the square root", kLeastEpsilon, 1},
     kWeightDecay,
 };
 

@@ -146,7 +146,7 @@ std::unique_ptr<Optimizer> make_lars(const Options& o, const Portion& portion) {
 constexpr OptionSpec kLamb[] = {
     {"beta1", OptionType::number, "0.9", "decay rate of the first moment", 0, 0.999999},
     {"beta2", OptionType::number, "0.999", "decay rate of the second moment", 0, 0.999999},
-    {"epsilon", OptionType::number, "1e-6", "added to the square root", 0, 1},
+    {"epsilon", OptionType::number, "1e-6", "added to the square root", kLeastEpsilon, 1},
     {"weight_decay", OptionType::number, "0.01",
      "penalty on weights; biases and normalisation parameters are exempt", 0, 10},
 };

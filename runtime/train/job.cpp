@@ -173,7 +173,9 @@ constexpr OptionSpec kParallel[] = {
      0, 0, "", "adagrad|sgd"},
     {"server_momentum", OptionType::number, "0", "momentum of server_optimizer 'sgd'", 0, 1},
     {"server_epsilon", OptionType::number, "1e-10",
-     "server_optimizer 'adagrad': added to the root of the sum of squares", 0, 1},
+     "server_optimizer 'adagrad': added to the root of the sum of squares",
+     1e-37,  // as for optimizers: 0 would make NaN of a first gradient of 0
+     1},
     {"server_weight_decay", OptionType::number, "0",
      "downpour: L2 penalty, which the shards add to the gradients", 0, 1},
     {"elastic_rate", OptionType::number, "0.1",

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -9,6 +10,7 @@
 #include "gpu/run_once.h"
 #include "nn/init.h"
 #include "optim/hyperparameters.h"
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "support/device.h"
@@ -492,6 +494,32 @@ TEST(UpdateSpec, MistakesAreNamed) {
   EXPECT_NE(error(R"({"momentum": 0.9})").find("needs a key 'optimizer'"), std::string::npos);
   EXPECT_NE(error(R"({"optimizer": "sgd", "clip_norm": -1})").find("clip_norm"), std::string::npos);
   EXPECT_EQ(error(R"({"optimizer": "sgd", "clip_norm": 1, "momentum": 0.9})"), "");
+}
+
+// A parameter that has had no gradient yet stays as it is, as with an embedding's unused rows.
+TEST(Epsilon, KeepsARootOfZeroFromBeingADivisor) {
+  int count = 0;
+  for (const optim::OptimizerSpec* optimizer : optim::optimizer_table()) {
+    if (std::ranges::none_of(optimizer->options, [](const OptionSpec& option) {
+          return std::string_view(option.name) == "epsilon";
+        }))
+      continue;
+    ++count;
+    Json options{{"optimizer", optimizer->name}, {"epsilon", 1e-37}, {"weight_decay", 0}};
+    Harness run(options.dump());
+    ops::StepValues now;
+    now.learning_rate = 0.1f;
+    now.update = 1;
+    run.one(0, now, /*times=*/0);
+    for (const float weight : run.store.read("w").view<float>())
+      EXPECT_EQ(weight, 0.5f) << optimizer->name;
+    for (const double refused : {0.0, 1e-46}) {  // the second is 0 as a float
+      options["epsilon"] = refused;
+      EXPECT_THROW(optim::UpdateSpec(parse_json(options.dump(), "test")), Error)
+          << optimizer->name << " " << refused;
+    }
+  }
+  EXPECT_EQ(count, 5) << "adam, adamw, adagrad, rmsprop, lamb";
 }
 
 TEST(SgdOptions, NesterovNeedsMomentum) {

@@ -109,6 +109,7 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({"data=/d", "train.stepz=1"}), "did you mean 'steps'?");
   has(error_of({"data=/d", "pipeline.stages.7.size=1"}), "no element of a list of 2");
   has(error_of({"data=/d", "pipeline.stages.1.size=-1"}), "must lie in [1,");
+  has(error_of({"data=/d", R"(parallel={"server_epsilon": 0})"}), "must lie in [1e-37, 1]");
   has(error_of({"nothing"}), "not of the form key=value");
   has(error_of({}, "{"), "not valid JSON");
   has(error_of({}, R"({"pipelin": {}})"), "did you mean 'pipeline'?");
