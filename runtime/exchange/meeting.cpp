@@ -42,19 +42,28 @@ std::string Meeting::agree(Deadline deadline, double timeout_s) {
   std::vector<int> missing = absent();
   if (missing.empty()) missing = {0};
   throw RankLost(cat(ranks_text(missing), " did not come to the group '", name_, "' of ", size_,
-                     " within ", timeout_s, " s"),
+                     " within ", timeout_s, " s", other_size(missing)),
                  missing);
 }
 
-// Returns whether the rank's word is newer than that of the last session.
+// Says of the first of these ranks that has an entry for another number of ranks that it has one.
+std::string Meeting::other_size(const std::vector<int>& ranks) const {
+  for (const int rank : ranks) {
+    const auto parts = words_of(store_.get(join_key(rank)).value_or(""));
+    if (parts.size() == 2 && parts[1] != std::to_string(size_))
+      return cat(". The rendezvous has an entry of rank ", rank, " for a group of ", parts[1],
+                 ": unless an earlier run left it, start all ranks with the same size");
+  }
+  return "";
+}
+
+// Returns whether the rank's word is newer than that of the last session. An entry for another
+// number of ranks may be one that an earlier run left.
 bool Meeting::has_joined(int rank) const {
   const auto joined = store_.get(join_key(rank));
   if (!joined) return false;
   const auto parts = words_of(*joined);
-  if (parts.size() != 2) return false;
-  if (parts[1] != std::to_string(size_) && rank_ == 0)
-    fail(Code::invalid_argument, "rank ", rank, " was told that the group '", name_, "' has ",
-         parts[1], " ranks, and rank 0 that it has ", size_);
+  if (parts.size() != 2 || parts[1] != std::to_string(size_)) return false;
   return words_.empty() || parts[0] != words_[static_cast<size_t>(rank)];
 }
 

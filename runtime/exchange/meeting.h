@@ -56,6 +56,7 @@ class Meeting {
   bool enter_session();
   bool has_joined(int rank) const;
   std::vector<int> absent() const;
+  std::string other_size(const std::vector<int>& ranks) const;
 
   Store& store_;
   const std::string name_;
