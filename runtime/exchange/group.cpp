@@ -330,12 +330,18 @@ std::optional<Group> Group::split(int colour, int key) {
   etr_engine part{};
   part.struct_size = sizeof part;
   state_->call(kSplit, 0, state_->engine.split, colour, key, timeout(), &part);
-  if (part.size == 0) return std::nullopt;
-  return Group(part, *state_);
+  if (part.size != 0) return Group(part, *state_);
+  if (colour < 0) return std::nullopt;
+  fail(Code::invalid_argument, "the engine's function split gave no group for colour ", colour,
+       ": only ranks with a negative colour are in none");
 }
 
 Group Group::duplicate() {
   Group out = std::move(*split(0, rank()));
+  if (out.rank() != rank() || out.size() != size())
+    fail(Code::invalid_argument, "the engine's function split gave rank ", out.rank(), " of ",
+         out.size(), ", although all ranks passed colour 0, and rank ", rank(), " of ", size(),
+         " its number as the key");
   out.number_ranks(state_->numbers, state_->along);
   return out;
 }

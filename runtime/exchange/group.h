@@ -89,7 +89,8 @@ class Group {
   void receive(std::span<std::byte> data, int from, uint32_t tag);
 
   // Returns the group of the ranks that give the same colour, ordered by key, then by rank; none
-  // for a negative colour. Collective.
+  // for a negative colour. Collective. Error(invalid_argument) if the engine gives no group for
+  // another colour.
   std::optional<Group> split(int colour, int key);
   // Returns another group of the same ranks, for concurrent operations. Collective.
   Group duplicate();

@@ -205,6 +205,26 @@ TEST(Group, TellsOfAFailureWithoutAReason) {
   EXPECT_NE(error.find("barrier failed with the status -3"), std::string::npos) << error;
 }
 
+// A program's own transport may forget to return a group, or return a wrong one.
+TEST(Group, RefusesASplitWithoutAUsableGroup) {
+  etr_engine table = bare_table();
+  table.split = [](void*, int32_t, int32_t, double, etr_engine*, etr_engine_error*) { return 0; };
+  Group none(table);
+  EXPECT_FALSE(none.split(-1, 0));
+  for (const auto& call :
+       std::vector<std::function<void()>>{[&] { none.split(0, 0); }, [&] { none.duplicate(); }}) {
+    const std::string error = error_text(call);
+    EXPECT_NE(error.find("split gave no group for colour 0"), std::string::npos) << error;
+  }
+  table.split = [](void*, int32_t, int32_t, double, etr_engine* part, etr_engine_error*) {
+    *part = bare_table();
+    part->size = 2;
+    return 0;
+  };
+  const std::string error = error_text([&] { Group(table).duplicate(); });
+  EXPECT_NE(error.find("split gave rank 0 of 2"), std::string::npos) << error;
+}
+
 // A program's own transport may name a rank that does not exist.
 TEST(Group, ALostRankOutsideOfTheGroupKeepsItsNumber) {
   etr_engine table = bare_table();
