@@ -27,6 +27,9 @@ class TcpStore : public Store {
  public:
   // Returns the local address of the connection to the server. Peers can reach this machine there.
   virtual std::string own_address() const = 0;
+  // Says why ranks on other machines cannot reach the store that this process was to serve, and
+  // what to do. "" if nothing is known.
+  virtual std::string obstacle() const = 0;
 };
 
 // A store at "HOST:PORT". With `serve`, this process serves it as long as the object lives. If

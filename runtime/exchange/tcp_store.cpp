@@ -148,6 +148,15 @@ class Server {
   std::thread thread_;  // last: it uses all other members
 };
 
+// On Debian and Ubuntu, /etc/hosts maps a machine's own name to 127.0.1.1. Launchers give that name.
+// An address or a name such as localhost is meant to be reached from this machine only.
+bool is_loopback_by_mistake(const std::string& host, const std::string& address) {
+  const bool is_loopback = address.starts_with("127.") || address == "::1";
+  const bool is_address = host.find(':') != std::string::npos ||
+                          host.find_first_not_of("0123456789.") == std::string::npos;
+  return is_loopback && !is_address && host.find("localhost") == std::string::npos;
+}
+
 class Client : public TcpStore {
  public:
   Client(const std::string& host, const std::string& port, bool serve, double timeout_s)
@@ -157,6 +166,13 @@ class Client : public TcpStore {
       greet_other(host, port, std::min(timeout_s, kTakenAnswer));
     else
       greet(host, port, timeout_s);
+    if (serve && is_loopback_by_mistake(host, own_address_))
+      obstacle_ = cat("'", host,
+                      "' is a loopback address on this machine (/etc/hosts), which other machines "
+                      "cannot reach: give this machine's address in parallel.rendezvous, or in the "
+                      "launcher's MASTER_ADDR");
+    if (server_ && !obstacle_.empty())
+      log_line(LogLevel::info, cat("the rendezvous tcp://", place_, ": ", obstacle_));
   }
 
   void set(const std::string& key, const std::string& value) override {
@@ -182,6 +198,7 @@ class Client : public TcpStore {
   }
 
   std::string own_address() const override { return own_address_; }
+  std::string obstacle() const override { return obstacle_; }
 
  private:
   // Greets the process that already has the port. It may be a rank of this group or of another one.
@@ -238,7 +255,7 @@ class Client : public TcpStore {
   const std::string place_;
   Clock::duration patience_;
   bool is_taken_ = false;  // the port that this process was to serve
-  std::string why_not_, own_address_;
+  std::string why_not_, own_address_, obstacle_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Channel> channel_;
 };

@@ -100,11 +100,14 @@ Group open_gloo(const World& world) {
   place.is_interface = !world.interface.empty();
   place.address = place.is_interface ? world.interface : world.host;
   place.store = open_store(world, world.rank == 0);
-  if (place.address.empty()) {
-    const auto* const server = dynamic_cast<const TcpStore*>(place.store.get());
-    place.address = server ? server->own_address() : "127.0.0.1";
+  const auto* const server = dynamic_cast<const TcpStore*>(place.store.get());
+  if (place.address.empty()) place.address = server ? server->own_address() : "127.0.0.1";
+  try {
+    return helper_group(place);
+  } catch (const RankLost& lost) {
+    if (!server || server->obstacle().empty()) throw;
+    throw RankLost(cat(lost.what(), ". ", server->obstacle()), lost.missing());
   }
-  return helper_group(place);
 }
 
 }  // namespace

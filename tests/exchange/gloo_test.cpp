@@ -211,6 +211,20 @@ TEST(Gloo, NamesRankZeroWhereItDoesNotServe) {
       0u);
 }
 
+// Resolvers take 0x7f000001 for a name of 127.0.0.1, without looking into /etc/hosts.
+TEST(Gloo, SaysThatAHostNameIsALoopbackAddress) {
+  World world = at_port(free_port());
+  world.timeout_s = 1;
+  const auto alone = [](const World& mine) { return mine.rank == 1 ? "" : sum_of_ranks(mine); };
+  const char* const missing = "rank 1 did not come to the group 'world' of 2 within 1 s";
+  Ranks meant(2, alone, world);
+  EXPECT_EQ(meant.outcome(0), missing);
+  world.rendezvous = cat("tcp://0x7f000001:", free_port());
+  Ranks mistaken(2, alone, world);
+  EXPECT_EQ(mistaken.outcome(0).find(cat(missing, ". '0x7f000001' is a loopback address")), 0u)
+      << mistaken.outcome(0);
+}
+
 // The program that has the port does not answer. The error must not wait for the time-out.
 TEST(Gloo, SaysAtOnceThatAPortIsTaken) {
   const int port = free_port();
