@@ -143,7 +143,8 @@ std::vector<std::string> Succession::newcomers() {
   }
   const uint64_t next = generation_ + 1;
   for (const std::string& word : called) store_->set(key("call." + word), std::to_string(next));
-  for (const auto deadline = Clock::now() + kAnswer;
+  // Meanwhile the other ranks wait to be told how many came, for the time-out at most.
+  for (const auto deadline = Clock::now() + std::min<Clock::duration>(kAnswer, timeout_ / 2);
        came.size() < called.size() && Clock::now() < deadline;
        std::this_thread::sleep_for(kCallPoll))
     for (const std::string& word : called)

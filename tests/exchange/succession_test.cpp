@@ -148,6 +148,39 @@ TEST(Succession, NewcomersJoinWhenTheyAreCalled) {
   EXPECT_EQ(one.get().rank + other.get().rank, 2 + 3);
 }
 
+// Counts how often the answers of newcomers are looked for.
+class CountingStore : public Store {
+ public:
+  CountingStore(std::unique_ptr<Store> store, int& looks)
+      : store_(std::move(store)), looks_(looks) {}
+  void set(const std::string& key, const std::string& value) override { store_->set(key, value); }
+  bool create(const std::string& key, const std::string& value) override {
+    return store_->create(key, value);
+  }
+  std::optional<std::string> get(const std::string& key) override {
+    if (key.find(".here.") != std::string::npos) ++looks_;
+    return store_->get(key);
+  }
+  void remove(const std::string& key) override { store_->remove(key); }
+
+ private:
+  const std::unique_ptr<Store> store_;
+  int& looks_;
+};
+
+// The other ranks wait for the first one, and would take it for lost after their time-out. It looks
+// every 10 ms, on a busy machine less often.
+TEST(Succession, ANewcomerThatDiedKeepsTheRanksForLessThanTheTimeOut) {
+  TempDir dir;
+  int looks = 0;
+  Succession first(std::make_unique<CountingStore>(exchange::file_store(dir.path("store")), looks),
+                   "g", 0.2);
+  first.begin({first.id()});
+  exchange::file_store(dir.path("store"))->set("g." + first.id() + ".list.0", "dead");
+  EXPECT_TRUE(first.newcomers().empty());
+  EXPECT_LT(looks, 20);
+}
+
 TEST(Succession, NewcomersAreToldThatThereIsNoRun) {
   TempDir dir;
   EXPECT_NE(error_text([&] { member(dir, 1)->join(0.05); }).find("there was no run to join"),
