@@ -73,7 +73,9 @@ std::optional<Succession::Place> Succession::claimed(uint64_t generation) {
   next_place_ = static_cast<uint64_t>(parse_integer(words[0], "a list's length"));
   generation_ = generation;
   members_ = std::move(members);
-  return Place{key(std::to_string(generation_)), static_cast<int>(own),
+  // The run's word is unique. With the first group's name, which may be as long as a name can be,
+  // this name would be too long.
+  return Place{cat(run_, ".", generation_), static_cast<int>(own),
                static_cast<int>(members_.size())};
 }
 

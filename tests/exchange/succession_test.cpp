@@ -65,6 +65,17 @@ TEST(Succession, SurvivorsTakeTheNextPlacesInTheirOrder) {
   }
 }
 
+TEST(Succession, TheNextGroupFormsHoweverLongTheNameOfTheFirst) {
+  TempDir dir;
+  exchange::World world;
+  world.name = std::string(100, 'n');
+  exchange::open_group(world);  // the longest name that there is
+  Succession one(exchange::file_store(dir.path("store")), world.name, 30);
+  one.begin({one.id(), "lost"});
+  world.name = one.succeed({1}, 1).group;
+  EXPECT_EQ(error_text([&] { exchange::open_group(world); }), "");
+}
+
 // Each part thinks that the other one is dead, and both see the store.
 TEST(Succession, OfTwoPartsOneGoesOn) {
   for (int attempt = 0; attempt < 5; ++attempt) {
