@@ -85,7 +85,10 @@ class FileStore : public Store {
   // Writes a file whose name no other process uses, on this machine or another.
   std::string write_beside(const std::string& path, const std::string& value) const {
     std::string beside = cat(path, ".", own_word_);
-    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+    constexpr auto kNew = std::ios::binary | std::ios::trunc;
+    std::ofstream out(beside, kNew);
+    std::error_code ignored;
+    if (!out && fs::create_directory(folder_, ignored)) out.open(beside, kNew);  // it was deleted
     out << value;
     out.close();
     if (!out) cannot_be_written(path);

@@ -66,12 +66,14 @@ bool Door::is_held(const std::string& claim) {
 
 void Door::keep_claim() {
   if (claim_.empty() || looks_++ % kLooksAtClaim != 0) return;
-  const std::string now = store_->get(key("claim")).value_or("nobody");
-  if (now != claim_) {
+  const auto now = store_->get(key("claim"));
+  if (!now) {  // deleted; if another process creates its claim first, the next look finds that
+    store_->create(key("claim"), claim_);
+  } else if (*now != claim_) {
     claim_.clear();
     is_displaced_ = true;
     fail(Code::state, "parameter server: shard ", shard_, " at '", world_.rendezvous,
-         "' is no longer this process's: ", now.substr(now.find(' ') + 1),
+         "' is no longer this process's: ", now->substr(now->find(' ') + 1),
          " has it, and began while this one did not answer. Start each shard once");
   }
   if (!store_->get(key("claim_asked"))) return;

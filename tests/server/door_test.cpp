@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -72,6 +73,21 @@ TEST(DoorTest, APlaceWhoseHolderDoesNotAnswerIsTaken) {
   EXPECT_NE(problem.find("shard 0 at 'file:"), std::string::npos) << problem;
   EXPECT_TRUE(frozen.is_displaced());
   EXPECT_FALSE(next.is_displaced());
+}
+
+TEST(DoorTest, AShardOutlivesWhatIsDeletedInTheRendezvous) {
+  for (const bool is_whole : {false, true}) {
+    const TempDir dir;
+    exchange::World world;
+    world.rendezvous = "file:" + dir.path("meet");
+    server::Door shard(world, 0, true);
+    shard.claim();
+    const std::string claim = dir.path("meet/" + world.name + ".shard0.claim");
+    EXPECT_GT(std::filesystem::remove_all(is_whole ? dir.path("meet") : claim), 0u);
+    EXPECT_EQ(problem_of([&] { EXPECT_FALSE(shard.answer()); }), "");
+    EXPECT_FALSE(shard.is_displaced());
+    EXPECT_TRUE(std::filesystem::exists(claim)) << "no other process is to take the place";
+  }
 }
 
 // The one that comes later finds the other's claim where that of a dead server was: the second, unless the first was held up.
