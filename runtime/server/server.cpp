@@ -42,11 +42,12 @@ void Server::watch_door() {
   try {
     while (!stops_) {
       if (const auto pair = door_->answer())
-        start([this, pair = *pair](Visitor& visitor) { receive(visitor, pair); });
+        take_in(*pair);
       else
         std::this_thread::sleep_for(kDoorPoll);
     }
-  } catch (...) {
+  } catch (const std::exception& error) {
+    try_log_line(LogLevel::error, {"parameter server: no more workers can join: ", error.what()});
     const std::lock_guard lock(mutex_);
     failed_ = std::current_exception();
     changed_.notify_all();
@@ -88,14 +89,27 @@ void Server::add(exchange::Group pair) {
   start([this, shared](Visitor& visitor) { serve(visitor, std::move(*shared)); });
 }
 
+// Only logs an error: there may be a thread for the next worker.
+void Server::take_in(const std::string& pair) {
+  try {
+    start([this, pair](Visitor& visitor) { receive(visitor, pair); });
+  } catch (const std::exception& error) {
+    log_absence(error);
+  }
+}
+
 // Only logs an error: a worker that has knocked may have gone.
 void Server::receive(Visitor& visitor, const std::string& pair) {
   try {
     serve(visitor, door_->open(pair, kShardRank));
   } catch (const std::exception& error) {
-    log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
-                                    ": a worker that was about to join did not: ", error.what()));
+    log_absence(error);
   }
+}
+
+void Server::log_absence(const std::exception& error) const {
+  log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
+                                  ": a worker that was about to join did not: ", error.what()));
 }
 
 void Server::serve(Visitor& visitor, exchange::Group pair) {

@@ -58,7 +58,9 @@ class Server {
   };
 
   void watch_door();
+  void take_in(const std::string& pair);
   void receive(Visitor& visitor, const std::string& pair);
+  void log_absence(const std::exception& error) const;
   void serve(Visitor& visitor, exchange::Group pair);
   template <typename Body>
   void start(Body&& body);

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "exchange/local.h"
 #include "server/client.h"
 #include "server/server.h"
@@ -55,6 +57,28 @@ class Cluster {
  private:
   const double timeout_;
   std::vector<std::unique_ptr<Server>> shards_;
+};
+
+// Collects the lines that are logged while it lives.
+class Log {
+ public:
+  Log() {
+    set_log_hook([this](LogLevel, const char* line) {
+      const std::lock_guard lock(mutex_);
+      lines_ += line;
+      lines_ += '\n';
+    });
+  }
+  ~Log() { set_log_hook({}); }
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  bool has(const std::string& words) { return text().find(words) != std::string::npos; }
+
+ private:
+  std::mutex mutex_;
+  std::string lines_;
 };
 
 inline void perform(Client& client, const Client::Work& work) {

@@ -6,13 +6,18 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "exchange/store.h"
 #include "server/cluster.h"
+#include "support/child.h"
+#include "support/eventually.h"
 #include "support/temp_dir.h"
 
 namespace etr::test {
@@ -108,6 +113,54 @@ TEST(DoorTest, OfTwoThatFindADeadServersPlaceOneHasIt) {
   const std::string second = problem_of_claim(), other = first.get();
   EXPECT_NE(second.empty(), other.empty()) << second << other;
   EXPECT_NE((second + other).find("is served by process "), std::string::npos) << second << other;
+}
+
+// The workers that are here go on, so the server does, too.
+TEST(ServerTest, SaysThatNobodyElseCanJoin) {
+  Log log;
+  const TempDir dir;
+  exchange::World world;
+  world.rendezvous = "file:" + dir.path("meet");
+  world.timeout_s = kTimeout;
+  Server server(sgd(), server::Place{world, 0, 1});
+  auto pair = exchange::local_groups(2, kTimeout);
+  server.add(std::move(pair[0]));
+  ASSERT_TRUE(eventually([&] {
+    std::filesystem::remove_all(dir.path("meet"));
+    return std::ofstream(dir.path("meet")).is_open();  // a file instead of the folder
+  }));
+  EXPECT_TRUE(eventually([&] { return log.has("no more workers can join: "); })) << log.text();
+  EXPECT_FALSE(server.wait(0));
+}
+
+TEST(ServerTest, AWorkerForWhichThereIsNoThreadIsRefusedAlone) {
+  const TempDir dir;
+  EXPECT_EQ(in_child([&dir] {
+              Log log;
+              const exchange::World world = world_in(dir);
+              Server server(sgd(), server::Place{world, 0, 1});
+              const auto store = exchange::file_store(dir.path());
+              if (kSanitized) return 0;              // there is no limit
+              if (!limit_memory(1 << 20)) return 1;  // less than a thread takes
+              std::promise<void> over;
+              const std::shared_future<void> ends = over.get_future();
+              std::vector<std::thread> others;
+              try {  // use up the stacks that threads of other tests have left
+                while (true) others.emplace_back([ends] { ends.wait(); });
+              } catch (const std::system_error&) {
+              }
+              for (const char* word : {"0123456789", "9876543210"}) {
+                store->set(world.name + ".shard0.knock", word);
+                const std::string answer = world.name + ".shard0." + word;
+                if (!eventually([&] { return store->get(answer).has_value(); })) return 2;
+              }
+              const bool is_told =
+                  eventually([&] { return log.has("did not: a thread that serves"); });
+              over.set_value();
+              for (std::thread& other : others) other.join();
+              return is_told ? 0 : 3;
+            }),
+            0);
 }
 
 }  // namespace
