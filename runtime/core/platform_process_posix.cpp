@@ -39,6 +39,20 @@ Descriptor moved_up(int number, const char* what) {
   return Descriptor(high);
 }
 
+// Returns 0 or an error number. A signal would undo what was allocated (EINTR), and a profiler's
+// might do so each time, so this thread takes none meanwhile. Stopping the process interrupts, too.
+int allocate(int file, uint64_t begin, uint64_t size) {
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = EINTR;
+  while (error == EINTR)
+    error =
+        ::fallocate(file, 0, static_cast<off_t>(begin), static_cast<off_t>(size)) == 0 ? 0 : errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
 std::byte* map_shared(int file, uint64_t begin, uint64_t size) {
   void* const memory =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(begin));
@@ -83,8 +97,8 @@ std::byte* SharedMemory::bytes(uint64_t size) {
 
 std::byte* SharedMemory::map(uint64_t begin, uint64_t size) const {
   // Allocate now: a failed allocation at the first write would kill the process.
-  if (::fallocate(file_.number(), 0, static_cast<off_t>(begin), static_cast<off_t>(size)) != 0)
-    fail(Code::out_of_memory, "no ", size, " bytes of shared memory: ", reason());
+  if (const int error = allocate(file_.number(), begin, size); error != 0)
+    fail(Code::out_of_memory, "no ", size, " bytes of shared memory: ", reason(error));
   return map_shared(file_.number(), begin, size);
 }
 

@@ -1,13 +1,16 @@
 // Groups of processes on Gloo.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -18,12 +21,23 @@
 #include <thread>
 
 #include "core/json.h"
+#include "core/platform_process.h"
 #include "core/platform_socket.h"
 #include "exchange/conformance.h"
 #include "exchange/ranks.h"
 #include "exchange/store.h"
 #include "support/error_text.h"
 #include "support/eventually.h"
+
+static std::atomic<int> interruptions{0};  // of the next calls of fallocate()
+
+// Takes the place of the C library's.
+extern "C" int fallocate(int file, int mode, off_t begin, off_t size) {
+  if (interruptions == 0) return static_cast<int>(syscall(SYS_fallocate, file, mode, begin, size));
+  --interruptions;
+  errno = EINTR;
+  return -1;
+}
 
 namespace etr::test {
 namespace {
@@ -287,6 +301,16 @@ TEST(Gloo, AChildDoesNotHideThatItsParentDied) {
   });
   EXPECT_EQ(ranks.outcome(0), "rank 1 is lost");
   ::kill(std::stoi(ranks.said(1, "child")), SIGKILL);
+}
+
+// As on kernels where a pending signal interrupts it.
+TEST(Gloo, SharedMemoryIsAllocatedHoweverOftenThatIsInterrupted) {
+  const platform::SharedMemory memory;
+  interruptions = 3;
+  std::byte* const piece = memory.map(0, 8192);
+  piece[8191] = std::byte{1};
+  EXPECT_EQ(interruptions, 0);
+  memory.unmap(piece, 0, 8192);
 }
 
 TEST(Gloo, SaysWhatItCannotUse) {
