@@ -85,11 +85,11 @@ void Client::run(Link& link, const Work& work) {
   try {
     work(*link.pair);
   } catch (const Error& error) {
-    if (error.code() != Code::cancelled) return fail_all(std::current_exception());
+    if (error.code() != Code::cancelled) return fail_all(std::current_exception(), error.what());
     const std::lock_guard lock(mutex_);
     cancelled_ = true;  // the pair is still usable
-  } catch (...) {
-    fail_all(std::current_exception());
+  } catch (const std::exception& error) {
+    fail_all(std::current_exception(), error.what());
   }
 }
 
@@ -126,7 +126,7 @@ void Client::finish_work() {
   changed_.notify_all();
 }
 
-void Client::fail_all(const std::exception_ptr& error) {
+void Client::fail_all(const std::exception_ptr& error, const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (failed_) return;
@@ -134,7 +134,7 @@ void Client::fail_all(const std::exception_ptr& error) {
     changed_.notify_all();
   }
   for (Link& link : links_)
-    if (link.pair) link.pair->abort("the worker has lost another shard");
+    if (link.pair) link.pair->abort(reason);
 }
 
 void Client::check() const {

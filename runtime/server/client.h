@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -94,7 +95,7 @@ class Client {
   void start(std::deque<Step> steps, std::function<void()> done);
   bool begin_step();
   void finish_work();
-  void fail_all(const std::exception_ptr& error);
+  void fail_all(const std::exception_ptr& error, const std::string& reason);
   void perform(Which which, const Work& work);
   void give(Pair& pair, const First& first, uint64_t attempt) const;
   void check() const;  // with the lock

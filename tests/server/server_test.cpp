@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "server/cluster.h"
 #include "server/message.h"
+#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
@@ -302,6 +303,30 @@ TEST(ParameterServer, ALostShardIsNamed) {
         << lost.what();
     EXPECT_EQ(lost.missing(), std::vector<int>{1});
   }
+}
+
+TEST(ParameterServer, OtherShardsAreToldWhyAWorkerGaveUp) {
+  Log log;
+  Cluster cluster(2, sgd());
+  auto worker = cluster.join();
+  begun(*worker, numbers(8));
+  cluster.kill(1);
+  while (problem_of([&] { push(*worker, numbers(8), 0.1f); }).empty()) {
+  }
+  EXPECT_TRUE(eventually([&] {
+    return log.has("rank 1 ended the group: parameter server: shard 1 of 2 is lost");
+  })) << log.text();
+}
+
+TEST(ParameterServer, AShardThatRefusesIsNotToldOfAnotherOne) {
+  Log log;
+  Cluster cluster(1, sgd());
+  auto first = cluster.join(), other = cluster.join();
+  begun(*first, numbers(10));
+  EXPECT_NE(problem_of([&] { begun(*other, numbers(31)); }), "");
+  EXPECT_TRUE(eventually([&] {
+    return log.has("rank 1 ended the group: parameter server: shard 0 of 1 refuses");
+  })) << log.text();
 }
 
 // What the work uses may go when it has failed.
