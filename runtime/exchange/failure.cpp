@@ -4,8 +4,6 @@
 #include <cstring>
 #include <new>
 
-#include "core/utf8.h"
-
 namespace etr::exchange {
 
 std::string ranks_text(std::span<const int> ranks) {
@@ -23,9 +21,6 @@ std::string absence_text(std::span<const int> missing, const char* operation, ui
              " of this group, within ", timeout_s, " s");
 }
 
-namespace {
-
-// Writes as much of a message as fits, without splitting a UTF-8 character.
 void copy_message(std::string_view message, etr_engine_error* out) {
   size_t size = std::min(message.size(), sizeof out->message - 1);
   if (size < message.size())
@@ -33,8 +28,6 @@ void copy_message(std::string_view message, etr_engine_error* out) {
   std::memcpy(out->message, message.data(), size);
   out->message[size] = '\0';
 }
-
-}  // namespace
 
 int32_t describe(const std::exception& error, etr_engine_error* out) noexcept {
   copy_message(error.what(), out);

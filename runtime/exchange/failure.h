@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -28,6 +29,9 @@ std::string ranks_text(std::span<const int> ranks);  // "rank 3", "ranks 1, 2 an
 // "ranks 1 and 2 did not come to all_reduce, operation 17 of this group, within 60 s"
 std::string absence_text(std::span<const int> missing, const char* operation, uint64_t ordinal,
                          double timeout_s);
+
+// Writes as much of a message as fits, without splitting a UTF-8 character.
+void copy_message(std::string_view message, etr_engine_error* out);
 
 // Describes `error` in `out`, as an engine reports it, and returns its status.
 int32_t describe(const std::exception& error, etr_engine_error* out) noexcept;

@@ -90,22 +90,18 @@ constexpr Function kSplit{"split",
                           "ranks exchange gradients in one group while they agree on steps in "
                           "another, which it makes"};
 
-void write_message(const std::string& message, etr_engine_error& error) {
-  error.message[message.copy(error.message, sizeof error.message - 1)] = '\0';
-}
-
 // Completes an engine's error message: an `unsupported` error says what needs the function, and an
 // error without a message gets one that names the function.
 void complete(const Function& function, int32_t status, etr_engine_error& error) {
   const std::string told(error.message, strnlen(error.message, sizeof error.message));
   if (status == static_cast<int32_t>(Code::unsupported))
-    write_message(cat(told.empty() ? cat("the engine has no function ", function.name) : told, ": ",
-                      function.purpose),
-                  error);
+    copy_message(cat(told.empty() ? cat("the engine has no function ", function.name) : told, ": ",
+                     function.purpose),
+                 &error);
   else if (told.empty())
-    write_message(cat("the engine's function ", function.name, " failed with the status ", status,
-                      " and gave no reason"),
-                  error);
+    copy_message(cat("the engine's function ", function.name, " failed with the status ", status,
+                     " and gave no reason"),
+                 &error);
 }
 
 }  // namespace
@@ -215,8 +211,7 @@ class Group::State {
 
   [[noreturn]] void raise_dead() const {
     etr_engine_error error = dead;
-    const std::string message = cat("this group ended before: ", error.message);
-    write_message(message, error);
+    copy_message(cat("this group ended before: ", error.message), &error);
     raise_numbered(dead_status, error);
   }
 

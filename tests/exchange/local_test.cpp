@@ -205,6 +205,25 @@ TEST(Group, TellsOfAFailureWithoutAReason) {
   EXPECT_NE(error.find("barrier failed with the status -3"), std::string::npos) << error;
 }
 
+TEST(Group, AMessageThatIsCutEndsWithAWholeCharacter) {
+  static std::string message;
+  etr_engine table = bare_table();
+  table.barrier = [](void*, double, etr_engine_error* error) {
+    exchange::copy_message(message, error);
+    return static_cast<int32_t>(Code::io);
+  };
+  message = "2";  // then each character begins at an odd or at an even byte
+  for (int i = 0; i < 2; ++i, message.insert(0, "1")) {
+    for (int j = 0; j < 600; ++j) message += "\u00e9";
+    Group group(table);
+    for (const char* what : {"what the engine says", "what the group says of its end"}) {
+      const std::string error = error_text([&] { group.barrier(); });
+      EXPECT_GT(error.size(), 1000u);
+      EXPECT_TRUE(error.ends_with("\u00e9")) << what << ": " << error;
+    }
+  }
+}
+
 // A program's own transport may forget to return a group, or return a wrong one.
 TEST(Group, RefusesASplitWithoutAUsableGroup) {
   etr_engine table = bare_table();
