@@ -37,8 +37,7 @@ class HelperEngine {
       : place_(std::move(place)),
         rank_lost_(rank_lost ? std::move(rank_lost) : std::make_shared<std::atomic<bool>>(false)) {
     const Deadline deadline = deadline_after(place_.timeout_s);
-    meeting_ =
-        std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
+    meeting_ = std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size);
     while (!process_) form(deadline);
   }
 

@@ -15,12 +15,8 @@ constexpr auto kJoinPoll = std::chrono::milliseconds(5);  // how often the store
 
 }  // namespace
 
-Meeting::Meeting(Store& store, std::string name, int rank, int size, std::function<void()> stopped)
-    : store_(store),
-      name_(std::move(name)),
-      rank_(rank),
-      size_(size),
-      stopped_(std::move(stopped)) {}
+Meeting::Meeting(Store& store, std::string name, int rank, int size)
+    : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
 
 std::string Meeting::join_key(int rank) const { return key(cat("join.", rank)); }
 
@@ -33,7 +29,6 @@ std::string Meeting::agree(Deadline deadline, double timeout_s) {
   word_ = new_word();
   write(join_key(rank_), cat(word_, " ", size_));
   while (true) {
-    stopped_();
     if (rank_ == 0 && absent().empty()) open_session();
     if (enter_session()) return session_;
     if (std::chrono::steady_clock::now() >= deadline) break;

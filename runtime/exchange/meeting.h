@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +21,8 @@ class Meeting {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // `name` prefixes this group's keys in the store. `stopped` is called while waiting, and throws
-  // to stop.
-  Meeting(Store& store, std::string name, int rank, int size, std::function<void()> stopped);
+  // `name` prefixes this group's keys in the store.
+  Meeting(Store& store, std::string name, int rank, int size);
 
   // Waits for all ranks and returns the session's name. Throws RankLost, which names the ranks that
   // are missing at the deadline.
@@ -61,7 +60,6 @@ class Meeting {
   Store& store_;
   const std::string name_;
   const int rank_, size_;
-  const std::function<void()> stopped_;
   std::string session_;             // "" before the first
   std::vector<std::string> words_;  // of the session's ranks
   std::string word_;                // this rank's

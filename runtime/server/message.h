@@ -93,7 +93,7 @@ struct Message {
   int32_t number = -1;  // the worker's
   uint64_t count = 0;
   uint64_t decayed = 0;             // in `begin`: leading parameters under weight decay
-  uint64_t applied = 0;             // in answers: this worker's pushes so far
+  uint64_t reserved = 0;
   uint64_t ticket = 0;              // of a worker, or of an attempt to begin
   uint64_t words = 0, numbers = 0;  // counts of what follows
   float rate = 0;

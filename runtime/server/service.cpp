@@ -284,7 +284,6 @@ class Service {
     message.kind = kind;
     message.number = number_;
     message.ticket = ticket_.value_or(0);
-    message.applied = applied_;
     message.ends = roster_.ends();
     message.in_order = post_.leads() && roster_.in_order();
     message.over = over_;
