@@ -153,7 +153,7 @@ void Pair::fetch_rows(std::span<Rows> tables) {
   const std::vector<uint32_t> words = words_for(tables, shard_, shards_);
   Message message = request(Kind::rows);
   message.words = words.size();
-  std::vector<float> numbers(values_for(tables, shard_, shards_).size());
+  std::vector<float> numbers(count_values(tables, shard_, shards_));
   named([&] {
     ask(message, {}, {words, {}});
     receive(numbers);

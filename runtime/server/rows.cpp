@@ -62,6 +62,13 @@ std::vector<float> values_for(std::span<const Rows> tables, int shard, int shard
   return out;
 }
 
+size_t count_values(std::span<const Rows> tables, int shard, int shards) {
+  size_t count = 0;
+  for (const Rows& table : tables)
+    for_rows(table.values, table, shard, shards, [&](size_t, size_t width) { count += width; });
+  return count;
+}
+
 Rows part_for(const Rows& table, int shard, int shards) {
   Rows out;
   for (const uint32_t id : table.ids)

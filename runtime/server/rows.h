@@ -33,6 +33,8 @@ inline bool is_of_shard(uint32_t id, int shard, int shards) {
 std::vector<uint32_t> words_for(std::span<const Rows> tables, int shard, int shards);
 std::vector<float> values_for(std::span<const Rows> tables, int shard, int shards);
 Rows part_for(const Rows& table, int shard, int shards);
+// Returns the length of values_for().
+size_t count_values(std::span<const Rows> tables, int shard, int shards);
 
 // The reverse of values_for(): copies a shard's values to their rows. Each table's `values` must
 // have the length of all its rows.
