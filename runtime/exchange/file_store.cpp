@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/error.h"
@@ -53,7 +55,7 @@ class FileStore : public Store {
   // not be flushed to the disk.
   void set(const std::string& key, const std::string& value) override {
     const std::string path = place(key), beside = write_beside(path, value);
-    if (std::rename(beside.c_str(), path.c_str()) != 0) cannot_be_written(path);
+    if (std::rename(beside.c_str(), path.c_str()) != 0) cannot_be_written(path, errno_text());
   }
 
   // Creating a hard link is atomic, on network file systems too.
@@ -62,7 +64,7 @@ class FileStore : public Store {
     std::error_code error, ignored;
     fs::create_hard_link(beside, path, error);
     fs::remove(beside, ignored);
-    if (error && error != std::errc::file_exists) cannot_be_written(path);
+    if (error && error != std::errc::file_exists) cannot_be_written(path, error.message());
     return !error;
   }
 
@@ -78,8 +80,9 @@ class FileStore : public Store {
   }
 
  private:
-  [[noreturn]] static void cannot_be_written(const std::string& path) {
-    fail(Code::io, "'", path, "', by which ranks find each other, cannot be written");
+  static std::string errno_text() { return std::generic_category().message(errno); }
+  [[noreturn]] static void cannot_be_written(const std::string& path, const std::string& why) {
+    fail(Code::io, "'", path, "', by which ranks find each other, cannot be written: ", why);
   }
 
   // Writes a file whose name no other process uses, on this machine or another.
@@ -88,10 +91,11 @@ class FileStore : public Store {
     constexpr auto kNew = std::ios::binary | std::ios::trunc;
     std::ofstream out(beside, kNew);
     std::error_code ignored;
-    if (!out && fs::create_directory(folder_, ignored)) out.open(beside, kNew);  // it was deleted
+    if (!out && errno == ENOENT && fs::create_directory(folder_, ignored))  // it was deleted
+      out.open(beside, kNew);
     out << value;
     out.close();
-    if (!out) cannot_be_written(path);
+    if (!out) cannot_be_written(path, errno_text());
     return beside;
   }
 

@@ -272,6 +272,14 @@ TEST(Gloo, MakesTheFolderOfTheRendezvousAndNoOther) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("shred")));
 }
 
+TEST(Gloo, SaysWhyTheRendezvousCannotBeWritten) {
+  TempDir folder;
+  const auto store = exchange::file_store(folder.path("meet"));
+  std::filesystem::create_directories(folder.path("meet/key/inside"));
+  const std::string why = error_text([&] { store->set("key", "value"); });
+  EXPECT_NE(why.find("cannot be written: Is a directory"), std::string::npos) << why;
+}
+
 TEST(Gloo, AHelperThatCannotStartIsNoReasonToTryAgain) {
   TempDir folder;
   std::ofstream(folder.path("echotrain-gloo")) << "#!/bin/sh\nexit 127\n";
