@@ -248,8 +248,9 @@ void Pipeline::build() {
     segments_[i]->connect(i > 0 ? segments_[i - 1].get() : nullptr,
                           i + 1 < segments_.size() ? segments_[i + 1].get() : nullptr);
   pass_rules_ = PassRules(serial_stages_);
-  source_->set_demand(
-      [this](uint64_t epoch, uint64_t pass) { return pass_rules_.demand(epoch, pass); });
+  source_->set_demand([this](uint64_t epoch, uint64_t pass) {
+    return wants(epoch) ? pass_rules_.demand(epoch, pass) : Demand::end_epoch;
+  });
 }
 
 void Pipeline::start() {
@@ -379,10 +380,17 @@ bool Pipeline::was_dropped(uint64_t stage, const Item& item, uint64_t epoch) con
 }
 
 void Pipeline::deliver(Chunk&& chunk) {
-  std::scoped_lock lock(mutex_);
-  ready_items_ += static_cast<int64_t>(chunk.items.size());
-  ready_.push_back(std::move(chunk));
-  ready_changed_.notify_one();
+  {
+    std::scoped_lock lock(mutex_);
+    if (!drop_unwanted(chunk)) {
+      ready_items_ += static_cast<int64_t>(chunk.items.size());
+      ready_.push_back(std::move(chunk));
+      ready_changed_.notify_one();
+      return;
+    }
+    if (failure_) ready_changed_.notify_one();
+  }
+  release(chunk);
 }
 
 void Pipeline::abandon(std::shared_ptr<const Error> error) noexcept {
@@ -421,10 +429,15 @@ void Pipeline::release_current(std::unique_lock<std::mutex>& lock) {
   has_current_ = false;
   const Chunk done = std::move(current_);
   lock.unlock();
-  segments_.back()->release(done);
+  release(done);
+  lock.lock();
+}
+
+// Without mutex_.
+void Pipeline::release(const Chunk& chunk) {
+  segments_.back()->release(chunk);
   for (SerialSegment* segment : serial_)
     if (segment->stage().on_demand()) segment->trigger();
-  lock.lock();
 }
 
 Item Pipeline::take_item() {
@@ -473,7 +486,8 @@ Pipeline::Next Pipeline::next(Item& item) {
   if (!has_current_) return Next::end_of_epoch;  // the last one
   restored_.reset();
   if (!items_left()) {
-    end_epoch();
+    leave_epoch();
+    forget_before(epoch_);
     release_current(lock);
     return Next::end_of_epoch;
   }
@@ -486,14 +500,62 @@ Pipeline::Next Pipeline::next(Item& item) {
   return Next::item;
 }
 
-void Pipeline::end_epoch() {
+void Pipeline::leave_epoch() {
   ++epoch_;
   delivered_ = 0;
   done_.reset();
-  bad_records_->forget_before(epoch_);
-  source_->forget_before(epoch_);
+}
+
+// Call it when nothing of those epochs can come any more.
+void Pipeline::forget_before(uint64_t epoch) {
+  bad_records_->forget_before(epoch);
+  source_->forget_before(epoch);
   for (SerialStage* stage : serial_stages_)
-    if (TimeDependent* decides = stage->time_dependent()) decides->forget_before(epoch_);
+    if (TimeDependent* decides = stage->time_dependent()) decides->forget_before(epoch);
+}
+
+// Returns whether the message is of an epoch that end_epoch() has left, and should be released. A
+// failure there still ends the run.
+bool Pipeline::drop_unwanted(Chunk& chunk) {
+  if (wants(chunk.epoch)) return false;
+  if (chunk.failure) {
+    chunk.items.clear();
+    return false;
+  }
+  if (chunk.end == End::epoch) {
+    if (auto too_many = bad_records_->too_many(chunk.epoch); too_many && !failure_)
+      failure_ = std::move(too_many);
+    forget_before(chunk.epoch + 1);
+  }
+  return true;
+}
+
+void Pipeline::end_epoch() {
+  check_process();
+  std::vector<Chunk> dropped;  // released, and their payload freed, without the lock
+  std::unique_lock lock(mutex_);
+  if (epochs_over()) return;
+  leave_epoch();
+  first_wanted_ = epoch_;
+  skip_ = 0;
+  restored_.reset();
+  if (has_current_) {  // back to the others, less what was taken from it
+    auto& items = current_.items;
+    items.erase(items.begin(), items.begin() + static_cast<ptrdiff_t>(position_in_chunk_));
+    ready_.push_front(std::move(current_));
+    has_current_ = false;
+  }
+  std::deque<Chunk> kept;
+  for (Chunk& chunk : ready_) {
+    const auto items = static_cast<int64_t>(chunk.items.size());
+    const bool drops = drop_unwanted(chunk);
+    ready_items_ -= items;
+    if (!drops) ready_items_ += static_cast<int64_t>(chunk.items.size());
+    drops ? dropped.push_back(std::move(chunk)) : kept.push_back(std::move(chunk));
+  }
+  ready_ = std::move(kept);
+  lock.unlock();
+  for (const Chunk& chunk : dropped) release(chunk);
 }
 
 bool Pipeline::wait(double seconds) {

@@ -1,6 +1,7 @@
 // A pipeline: stages built from a spec, run by a flow graph, read batch by batch.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -45,6 +46,11 @@ class Pipeline final : private SegmentHost {
   // end_of_epoch. Throws the Error that ended the run, or Error(cancelled) after cancel(), at this
   // and each later call.
   Next next(Item& item);
+
+  // Leaves the rest of the current epoch unread: next() goes on with the next epoch, without
+  // returning end_of_epoch, and the position is its start. Does not wait for the record that the
+  // source is reading; next() and wait() do. For the consumer thread, like next().
+  void end_epoch();
 
   // Waits at most `seconds` until next() would not block. Returns false if it still would.
   bool wait(double seconds);
@@ -130,7 +136,10 @@ class Pipeline final : private SegmentHost {
   bool epochs_over() const;
   bool items_left() const { return position_in_chunk_ < current_.items.size(); }
   Item take_item();
-  void end_epoch();
+  void leave_epoch();
+  void forget_before(uint64_t epoch);
+  bool drop_unwanted(Chunk& chunk);
+  void release(const Chunk& chunk);
   std::shared_ptr<const Error> failure_at_end() const;
   template <typename Holds>
   bool wait_until(std::unique_lock<std::mutex>& lock, const Due& due, const Holds& holds) {
@@ -146,6 +155,7 @@ class Pipeline final : private SegmentHost {
   void check_process() const;
 
   bool stopped() const override { return interrupt_.stopped(); }
+  bool wants(uint64_t epoch) const override { return epoch >= first_wanted_.load(); }
   bool consumer_starves() const override;
   double elapsed_seconds() const override;
   double consumer_starved_seconds() const override;
@@ -178,6 +188,8 @@ class Pipeline final : private SegmentHost {
   bool walked_ = false;  // the stages were advanced into restored_epoch_, or have begun its rest
   // What the ranks of the previous world delivered in that epoch. Kept until it is over.
   std::shared_ptr<const DoneSamples> done_;
+
+  std::atomic<uint64_t> first_wanted_{0};  // the epochs before it are ended for the consumer
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable ready_changed_;

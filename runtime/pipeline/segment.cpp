@@ -240,6 +240,11 @@ void Segment::run_block(Chunk& chunk, size_t first, size_t last, std::vector<cha
 
 void Segment::run_maps(Chunk& chunk) noexcept {
   if (maps_.empty() || chunk.items.empty() || host_.stopped()) return;
+  if (!host_.wants(chunk.epoch)) {
+    chunk.items.clear();
+    chunk.sent_bytes = 0;  // it does not tell how much items grow
+    return;
+  }
   try {
     const int64_t begin = now_ns();
     const auto count = static_cast<double>(chunk.items.size());
@@ -276,6 +281,8 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
 
 void Segment::pass_on(Chunk&& chunk) {
   substitute(chunk);
+  // How far an epoch came that was ended early depends on time, so the next one must not use it.
+  if (chunk.end == End::epoch && !host_.wants(chunk.epoch)) last_good_ = {};
   // Maps change sizes: account for the actual size in the queue.
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
   // The end of a pass without output fills the queue: nothing else would keep the head from running

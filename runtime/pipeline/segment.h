@@ -48,6 +48,8 @@ class SegmentHost {
  public:
   virtual ~SegmentHost() = default;
   virtual bool stopped() const = 0;
+  // False once the consumer has gone on to a later epoch. Then only the end of that one matters.
+  virtual bool wants(uint64_t epoch) const = 0;
   virtual bool consumer_starves() const = 0;   // fewer finished outputs than the low-water mark
   virtual double elapsed_seconds() const = 0;  // since the start
   virtual double consumer_starved_seconds() const = 0;
@@ -276,6 +278,7 @@ class SerialSegment final : public Segment, private Emitter {
 
  private:
   void emit(Item&& item) override {
+    if (!host_.wants(epoch_)) return;
     if (done_before_ && done_before_->copies().count({item.ordinal, item.replica})) return;
     pending_.push_back(std::move(item));
   }

@@ -71,6 +71,10 @@ void SerialSegment::process_some() {
   const size_t first = position_;
   if (on_demand_ && on_demand_->adapts() && begin - pace_told_ns_ > kPaceNs) tell_pace();
   while (position_ < current_.items.size() && waiting() < limits_.chunk && !host_.stopped()) {
+    if (!host_.wants(epoch_)) {
+      position_ = current_.items.size();
+      break;
+    }
     Item& item = current_.items[position_++];
     ++stats_.items_in;
     // An item that is needed again may not have fitted into a batch that is a ghost now.
@@ -114,7 +118,10 @@ void SerialSegment::finish_input() {
   } else if (current_.end != End::none) {
     stage_->finish_pass(*this);
     PassControl* const control = stage_->pass_control();
-    if (!control || control->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
+    const bool ends_epoch = current_.end == End::epoch;
+    // A pass without the items that nobody wants any more says nothing about the data.
+    if (host_.wants(epoch_) ? !control || control->forwards_end(ends_epoch) : ends_epoch)
+      pending_end_ = current_.end;
   }
   release_upstream(current_);
 }
@@ -123,7 +130,7 @@ void SerialSegment::finish_input() {
 // now should not queue behind a burst of old ones.
 size_t SerialSegment::echoes_wanted() const {
   const int64_t ahead = std::min(limits_.items, kEchoesAhead), queued = queued_items();
-  return on_demand_ && queued < ahead && host_.consumer_starves()
+  return on_demand_ && queued < ahead && host_.wants(epoch_) && host_.consumer_starves()
              ? static_cast<size_t>(ahead - queued)
              : 0;
 }

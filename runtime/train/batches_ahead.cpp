@@ -75,8 +75,7 @@ bool BatchesAhead::next(pipeline::Item& batch, const Sum& sum) {
 }
 
 void BatchesAhead::end_epoch() {
-  pipeline::Item left;
-  while (!ended_) ended_ = pipeline_.next(left) == pipeline::Pipeline::Next::end_of_epoch;
+  if (!ended_) pipeline_.end_epoch();
   held_.clear();
   taken_.clear();
   before_.reset();

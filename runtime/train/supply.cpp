@@ -79,7 +79,7 @@ bool Supply::next_of_own(pipeline::Item& batch) {
 
 bool Supply::next(pipeline::Item& batch, const std::string& field,
                   const std::function<bool(const pipeline::Item&)>& changes_plan) {
-  bool ended = !next_of_own(batch);
+  const bool ended = !next_of_own(batch);
   if (!ranks_) return !ended;
   const Ranks::Share all =
       ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
@@ -94,8 +94,8 @@ bool Supply::next(pipeline::Item& batch, const std::string& field,
   }
   if (ahead_)
     ahead_->end_epoch();
-  else
-    while (!ended) ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  else if (!ended)
+    pipeline_.end_epoch();
   return false;
 }
 

@@ -251,6 +251,80 @@ TEST(Pipeline, QueuesKeepTheirBounds) {
   EXPECT_LE(stats["stages"][0]["items_out"].get<int>(), 4 + 8 + 3 * 4 + 8);
 }
 
+TEST(Pipeline, AnEpochThatIsEndedIsNotReadToItsEnd) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 2000);
+  for (const std::string stages :
+       {R"(, {"stage": "batch", "size": 4})",
+        R"(, {"stage": "echo", "mode": "on_demand", "factor": 3, "buffer": 8},
+             {"stage": "batch", "size": 4})",
+        R"(, {"stage": "repeat", "count": 5}, {"stage": "shuffle", "buffer": 8},
+             {"stage": "batch", "size": 4})"}) {
+    Pipeline p(spec_of(pattern, stages, {{"queue_items", 8}, {"prefetch", 2}, {"epochs", 3}}));
+    Item item;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      ASSERT_EQ(p.next(item), Pipeline::Next::item);
+      p.end_epoch();
+    }
+    EXPECT_EQ(p.next(item), Pipeline::Next::end_of_epoch) << "the last epoch is over";
+    EXPECT_TRUE(p.over());
+    p.end_epoch();
+    EXPECT_EQ(p.epoch(), 3u) << "there is no other epoch to end";
+    EXPECT_LT(p.stats()["stages"][0]["items_out"].get<int>(), 300) << stages;
+  }
+}
+
+// The maps are at work on one sample of the epoch, and another one waits for them.
+TEST(Pipeline, EndsAnEpochWithoutWaiting) {
+  TempDir dir;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool blocks = false, goes_on = false;
+  int calls = 0;  // in the first epoch
+  const auto wait = [&](Item& item, uint64_t epoch) {
+    std::unique_lock lock(mutex);
+    if (epoch > 0) return;
+    ++calls;
+    if (item.ordinal == 0) return;
+    blocks = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return goes_on; });
+  };
+  Pipeline p(spec_of(make_shards(dir, 1, 500), R"(, {"stage": "map", "function": "wait"})",
+                     {{"threads", 1}, {"queue_items", 4}}),
+             {{"wait", wait}});
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return blocks; });
+  }
+  EXPECT_TRUE(eventually([&] { return p.stats()["stages"][0]["items_out"] >= 3; }));
+  p.end_epoch();
+  EXPECT_EQ(p.save()["epoch"], 1);
+  EXPECT_FALSE(p.wait(0.01)) << "the maps have yet to give the sample back";
+  {
+    const std::scoped_lock lock(mutex);
+    goes_on = true;
+  }
+  changed.notify_all();
+  EXPECT_EQ(labels_of_epoch(p), numbers(500));
+  EXPECT_EQ(calls, 2) << "the sample that waited went through the maps";
+}
+
+// What is left of a pass has no samples for `repeat` then, which is no error.
+TEST(Pipeline, EndsAnEpochThatRepeatsWithoutEnd) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 3), R"(, {"stage": "repeat"})", {{"queue_items", 64}}));
+  Item item;
+  for (uint64_t epoch = 0; epoch < 300; ++epoch) {
+    ASSERT_EQ(p.next(item), Pipeline::Next::item);
+    EXPECT_EQ(item.ordinal, 0u);
+    EXPECT_EQ(p.epoch(), epoch);
+    p.end_epoch();
+  }
+}
+
 TEST(Pipeline, ByteBoundHoldsBackBigSamples) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 100, 64), R"(, {"stage": "decode"})",

@@ -74,6 +74,40 @@ TEST(Restore, GivesTheSameTail) {
     for (const int items : {0, 1, 5, 14}) expect_same_tail(restorable_spec(pattern, stages), items);
 }
 
+// However much of an epoch was read before it was ended, the next ones are the same.
+TEST(Restore, AnEpochThatWasEndedEarlyChangesNoneOfTheNext) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 3, 40, 8);
+  std::vector<std::string> all(std::begin(kStages), std::end(kStages));
+  all.push_back(R"(, {"stage": "bucket", "field": "png", "boundaries": [70, 75], "size": 8},
+                     {"stage": "keep", "fields": "label"}, {"stage": "batch", "size": 8})");
+  for (const std::string& stages : all)
+    for (const int items : {0, 1, 5}) {
+      SCOPED_TRACE("after " + std::to_string(items) + " items of " + stages);
+      const Json spec = restorable_spec(pattern, stages);
+      Pipeline whole(spec), ended(spec);
+      digest_of_epoch(whole);
+      const uint64_t second = digest_of_epoch(whole), third = digest_of_epoch(whole);
+      Item item;
+      for (int n = 0; n < items; ++n) ASSERT_EQ(ended.next(item), Pipeline::Next::item);
+      ended.end_epoch();
+      EXPECT_EQ(ended.epoch(), 1u);
+      EXPECT_FALSE(ended.within_epoch());
+      const Json state = parse_json(ended.save().dump(), "state");
+      EXPECT_EQ(digest_of_epoch(ended), second);
+      EXPECT_EQ(digest_of_epoch(ended), third);
+      Pipeline restored(spec);
+      restored.restore(state);
+      EXPECT_EQ(digest_of_epoch(restored), second);
+      Pipeline twice(spec);  // a restored run ends the epoch in which it begins
+      for (int n = 0; n < items; ++n) twice.next(item);
+      Pipeline again(spec);
+      again.restore(twice.save());
+      again.end_epoch();
+      EXPECT_EQ(digest_of_epoch(again), second);
+    }
+}
+
 // A restored run is saved again in the same epoch. Some samples were bad before the first save, and
 // some after it.
 TEST(Restore, GoesOnFromARestoredRun) {

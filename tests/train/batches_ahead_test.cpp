@@ -219,6 +219,32 @@ TEST(BatchesAhead, AreNotForgottenByOtherWorldsOrOptions) {
   EXPECT_FALSE(ends[0].error) << ends[0].error->what();
 }
 
+// One rank's part of an epoch ends after its first batch.
+TEST(BatchesAhead, TheRestOfAnEpochIsNotRead) {
+  const TempDir dir;
+  Json pipeline = pipeline_of(dir);
+  pipeline["queue_items"] = 4;
+  pipeline["prefetch"] = 1;
+  pipeline["stages"].erase(1);  // the buffer of `shuffle`
+  for (const size_t ahead : {size_t{0}, size_t{2}}) {
+    auto groups = exchange::local_groups(2, 30);
+    std::vector<std::future<int64_t>> ranks;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks.push_back(std::async(std::launch::async, [&, rank] {
+        Ranks own(std::move(groups[static_cast<size_t>(rank)]));
+        Json part = train::part_of_ranks(pipeline, &own);
+        if (rank == 1) part["stages"].push_back({{"stage", "take"}, {"count", 1}});
+        Supply supply(part, &own, ahead);
+        const Read all = read(supply, 4, /*saves=*/false);
+        EXPECT_EQ(all.epoch_ends, (std::vector<size_t>{1, 2, 3, 4}));
+        return supply.pipeline().stats()["stages"][0]["items_out"].get<int64_t>();
+      }));
+    const int64_t samples = ranks[0].get();
+    ranks[1].get();
+    EXPECT_LT(samples, 4 * kSamples / 2 / 2) << "read ahead " << ahead;
+  }
+}
+
 // Batches of a bucket still differ in length, so each rank has its own plans and changes them at
 // its own steps.
 TEST(BatchesAhead, TrainRanksWhoseShapesDiffer) {
