@@ -95,7 +95,9 @@ constexpr OptionSpec kParallel[] = {
     {"host", OptionType::string, "\"\"", "address or host name on which this rank listens"},
     {"interface", OptionType::string, "\"\"",
      "network interface on which this rank listens, such as eth0, instead of 'host'"},
-    {"timeout", OptionType::number, "60", "time after which a rank that does not answer is lost",
+    {"timeout", OptionType::number, "60",
+     "time after which a rank that does not answer is lost; has to be longer than a step, but not "
+     "than what a rank does alone, such as writing a checkpoint",
      0.01, 1e6, "s"},
     {"devices", OptionType::strings, "[]",
      "devices of this process that train together, each as a rank: for each the index of a device "

@@ -1,22 +1,29 @@
 #include "train/ranks.h"
 
 #include <array>
+#include <condition_variable>
+#include <exception>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/launcher_variables.h"
 #include "core/log.h"
 #include "core/long_wait.h"
 #include "core/parse_json.h"
+#include "core/start_thread.h"
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
 #include "parallel/local_sgd.h"
 #include "train/algorithm.h"
 #include "train/launch_checks.h"
 #include "train/membership.h"
+#include "train/patience.h"
 
 namespace etr::train {
 namespace {
@@ -74,6 +81,42 @@ std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
       std::make_unique<parallel::TensorParallel>(std::move(slices), device));
 }
 
+void Ranks::work_apart(const std::function<void()>& work) {
+  if (size() == 1) return work();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_done = false;
+  std::exception_ptr failed, lost;
+  std::thread answers = start_thread("the thread that answers other ranks", "other work", [&] {
+    try {
+      for (bool all_done = false; !all_done;) {
+        int64_t works = 0;
+        {
+          std::unique_lock lock(mutex);
+          works = !changed.wait_until(lock, deadline_after(kPatience), [&] { return is_done; });
+        }
+        group_->all_reduce(std::span(&works, 1), exchange::Reduction::max);
+        all_done = works == 0;
+      }
+    } catch (...) {
+      lost = std::current_exception();
+    }
+  });
+  try {
+    work();
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  {
+    const std::scoped_lock lock(mutex);
+    is_done = true;
+  }
+  changed.notify_one();
+  answers.join();
+  if (failed) std::rethrow_exception(failed);
+  if (lost) std::rethrow_exception(lost);
+}
+
 void Ranks::be_patient() {
   constexpr double kForEver = 1e6;  // seconds
   group_->set_timeout(kForEver);
@@ -116,7 +159,7 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   EvalMetrics mine;
   std::optional<Error> stopped;
   try {
-    mine = evaluate();
+    work_apart([&] { mine = evaluate(); });
   } catch (const Error& error) {
     if (error.code() != Code::cancelled) throw;
     stopped = error;
@@ -254,8 +297,10 @@ std::vector<std::string> Ranks::gather(const std::string& text) {
 checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load) {
   checkpoint::Loaded loaded;
   Json contents;
+  work_apart([&] {
+    if (leads()) loaded = load();
+  });
   if (leads()) {
-    loaded = load();
     contents = {{"step", loaded.step}, {"path", loaded.path}, {"files", Json::object()}};
     for (const auto& [name, bytes] : loaded.files) contents["files"][name] = bytes.size();
   }

@@ -101,6 +101,11 @@ class Ranks {
   // throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
 
+  // Calls `work` and returns when all ranks have done theirs, whose durations may differ by more
+  // than the group's time-out: each rank answers the others meanwhile, on a thread of its own. What
+  // `work` throws is thrown then, on this rank. It must not use this object. Collective.
+  void work_apart(const std::function<void()>& work);
+
   // From now on waits for other ranks before a step however long they take, since their trainers'
   // callers may take any time. Only abort() ends this wait. Exchanges keep the group's time-out.
   void be_patient();

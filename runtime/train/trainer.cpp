@@ -96,12 +96,18 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
-  if (leads() && directory.value_or("") != "" && !is_trial(start_))
-    folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
-  if (ranks_ && ranks_->is_newcomer())
+  const auto open_own_folder = [&] {
+    if (leads() && directory.value_or("") != "" && !is_trial(start_))
+      folder_ =
+          std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
+  };
+  if (ranks_ && ranks_->is_newcomer()) {  // the others have begun
+    open_own_folder();
     begin_as_others();
-  else if (start_ == Start::resume && (!membership_ || leads()))
-    load();
+  } else {
+    work_apart(open_own_folder);
+    if (start_ == Start::resume && (!membership_ || leads())) load();
+  }
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));

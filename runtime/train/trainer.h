@@ -147,6 +147,8 @@ class Trainer {
   std::optional<Event> evaluation_event();  // none if the evaluation was stopped
   uint64_t planned_end();
   checkpoint::Loaded newest_checkpoint();
+  void work_apart(const std::function<void()>& work);
+  std::string write_checkpoint(checkpoint::Files& files);
   checkpoint::Loaded own_checkpoint() const;
   void load();
   void set_again();

@@ -56,9 +56,23 @@ std::string Trainer::save() {
   learner_->forget_residuals();  // because a run that resumes from here has no residuals
   saved_step_ = learner_->steps();
   has_saved_ = true;
-  if (!folder_ && !learner_->saves_together()) return "";
-  learner_->save(files);
-  if (!folder_) return "";
+  if (folder_ || learner_->saves_together()) learner_->save(files);
+  std::string path;
+  work_apart([&] {
+    if (folder_) path = write_checkpoint(files);
+  });
+  return path;
+}
+
+// Does what the other ranks do not do, or not in the same time.
+void Trainer::work_apart(const std::function<void()>& work) {
+  if (ranks_)
+    ranks_->work_apart(work);
+  else
+    work();
+}
+
+std::string Trainer::write_checkpoint(checkpoint::Files& files) {
   Json state = progress_.json();
   if (ranks_) state["ranks"] = ranks_->parts();
   checkpoint::put_text(files, kTrainerState, state.dump());
@@ -94,7 +108,7 @@ void Trainer::load() {
   }
   learner_->load(loaded.files, origin, {0, progress_.fresh(), progress_.examples()});
   set_again();
-  supply_->restore(loaded.files, ranks, origin);
+  work_apart([&] { supply_->restore(loaded.files, ranks, origin); });  // lists the data
   resumed_at_ = milestone();
   evaluation_tried_step_ = progress_.evaluation().step;
   const bool evaluated = progress_.evaluation().step == learner_->steps();
@@ -187,7 +201,8 @@ void Trainer::begin_again() {
 
 // Collective over a new group. The old first rank may have ended before it wrote a checkpoint.
 void Trainer::begin_as_others() {
-  has_saved_ = ranks_->first_says(has_saved_ && folder_ && folder_->newest());
+  work_apart([&] { has_saved_ = has_saved_ && folder_ && folder_->newest(); });
+  has_saved_ = ranks_->first_says(has_saved_);
   if (has_saved_) {
     load();
   } else {

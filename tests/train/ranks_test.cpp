@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string_view>
+#include <thread>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "parallel/data_parallel.h"
+#include "support/error_text.h"
 #include "train/small_learner.h"
 #include "train/together.h"
 
@@ -298,6 +301,37 @@ TEST(RanksOfAJob, SayWhatTheyCannotShare) {
   });
   EXPECT_NE(overtaking.find("'overtake' orders samples by the time"), std::string::npos)
       << overtaking;
+}
+
+// The time-out is for exchanges. What a rank does alone may take longer.
+TEST(RanksOfAJob, WaitForWhatOneOfThemDoesAlone) {
+  constexpr double kTimeout = 3;
+  constexpr std::chrono::seconds kWork(5);
+  auto groups = exchange::local_groups(2, kTimeout);
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      Ranks own(std::move(groups[static_cast<size_t>(rank)]));
+      return error_text([&] {
+        const auto loaded = own.share([&] {
+          std::this_thread::sleep_for(kWork);
+          return checkpoint::Loaded{.step = 7};
+        });
+        EXPECT_EQ(loaded.step, 7u);
+        const auto all = own.evaluate([&] {
+          if (rank == 1) std::this_thread::sleep_for(kWork);
+          return train::EvalMetrics{.samples = 1, .loss = 2.0 * rank, .weight = 1};
+        });
+        EXPECT_EQ(all.loss, 1);
+        own.work_apart([&] {
+          if (rank == 0) fail(Code::io, "the disk is full");
+        });
+        int64_t one = 1;
+        own.sum(std::span(&one, 1));
+      });
+    }));
+  EXPECT_EQ(ranks[0].get(), "the disk is full");
+  EXPECT_NE(ranks[1].get().find("rank 0"), std::string::npos) << "left the group";
 }
 
 TEST(RanksOfAJob, EndAnEpochTogether) {
