@@ -21,6 +21,7 @@ class Membership {
 
   bool leads() const { return number_ == 0; }  // evaluates, and writes the run's folder
 
+  int parts() const { return parts_; }  // of the data
   // Worker n of N takes the n-th of N parts. Further workers take the same parts again, in another
   // order.
   Json part(Json pipeline) const;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "train/batch_fields.h"
 
@@ -122,6 +123,26 @@ void Supply::restore(const checkpoint::Files& files, int saved_by, const std::st
          " ranks took by their length (stage 'bucket'): resume with as many, or from an epoch's "
          "end");
   pipeline_.restore(all);
+}
+
+void Supply::restore_worker(const checkpoint::Files& files, int parts, const std::string& origin) {
+  Json position = checkpoint::json_of(files, position_file(0), origin);
+  const auto member = [&](const char* key) {
+    return position.is_object() ? position.value(key, Json()) : Json();
+  };
+  const bool within = member("delivered") != 0 || position.contains("done");
+  if (const Json before = member("world"); within && before.is_number() && before != parts) {
+    log_line(LogLevel::warning,
+             cat(origin, " lies within an epoch whose data ", before.dump(),
+                 " workers shared, and now there are ", parts,
+                 ": this worker begins its part of the epoch anew, as the others do"));
+    position.erase("done");
+    position.erase("dropped_copies");
+    position["delivered"] = 0;
+    position["pass_lengths"] = Json::array();
+    position["drops"] = position["decisions"] = Json::object();
+  }
+  restore_own(position);
 }
 
 void Supply::restore_own(const Json& position) {

@@ -108,7 +108,12 @@ void Trainer::load() {
   }
   learner_->load(loaded.files, origin, {0, progress_.fresh(), progress_.examples()});
   set_again();
-  work_apart([&] { supply_->restore(loaded.files, ranks, origin); });  // lists the data
+  work_apart([&] {  // lists the data
+    if (membership_)
+      supply_->restore_worker(loaded.files, membership_->parts(), origin);
+    else
+      supply_->restore(loaded.files, ranks, origin);
+  });
   resumed_at_ = milestone();
   evaluation_tried_step_ = progress_.evaluation().step;
   const bool evaluated = progress_.evaluation().step == learner_->steps();

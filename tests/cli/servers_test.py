@@ -99,6 +99,19 @@ class Servers(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("diloco", result.stderr)
 
+    # Among more workers, the first one has another part of the data, of which it has read nothing.
+    def test_another_number_of_workers_resumes_within_an_epoch(self):
+        words = self.words("fewer", 7)
+        result = run("launch", "-n", 2, "--servers", 1, *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = run("launch", "-n", 3, "--servers", 1, *self.words("fewer", 12), "--resume")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("whose data 2 workers shared, and now there are 3", result.stderr)
+        self.assertEqual(self.steps("fewer"), 12)
+        again = run("launch", "-n", 3, "--servers", 1, *self.words("fewer", 14), "--resume")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertNotIn("begins its part", again.stderr)
+
     # Nobody has anything to begin with: the other worker must not wait for it.
     def test_a_complete_run_is_resumed(self):
         words = self.words("complete", 5)
