@@ -82,7 +82,8 @@ void check_world(const Options& parallel, const exchange::World& processes) {
          "ECHOTRAIN_JOIN is 1, and the job is not elastic, so no rank can join it: unset the "
          "variable, or set parallel.elastic to true on all ranks");
   const int64_t least = parallel.integer("min_ranks");
-  if (parallel.boolean("elastic") && !parallel.boolean("join") && least > processes.size)
+  const bool joins = parallel.boolean("join") || is_told_to_join(variable_of_process);
+  if (parallel.boolean("elastic") && !joins && least > processes.size)
     fail(Code::invalid_argument, "parallel.min_ranks is ", least, ", and the run begins with ",
          processes.size, " ranks: start more, or lower it");
 }

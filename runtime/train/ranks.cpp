@@ -373,7 +373,10 @@ exchange::World world_of(const Options& own) {
 std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   if (!job.parallel() || uses_servers(job)) return nullptr;
   const Options& own = *job.parallel();
-  const bool has = has_processes(job);
+  // One that joins is given its rank by the others.
+  const bool joins =
+      own.boolean("elastic") && (own.boolean("join") || is_told_to_join(variable_of_process));
+  const bool has = joins || has_processes(job);
   if (own.boolean("elastic") && !own.strings("devices").empty())
     fail(Code::unsupported,
          "parallel.elastic needs a process for each device, and parallel.devices has several in "
@@ -393,9 +396,8 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
     const LongWait wait(wait_text(own, world));
     return std::make_unique<Ranks>(exchange::open_group(world));
   }
-  Ranks::Elastic elastic{world, static_cast<int>(own.integer("min_ranks")), own.boolean("join"),
-                         own.number("join_timeout")};
-  elastic.joins = elastic.joins || is_told_to_join(variable_of_process);
+  const Ranks::Elastic elastic{world, static_cast<int>(own.integer("min_ranks")), joins,
+                               own.number("join_timeout")};
   check_elastic(job, world);
   const LongWait wait(elastic.joins ? cat("waits to join the run at ", world.rendezvous,
                                           ", which takes new ranks up at the end of an epoch")

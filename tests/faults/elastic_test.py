@@ -95,6 +95,20 @@ class Elastic(unittest.TestCase):
         per_epoch = {row["step"]: row["examples"] for row in rows}
         self.assertEqual(per_epoch[began + SAMPLES // 12] - per_epoch[began], SAMPLES)
 
+    # Started without a launcher, by a job that says nothing but where the others meet.
+    def test_a_rank_that_joins_needs_no_number(self):
+        cluster = self.cluster("numberless", 2, epochs=500).start_all()
+        cluster.wait_for_step(2)
+        joined = cluster.start(0, "--set", f"parallel.rendezvous=file:{cluster.store}", "--set", "parallel.join=true",
+                               prefix=("env", "-u", "ECHOTRAIN_RANK", "-u", "ECHOTRAIN_SIZE", "-u", "ECHOTRAIN_RENDEZVOUS",
+                                       "-u", "ECHOTRAIN_JOIN"),
+                               joins=True)
+        self.wait_for_newcomer(cluster, 0, joined)
+        for rank in cluster.processes:
+            cluster.processes[rank].send_signal(signal.SIGTERM)
+        for rank in cluster.processes:
+            cluster.wait(rank)
+
     # One dies, another waits to join.
     def test_shrinks_and_grows(self):
         cluster = self.cluster("both", 3, epochs=500).start_all()
