@@ -113,6 +113,7 @@ part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 test
 part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --seconds 5400
 part mutation /usr/bin/python3 tests/mutation/mutate.py build-test
 part windows bash tests/windows.sh "$work/windows"
+part arm64 bash tests/arm64.sh "$work/arm64"
 part sbom bash tests/bindings/sbom.sh build-test "$work/sbom"
 part release release
 part fuzz fuzz
