@@ -66,6 +66,14 @@ bool lies_within_epoch(const Json& position) {
   return position.at("delivered") != 0 || position.contains("done");
 }
 
+void return_to_start(Json& position) {
+  position.erase("done");
+  position.erase("dropped_copies");
+  position["delivered"] = 0;
+  position["pass_lengths"] = Json::array();
+  position["drops"] = position["decisions"] = Json::object();
+}
+
 void check_complete(const std::vector<Json>& positions) {
   const uint64_t world = positions.front().at("world");
   if (positions.size() != world)

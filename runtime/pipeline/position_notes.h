@@ -22,6 +22,9 @@ void check_form(const Json& position);
 
 bool lies_within_epoch(const Json& position);
 
+// Moves a position of valid form to the start of its epoch.
+void return_to_start(Json& position);
+
 // Checks that the positions are those of all ranks of one world, in order, saved at the same time.
 // Throws Error(invalid_argument).
 void check_complete(const std::vector<Json>& positions);

@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "pipeline/position_notes.h"
 #include "train/batch_fields.h"
 
 namespace etr::train {
@@ -127,20 +128,14 @@ void Supply::restore(const checkpoint::Files& files, int saved_by, const std::st
 
 void Supply::restore_worker(const checkpoint::Files& files, int parts, const std::string& origin) {
   Json position = checkpoint::json_of(files, position_file(0), origin);
-  const auto member = [&](const char* key) {
-    return position.is_object() ? position.value(key, Json()) : Json();
-  };
-  const bool within = member("delivered") != 0 || position.contains("done");
-  if (const Json before = member("world"); within && before.is_number() && before != parts) {
+  const bool is_position = position.is_object() && position.contains("pipeline");
+  if (is_position) pipeline::check_form(position);  // else restore_own() refuses it
+  if (is_position && pipeline::lies_within_epoch(position) && position["world"] != parts) {
     log_line(LogLevel::warning,
-             cat(origin, " lies within an epoch whose data ", before.dump(),
+             cat(origin, " lies within an epoch whose data ", position["world"].dump(),
                  " workers shared, and now there are ", parts,
                  ": this worker begins its part of the epoch anew, as the others do"));
-    position.erase("done");
-    position.erase("dropped_copies");
-    position["delivered"] = 0;
-    position["pass_lengths"] = Json::array();
-    position["drops"] = position["decisions"] = Json::object();
+    pipeline::return_to_start(position);
   }
   restore_own(position);
 }
