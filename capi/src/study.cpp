@@ -23,17 +23,9 @@ struct etr_study {
   // The folder that a call means: the one it names, or that of etr_study_start, or the study's own.
   std::string folder(const char* directory) const {
     if (directory) return path_of(directory, "directory");
-    const std::lock_guard lock(mutex_);
-    return started_in_.empty() ? spec.folder() : started_in_;
+    const study::Runner* const started = running.load();
+    return started ? started->folder() : spec.folder();
   }
-  void start_in(const std::string& directory) {
-    const std::lock_guard lock(mutex_);
-    started_in_ = directory;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::string started_in_;
 };
 
 int32_t etr_study_load(const char* path, const char* const* overrides, int32_t count,
@@ -69,7 +61,6 @@ int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* dire
     if (parallel >= 0) options.parallel = static_cast<uint64_t>(parallel);
     s.runner = std::make_unique<study::Runner>(device.kernels, s.spec, options);
     s.running = s.runner.get();
-    s.start_in(options.folder);
   });
 }
 

@@ -79,6 +79,9 @@ class Runner {
   // that all its first trials had.
   Event next_event(double seconds = 0.25);
 
+  // Any thread.
+  const std::string& folder() const { return folder_.path(); }
+
   // Ends the study at the next call of next_event(), without finishing running trials. May be
   // called on any thread, at any time, and from signal handlers.
   void stop() { stop_.store(true); }
