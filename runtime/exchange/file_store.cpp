@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "core/platform_files.h"
 #include "exchange/store.h"
 #include "exchange/word.h"
 
@@ -55,7 +56,8 @@ class FileStore : public Store {
   // not be flushed to the disk.
   void set(const std::string& key, const std::string& value) override {
     const std::string path = place(key), beside = write_beside(path, value);
-    if (std::rename(beside.c_str(), path.c_str()) != 0) cannot_be_written(path, errno_text());
+    if (std::rename(beside.c_str(), path.c_str()) != 0)
+      cannot_be_written(path, platform::errno_text(errno));
   }
 
   // Creating a hard link is atomic, on network file systems too.
@@ -80,7 +82,6 @@ class FileStore : public Store {
   }
 
  private:
-  static std::string errno_text() { return std::generic_category().message(errno); }
   [[noreturn]] static void cannot_be_written(const std::string& path, const std::string& why) {
     fail(Code::io, "'", path, "', by which ranks find each other, cannot be written: ", why);
   }
@@ -95,7 +96,7 @@ class FileStore : public Store {
       out.open(beside, kNew);
     out << value;
     out.close();
-    if (!out) cannot_be_written(path, errno_text());
+    if (!out) cannot_be_written(path, platform::errno_text(errno));
     return beside;
   }
 

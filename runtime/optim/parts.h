@@ -13,8 +13,8 @@ inline float number(const Options& options, const char* name) {
   return static_cast<float>(options.number(name));
 }
 
-// The least epsilon that keeps a root of 0 from being a divisor: with a gradient of 0 from the first
-// step on, 0 / 0 would be NaN. Devices may take f32 numbers below 1.2e-38 for 0.
+// The least epsilon that keeps a root of 0 from being a divisor: with a gradient of 0 from the
+// first step on, 0 / 0 would be NaN. Devices may take f32 numbers below 1.2e-38 for 0.
 constexpr double kLeastEpsilon = 1e-37;
 
 // Allocates state of `count` scalars, initially `value`.

@@ -46,8 +46,8 @@ struct PackPush {
   float ranks, most;
 };
 
-// Returns the most that a rank may send, so that the sum of all ranks is finite. Sums are rounded to
-// the format after each addition. The number has as few bits as let the format represent its
+// Returns the most that a rank may send, so that the sum of all ranks is finite. Sums are rounded
+// to the format after each addition. The number has as few bits as let the format represent its
 // multiples, so rounding never leads beyond them, whatever the order.
 float most_of(Compression format, uint32_t ranks) {
   const bool bf16 = format == Compression::bf16;

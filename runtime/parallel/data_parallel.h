@@ -54,10 +54,10 @@ class DataParallel : public Sharing {
   // Returns `commands`, which compute the gradients and results of a batch, and the update, with
   // the exchange woven in. The update sees means over the rows of all ranks, and so do the results;
   // they have the same bits on all ranks. Each rank counts as much as its rows weigh in the loss
-  // (Step::weight); agree_on_unit() must have been called. Exchanges overlap with the commands that follow a
-  // bucket's last one. If gradients are summed over several steps (optim::UpdateSpec::accumulate),
-  // only the last one exchanges them. If a rank does not come, the step ends with RankLost before
-  // the update. `memory` holds what the update needs.
+  // (Step::weight); agree_on_unit() must have been called. Exchanges overlap with the commands that
+  // follow a bucket's last one. If gradients are summed over several steps
+  // (optim::UpdateSpec::accumulate), only the last one exchanges them. If a rank does not come, the
+  // step ends with RankLost before the update. `memory` holds what the update needs.
   gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
                                const graph::ParameterStore& store, const Step& step,
                                gpu::Kernels& kernels, gpu::Allocator& memory) override;

@@ -33,10 +33,10 @@ struct CurvePoint {
   double loss = kNone, accuracy = kNone, training_loss = kNone;
 };
 
-// Returns the metric of a goal: the accuracy, or else the loss.
 // Rounds to seven digits, about single precision, to which records keep metrics.
 double rounded(double value);
 
+// Returns the metric of a goal: the accuracy, or else the loss.
 inline double metric_at(const CurvePoint& point, bool accuracy) {
   return accuracy ? point.accuracy : point.loss;
 }

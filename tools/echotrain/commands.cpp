@@ -16,6 +16,8 @@ constexpr Option kDevice{"device", "DEVICE",
 constexpr Option kKernels{"kernels", "automatic|cpu|tiled|matrix", "family of kernels"};
 constexpr Option kTuning{"tuning", "FILE",
                          "kernel choices that 'tune-kernels --out FILE' has measured"};
+constexpr Option kResume{"resume", "", "continue from the newest checkpoint, bit for bit"};
+constexpr Option kReplaceRun{"overwrite", "", "start a new run and replace the one in output.dir"};
 constexpr Option kValidation{"validation-layer", "", "run with the Vulkan validation layers", 0,
                              "validation"};
 constexpr Option kStep{"step-ms", "MS",
@@ -70,10 +72,7 @@ const std::vector<Command> kCommands = {
      "file's.\n\n"
      "Ctrl-C ends the run in an orderly way, with a checkpoint and exit status 130; a second "
      "Ctrl-C ends it at once.",
-     job_options({{"resume", "", "continue from the newest checkpoint, bit for bit"},
-                  {"overwrite", "", "start a new run and replace the one in output.dir"},
-                  kValidation}),
-     command_train},
+     job_options({kResume, kReplaceRun, kValidation}), command_train},
     {"launch", "JOB.json", "trains a job on several ranks of this machine, one process each",
      "Each rank processes its part of every batch, and all ranks update their weights with the "
      "mean of the gradients: N ranks with a batch of B train like one with a batch of N B. The job "
@@ -97,8 +96,8 @@ const std::vector<Command> kCommands = {
                    "for an elastic run (parallel.elastic): restart ranks that fail, up to N times "
                    "in all; a restarted rank joins the others at the end of an epoch. Default: 0"},
                   {"servers", "N", "number of shards of a parameter server to start as well"},
-                  {"resume", "", "continue from the newest checkpoint, bit for bit"},
-                  {"overwrite", "", "start a new run and replace the one in output.dir"},
+                  kResume,
+                  kReplaceRun,
                   kValidation}),
      command_launch},
     {"parameter-server",

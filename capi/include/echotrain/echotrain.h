@@ -1016,9 +1016,9 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * `progress` (may be NULL) is told what is being done, or "" while that continues; returning 0
  * stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why", "r", "echo", "edges",
  * "others", "batch", "measured", "assumptions", "as_it_is", "without_echo", "changed", "job"
- * (the changed job), "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs of several ranks
- * and for pipelines without batches; ETR_STATE if no batch came in time. Errors of the data are
- * those of etr_pipeline_next. */
+ * (the changed job), "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs
+ * of several ranks and for pipelines without batches; ETR_STATE if no batch came in time. Errors of
+ * the data are those of etr_pipeline_next. */
 ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
                                int32_t check,
                                int32_t (*progress)(void* user_data, const char* what),
