@@ -25,7 +25,7 @@ struct ImageOptions {
   int64_t max_scans = kMaxScans;             // of a JPEG
   // JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size as long as the shorter side keeps this
   // many pixels, which is faster if the next stage shrinks the image anyway. 0: full size.
-  int64_t least_side = 0;
+  int64_t min_side = 0;
   ByteGate* memory = nullptr;       // for the image and its decoder; nullptr: no limit
   std::function<bool()> cancelled;  // polled often; true ends decoding with Error(cancelled)
 };

@@ -126,7 +126,7 @@ class Jpeg {
     unsigned best = 1;
     const unsigned side = std::min(info_.image_width, info_.image_height);
     for (const unsigned by : {2u, 4u, 8u})
-      if (options_.least_side > 0 && (side + by - 1) / by >= options_.least_side) best = by;
+      if (options_.min_side > 0 && (side + by - 1) / by >= options_.min_side) best = by;
     return best;
   }
 

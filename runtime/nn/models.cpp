@@ -300,7 +300,8 @@ constexpr OptionSpec kLlama[] = {
      "number of heads for keys and values, shared by groups of attention heads; 0: as many as "
      "heads",
      0, 1024},
-    {"head_width", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256},
+    {"head_dim", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256, "", "",
+     "head_width"},
     kFfnWidth,
     {"rotary_base", OptionType::number, "10000", "base of the rotary position embedding", 1, 1e12},
     {"rotary_scaling", OptionType::numbers, "[]",
@@ -324,7 +325,7 @@ Json expand_llama(const Options& o) {
   };
   Json attend = layer("attention",
                       {{"causal", true}, {"bias", false}, {"separate", true}, {"init", "normal"}});
-  for (const char* key : {"heads", "kv_heads", "head_width"}) attend[key] = o.integer(key);
+  for (const char* key : {"heads", "kv_heads", "head_dim"}) attend[key] = o.integer(key);
   attend["rotary_base"] = o.number("rotary_base");
   attend["rotary_scaling"] = o.numbers("rotary_scaling");
   Json up = dense("up", ffn_width_of(o));

@@ -115,7 +115,7 @@ int OnnxImporter::parameter(const OnnxNode& node, const Tensor& values, const st
   for (const int64_t extent : values.shape()) shape.push_back(extent);
   const int made = add(node, "parameter", {}, {{"shape", shape}});
   OnnxLayer& of = layer(made);
-  if (single || source.empty()) of.options["trained"] = false;
+  if (single || source.empty()) of.options["trainable"] = false;
   if (single) {
     of.options["value"] = static_cast<double>(values.view<float>()[0]);
     return made;

@@ -15,7 +15,7 @@ constexpr OpInput kInputs[] = {{"q"},
                                {"lengths", InputRole::constant, true, DType::i32}};
 constexpr OptionSpec kOptions[] = {
     {"heads", OptionType::integer, nullptr,
-     "number of heads; they share the width equally unless head_width is given", 1, 1024},
+     "number of heads; they share the width equally unless head_dim is given", 1, 1024},
     {"causal", OptionType::boolean, "false",
      "each position attends only to itself and earlier positions"},
     {"kv_heads", OptionType::integer, "0",

@@ -12,7 +12,7 @@ constexpr OptionSpec kOptions[] = {
     kWindowStride,
     {"pad", OptionType::integer, "0", "padding on each side, which is not counted", 0, 32,
      "pixels"},
-    {"outputs", OptionType::integer, "0",
+    {"output_size", OptionType::integer, "0",
      "height and width of the result of adaptive pooling; 0: not adaptive", 0, 4096, "pixels"},
 };
 
@@ -23,14 +23,14 @@ struct Push {
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   const Shape& x = in[0];
-  const int64_t outputs = options.integer("outputs");
+  const int64_t outputs = options.integer("output_size");
   if (outputs == 0) return {pooled_shape("avg_pool", options, x), {}};
   require_rank("avg_pool", "x", x, 4, "[N, H, W, C]");
   return {{x[0], outputs, outputs, x[3]}, {}};
 }
 
 Push push_of(const OpCall& call) {
-  return {pool_geometry(call), call.options.integer("outputs") > 0};
+  return {pool_geometry(call), call.options.integer("output_size") > 0};
 }
 
 // `rows` of each of the samples that are written.
@@ -55,7 +55,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }
 
 std::string to_onnx(OnnxNode& node) {
-  return pool_to_onnx(node, "AveragePool", node.options().integer("outputs"));
+  return pool_to_onnx(node, "AveragePool", node.options().integer("output_size"));
 }
 
 }  // namespace

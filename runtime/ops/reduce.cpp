@@ -17,7 +17,7 @@ constexpr OptionSpec kOptions[] = {
      "sum|mean|max|min"},
     {"axes", OptionType::integers, nullptr, "axes to reduce; negative values count from the end",
      -8, 7},
-    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes with length 1"},
+    {"keep_dims", OptionType::boolean, "false", "keep the reduced axes with length 1"},
 };
 
 std::vector<size_t> axes_of(const Options& options, const Shape& x) {
@@ -45,7 +45,7 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   for (size_t i = 0; i < in[0].size(); ++i) {
     const bool reduced = std::binary_search(axes.begin(), axes.end(), i);
     if (!reduced) out.push_back(in[0][i]);
-    if (reduced && options.boolean("keep_axes")) out.push_back(1);
+    if (reduced && options.boolean("keep_dims")) out.push_back(1);
   }
   return {out, {}};
 }
@@ -144,7 +144,7 @@ void emit_sum(Emitter& emit, const DeviceTensor& x, std::vector<size_t> axes,
 std::string to_onnx(OnnxNode& node) {
   const std::string f = node.options().string("function");
   const auto axes = node.options().integers("axes");
-  const int64_t keep = node.options().boolean("keep_axes");
+  const int64_t keep = node.options().boolean("keep_dims");
   if (f == "sum")
     return node.emit("ReduceSum", {node.in(0), node.integers(axes)},
                      OnnxAttributes().integer("keepdims", keep));

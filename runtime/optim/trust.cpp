@@ -133,14 +133,14 @@ class Trust final : public Optimizer {
 constexpr OptionSpec kLars[] = {
     {"momentum", OptionType::number, "0.9", "fraction of the velocity kept in each step", 0,
      0.99999},
-    {"trust", OptionType::number, "0.001",
-     "trust coefficient: size of a step relative to the tensor", 0, 10},
+    {"trust_coefficient", OptionType::number, "0.001",
+     "trust coefficient: size of a step relative to the tensor", 0, 10, "", "", "trust"},
     {"weight_decay", OptionType::number, "0.0001",
      "L2 penalty on weights; biases and normalisation parameters are exempt", 0, 10},
 };
 
 std::unique_ptr<Optimizer> make_lars(const Options& o, const Portion& portion) {
-  return std::make_unique<Trust>(portion, false, Push{0, 0, number(o, "trust")});
+  return std::make_unique<Trust>(portion, false, Push{0, 0, number(o, "trust_coefficient")});
 }
 
 constexpr OptionSpec kLamb[] = {

@@ -146,7 +146,8 @@ std::string claim_cache_folder(const std::string& folder, const Json& upstream) 
     fail(Code::state, "the shared cache '", folder,
          "' holds samples of other data, stages or options: ", what,
          ". Remove the folder, and it is made anew, or let 'shared' name another one");
-  return sha256(text);
+  // Of what the file says: it may name options by their former names.
+  return sha256(platform::read_document(path));
 }
 
 }  // namespace etr::pipeline

@@ -18,7 +18,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"sources", OptionType::stages, nullptr, "a single source that reads several files or records"},
-    {"ways", OptionType::integer, "4", "number of files that are read at once", 1, 200, "files"},
+    {"cycle_length", OptionType::integer, "4", "number of files that are read at once", 1, 200,
+     "files", "", "ways"},
     {"ahead", OptionType::integer, "16", "samples that are read ahead from each of these files", 1,
      1e6, "samples"},
     {"ahead_bytes", OptionType::integer, "16777216",
@@ -38,7 +39,7 @@ class Way {
     bytes_ = 0;
     ended_ = stop_ = false;
     failure_ = nullptr;
-    thread_ = start_thread("a thread that reads a part of the files", "interleave's 'ways'",
+    thread_ = start_thread("a thread that reads a part of the files", "interleave's 'cycle_length'",
                            [this, epoch, pass] { run(epoch, pass); });
   }
 
@@ -138,7 +139,7 @@ class Interleave final : public Source {
       fail(Code::invalid_argument,
            "stage 'interleave' takes one source, without stages after it; mix takes several");
     source_ = given[0];
-    const auto ways = static_cast<size_t>(options.integer("ways"));
+    const auto ways = static_cast<size_t>(options.integer("cycle_length"));
     for (size_t i = 0; i < ways; ++i) {
       StageContext part = context;
       part.part = i;

@@ -20,12 +20,12 @@ constexpr OptionSpec kOptions[] = {
      "is present"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
-    {"least_side", OptionType::integer, "-1",
+    {"min_side", OptionType::integer, "-1",
      "JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size as long as the shorter side keeps this "
      "many pixels, which is faster before a stage that shrinks images; 0: always full size; -1: "
      "twice the size that a following 'resize' or 'random_resized_crop' produces, otherwise full "
      "size",
-     -1, 1e9, "pixels"},
+     -1, 1e9, "pixels", "", "least_side"},
     {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
      "pixels"},
     {"max_chunk_bytes", OptionType::integer, "2147483648", "PNGs with a larger chunk are an error",
@@ -45,7 +45,7 @@ constexpr OptionSpec kOptions[] = {
 class Decode final : public MapStage {
  public:
   Decode(const Options& options, const StageContext& context)
-      : field_(options.string("field")), least_side_(options.integer("least_side")) {
+      : field_(options.string("field")), min_side_(options.integer("min_side")) {
     const std::string channels = options.string("channels");
     image_.channels = channels == "gray"  ? Channels::gray
                       : channels == "rgb" ? Channels::rgb
@@ -55,7 +55,7 @@ class Decode final : public MapStage {
     image_.max_pixels = options.integer("max_pixels");
     image_.max_chunk_bytes = options.integer("max_chunk_bytes");
     image_.max_scans = options.integer("max_scans");
-    image_.least_side = std::max<int64_t>(least_side_, 0);
+    image_.min_side = std::max<int64_t>(min_side_, 0);
     if (context.interrupt)
       image_.cancelled = [interrupt = context.interrupt] { return interrupt->stopped(); };
     if (has_budget(context)) {
@@ -76,7 +76,7 @@ class Decode final : public MapStage {
   }
 
   void followed_by(const MapStage& next) override {
-    if (least_side_ < 0) image_.least_side = next.sufficient_side().value_or(0);
+    if (min_side_ < 0) image_.min_side = next.sufficient_side().value_or(0);
   }
 
  private:
@@ -110,7 +110,7 @@ class Decode final : public MapStage {
   }
 
   const std::string field_;
-  const int64_t least_side_;
+  const int64_t min_side_;
   std::unique_ptr<ByteGate> memory_;
   ImageOptions image_;
   mutable std::atomic<bool> warned_{false};

@@ -14,7 +14,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"size", OptionType::integer, nullptr, "samples in a batch", 1, 1 << 24, "samples"},
-    {"value", OptionType::number, "0", "value of the padding", -1e9, 1e9},
+    {"fill", OptionType::number, "0", "value of the padding", -1e9, 1e9, "", "", "value"},
     {"drop_remainder", OptionType::boolean, "false",
      "drop the samples at the end of an epoch that do not fill a batch"},
 };
@@ -22,7 +22,7 @@ constexpr OptionSpec kOptions[] = {
 class PaddedBatch final : public Batching {
  public:
   PaddedBatch(const Options& options, const StageContext&)
-      : Batching(options), value_(options.number("value")) {}
+      : Batching(options), fill_(options.number("fill")) {}
 
  protected:
   void check_fits(const Item& first, const Item& item) const override {
@@ -70,14 +70,14 @@ class PaddedBatch final : public Batching {
   void fill(Tensor& t) const {
     if (t.dtype() == DType::u8)
       std::ranges::fill(t.mutable_view<uint8_t>(),
-                        static_cast<uint8_t>(std::clamp(value_, 0.0, 255.0)));
+                        static_cast<uint8_t>(std::clamp(fill_, 0.0, 255.0)));
     else if (t.dtype() == DType::u16)
       std::ranges::fill(t.mutable_view<uint16_t>(),
-                        static_cast<uint16_t>(std::clamp(value_, 0.0, 65535.0)));
+                        static_cast<uint16_t>(std::clamp(fill_, 0.0, 65535.0)));
     else if (t.dtype() == DType::i32)
-      std::ranges::fill(t.mutable_view<int32_t>(), static_cast<int32_t>(value_));
+      std::ranges::fill(t.mutable_view<int32_t>(), static_cast<int32_t>(fill_));
     else
-      std::ranges::fill(t.mutable_view<float>(), static_cast<float>(value_));
+      std::ranges::fill(t.mutable_view<float>(), static_cast<float>(fill_));
   }
 
   // Copies a block into the corner of a larger one, axis by axis.
@@ -97,7 +97,7 @@ class PaddedBatch final : public Batching {
       copy(from + i * small_stride, small, to + i * large_stride, large, axis + 1, element);
   }
 
-  const double value_;
+  const double fill_;
 };
 
 }  // namespace

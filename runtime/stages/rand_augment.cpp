@@ -1,4 +1,4 @@
-// RandAugment (Cubuk et al. 2020): applies `picks` of fourteen distortions in turn, all with the
+// RandAugment (Cubuk et al. 2020): applies `num_ops` of fourteen distortions in turn, all with the
 // same magnitude.
 #include <algorithm>
 #include <array>
@@ -12,7 +12,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"picks", OptionType::integer, "2", "number of distortions applied to each image", 0, 14},
+    {"num_ops", OptionType::integer, "2", "number of distortions applied to each image", 0, 14, "",
+     "", "picks"},
     {"magnitude", OptionType::number, "9", "strength of the distortions, 0 to 10", 0, 10},
     {"fill", OptionType::number, "0.5",
      "value of pixels outside the image, as a fraction of full scale", 0, 1},
@@ -21,7 +22,7 @@ constexpr OptionSpec kOptions[] = {
 class RandAugment final : public MapStage {
  public:
   RandAugment(const Options& options, const StageContext& context)
-      : picks_(options.integer("picks")),
+      : num_ops_(options.integer("num_ops")),
         strength_(static_cast<float>(options.number("magnitude") / 10)),
         fill_(static_cast<float>(options.number("fill"))),
         context_(context) {}
@@ -31,7 +32,7 @@ class RandAugment final : public MapStage {
     require_image(item, "image");
     Rng rng = item_rng(context_, epoch, item);
     Tensor image = item.take_writable("image");
-    for (int64_t i = 0; i < picks_; ++i) {
+    for (int64_t i = 0; i < num_ops_; ++i) {
       const uint32_t kind = rng.below(14);
       const float sign = rng.below(2) ? 1.0f : -1.0f;
       image = distort(std::move(image), kind, sign);
@@ -135,7 +136,7 @@ class RandAugment final : public MapStage {
       for (const float v : image.view<float>()) f(v);
   }
 
-  const int64_t picks_;
+  const int64_t num_ops_;
   const float strength_, fill_;
   const StageContext context_;
 };

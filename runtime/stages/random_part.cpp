@@ -40,7 +40,7 @@ Box RandomPart::largest(int64_t height, int64_t width) const {
   return {(static_cast<double>(height) - h) / 2, (static_cast<double>(width) - w) / 2, h, w};
 }
 
-double RandomPart::least_side_share() const {
+double RandomPart::min_side_share() const {
   return std::sqrt(area_min_ * std::exp(std::min(log_min_, -log_max_)));
 }
 

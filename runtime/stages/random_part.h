@@ -20,7 +20,7 @@ class RandomPart {
   // The largest centred rectangle with an allowed ratio.
   Box largest(int64_t height, int64_t width) const;
   // The smallest possible side of a part, as a share of the image's shorter side.
-  double least_side_share() const;
+  double min_side_share() const;
 
  private:
   const double area_min_, area_max_, log_min_, log_max_;

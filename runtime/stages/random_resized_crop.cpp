@@ -60,7 +60,7 @@ class RandomResizedCrop final : public MapStage {
   // An image may be shrunk before this stage as long as even its smallest part is still shrunk
   // here.
   std::optional<int64_t> sufficient_side() const override {
-    const double share = part_.least_side_share();
+    const double share = part_.min_side_share();
     if (filter_ == Filter::nearest || share < 1e-3) return std::nullopt;
     return static_cast<int64_t>(
         std::ceil(static_cast<double>(kReducingGap * std::max(height_, width_)) / share));

@@ -16,8 +16,9 @@ constexpr OptionSpec kOptions[] = {
      1 << 16, "pixels"},
     {"width", OptionType::integer, "0", "width of the result; 0: keep the aspect ratio", 0, 1 << 16,
      "pixels"},
-    {"shorter", OptionType::integer, "0", "length of the shorter side, instead of height and width",
-     0, 1 << 16, "pixels"},
+    {"shorter_side", OptionType::integer, "0",
+     "length of the shorter side, instead of height and width", 0, 1 << 16, "pixels", "",
+     "shorter"},
     {"filter", OptionType::string, "\"bilinear\"",
      "interpolation; bilinear and area are antialiased when shrinking", 0, 0, "",
      "bilinear|area|nearest"},
@@ -28,10 +29,11 @@ class Resize final : public MapStage {
   Resize(const Options& options, const StageContext&)
       : height_(options.integer("height")),
         width_(options.integer("width")),
-        shorter_(options.integer("shorter")),
+        shorter_side_(options.integer("shorter_side")),
         filter_(filter_named(options.string("filter"))) {
-    if ((shorter_ > 0) == (height_ > 0 || width_ > 0))
-      fail(Code::invalid_argument, "resize: give 'height', 'width' or both, or else 'shorter'");
+    if ((shorter_side_ > 0) == (height_ > 0 || width_ > 0))
+      fail(Code::invalid_argument,
+           "resize: give 'height', 'width' or both, or else 'shorter_side'");
   }
 
   void process(Item& item, uint64_t) const override {
@@ -39,8 +41,8 @@ class Resize final : public MapStage {
     const auto h = static_cast<double>(image.shape()[0]), w = static_cast<double>(image.shape()[1]);
     if (h < 1 || w < 1) fail(Code::invalid_argument, "an image without pixels cannot be resized");
     double out_h = static_cast<double>(height_), out_w = static_cast<double>(width_);
-    if (shorter_ > 0) {
-      const double scale = static_cast<double>(shorter_) / std::min(h, w);
+    if (shorter_side_ > 0) {
+      const double scale = static_cast<double>(shorter_side_) / std::min(h, w);
       out_h = h * scale;
       out_w = w * scale;
     }
@@ -52,11 +54,11 @@ class Resize final : public MapStage {
 
   std::optional<int64_t> sufficient_side() const override {
     if (filter_ == Filter::nearest) return std::nullopt;
-    return kReducingGap * std::max({height_, width_, shorter_});
+    return kReducingGap * std::max({height_, width_, shorter_side_});
   }
 
  private:
-  const int64_t height_, width_, shorter_;
+  const int64_t height_, width_, shorter_side_;
   const Filter filter_;
 };
 

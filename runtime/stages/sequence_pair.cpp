@@ -27,8 +27,10 @@ constexpr OptionSpec kOptions[] = {
     {"target_positions", OptionType::integer, nullptr,
      "length to which input and target are padded; must hold the longest target and the end token",
      1, kMost, "tokens"},
-    {"begin", OptionType::integer, "0", "token with which the decoder's input begins", 0, kMost},
-    {"end", OptionType::integer, "1", "token with which the target ends", 0, kMost},
+    {"begin_token", OptionType::integer, "0", "token with which the decoder's input begins", 0,
+     kMost, "", "", "begin"},
+    {"end_token", OptionType::integer, "1", "token with which the target ends", 0, kMost, "", "",
+     "end"},
     {"too_long", OptionType::string, "\"error\"",
      "what happens to a sequence that does not fit: error: it is a bad record; cut: it is "
      "truncated",
@@ -42,8 +44,8 @@ class SequencePair final : public MapStage {
         target_(options.string("target")),
         source_positions_(static_cast<size_t>(options.integer("source_positions"))),
         target_positions_(static_cast<size_t>(options.integer("target_positions"))),
-        begin_(static_cast<int32_t>(options.integer("begin"))),
-        end_(static_cast<int32_t>(options.integer("end"))),
+        begin_(static_cast<int32_t>(options.integer("begin_token"))),
+        end_(static_cast<int32_t>(options.integer("end_token"))),
         cuts_(options.string("too_long") == "cut") {
     if (source_ == target_)
       fail(Code::invalid_argument, "sequence_pair: 'source' and 'target' are both the field '",

@@ -63,10 +63,10 @@ constexpr OptionSpec kEvaluation[] = {
      "training ends when an evaluation reaches this accuracy; 0: never", 0, 1},
     {"target_loss", OptionType::number, "0",
      "training ends when an evaluation's loss is below this value; 0: never", 0, 1e30},
-    {"keep_mb", OptionType::number, "64",
+    {"cache_mb", OptionType::number, "64",
      "memory for the batches of the first evaluation, which later evaluations use again if all of "
      "them fit; 0: each evaluation reads and decodes the data again",
-     0, 1e6, "MB"},
+     0, 1e6, "MB", "", "keep_mb"},
 };
 
 constexpr OptionSpec kOutput[] = {

@@ -32,7 +32,7 @@ uint64_t keepable_bytes(const Job& job) {
   if (pipeline.value("budget_bytes", Json(0)) != 0 ||
       std::any_of(stages.begin(), stages.end(), is_by_clock))
     return 0;
-  return static_cast<uint64_t>(job.evaluation()->number("keep_mb") * 1e6);
+  return static_cast<uint64_t>(job.evaluation()->number("cache_mb") * 1e6);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ def area_under_curve(score, labels):
 
 def model(sparse):
     def reduce(name, source, keep=False):
-        return {"layer": "reduce", "name": name, "input": [source], "function": "sum", "axes": [1], "keep_axes": keep}
+        return {"layer": "reduce", "name": name, "input": [source], "function": "sum", "axes": [1], "keep_dims": keep}
 
     return {
         "inputs": ["ids"],

@@ -263,7 +263,7 @@ TEST_F(Allocation, MayFailInThreadsThatReadAheadAndInLogs) {
       lines << "{\"image\": [" << i << ".5], \"label\": " << i % 2 << "}\n";
   }
   const std::string spec =
-      R"({"seed": 3, "epochs": 2, "threads": 2, "stages": [{"stage": "interleave", "ways": 3, "sources": [
+      R"({"seed": 3, "epochs": 2, "threads": 2, "stages": [{"stage": "interleave", "cycle_length": 3, "sources": [
           {"stage": "jsonl", "pattern": ")" +
       (root_ / "part*.jsonl").string() +
       R"(", "columns": "image:f32,label:i32"}]}, {"stage": "echo", "mode": "on_demand", "factor": 2, "log": ")" +

@@ -298,6 +298,15 @@ class FormerNamesTest(Case):
         with self.assertRaisesRegex(TypeError, "no argument 'mots'"):
             et.Trainer.detections(outputs, mots=2)
 
+    def test_a_former_name_belongs_to_one_option(self):
+        renamed = 0
+        for kind in ("stages", "layers", "models", "optimizers"):
+            for entry in et.schema(kind):
+                names = [name for option in entry["options"] for name in (option["name"], option.get("former")) if name]
+                self.assertEqual(len(names), len(set(names)), entry["name"])
+                renamed += len(names) - len(entry["options"])
+        self.assertGreater(renamed, 0)
+
 
 class LibraryTest(Case):
     def test_packing_tells_its_progress_and_can_be_stopped(self):

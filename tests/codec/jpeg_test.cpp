@@ -103,11 +103,11 @@ TEST(DecodeJpeg, StoredAsRgb) {
 TEST(DecodeJpeg, MayComeOutSmaller) {
   using Size = std::pair<int64_t, int64_t>;
   const std::string jpeg = smooth_jpeg({}, 160, 96);
-  const auto image = [&](int64_t least_side) {
-    return decode_image(bytes_of(jpeg), {.channels = Channels::rgb, .least_side = least_side});
+  const auto image = [&](int64_t min_side) {
+    return decode_image(bytes_of(jpeg), {.channels = Channels::rgb, .min_side = min_side});
   };
-  const auto size = [&](int64_t least_side) {
-    const Tensor made = image(least_side);
+  const auto size = [&](int64_t min_side) {
+    const Tensor made = image(min_side);
     return Size(made.shape()[0], made.shape()[1]);
   };
   EXPECT_EQ(size(0), Size(96, 160));
@@ -115,7 +115,7 @@ TEST(DecodeJpeg, MayComeOutSmaller) {
   EXPECT_EQ(size(48), Size(48, 80));
   EXPECT_EQ(size(24), Size(24, 40));
   EXPECT_EQ(size(1), Size(12, 20));
-  const Tensor odd = decode_image(bytes_of(smooth_jpeg({}, 160, 97)), {.least_side = 49});
+  const Tensor odd = decode_image(bytes_of(smooth_jpeg({}, 160, 97)), {.min_side = 49});
   EXPECT_EQ(odd.shape(), (Shape{49, 80, 3}));
   // What comes out is the picture made smaller: the same mean.
   const auto mean = [](const Tensor& made) {

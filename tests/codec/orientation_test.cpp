@@ -69,11 +69,11 @@ TEST(Orientation, AllOfThemInJpegs) {
   for (const auto& [width, height] : kSizes)
     for (const int channels : {1, 3, 4})
       for (const bool progressive : {false, true})
-        for (const int64_t least_side : {0, 8}) {
+        for (const int64_t min_side : {0, 8}) {
           JpegKind kind;
           kind.channels = channels;
           kind.progressive = progressive;
-          expect_turned(smooth_jpeg(kind, width, height), {.least_side = least_side},
+          expect_turned(smooth_jpeg(kind, width, height), {.min_side = min_side},
                         cat(width, " x ", height, ", ", channels, " channels"));
         }
 }

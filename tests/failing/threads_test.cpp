@@ -83,9 +83,10 @@ TEST_F(FailingThreads, OfAPipeline) {
 }
 
 TEST_F(FailingThreads, ThatReadPartsOfTheFiles) {
-  const std::string spec = R"({"epochs": 2, "stages": [{"stage": "interleave", "ways": 3, "sources":
+  const std::string spec =
+      R"({"epochs": 2, "stages": [{"stage": "interleave", "cycle_length": 3, "sources":
       [{"stage": "text_lines", "pattern": ")" +
-                           dir_.path("*.txt") + R"("}]}, {"stage": "batch", "size": 4}]})";
+      dir_.path("*.txt") + R"("}]}, {"stage": "batch", "size": 4}]})";
   fail_in(through_c([&](std::string& results) { return read_epochs(spec, results); }), 3);
 }
 

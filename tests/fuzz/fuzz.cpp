@@ -78,7 +78,7 @@ void image(Bytes bytes) {
                               .max_pixels = 1 << 16,
                               .max_chunk_bytes = 1 << 20,
                               .max_scans = 10,
-                              .least_side = how & 16 ? 8 : 0,
+                              .min_side = how & 16 ? 8 : 0,
                               .memory = &memory});
 }
 

@@ -94,12 +94,12 @@ def layer_cases():
         "box_head": layer_case([L("box_head", classes=3, scale=0.3, next_scale=0.5)], image),
         "max_pool": layer_case([L("conv2d", filters=3), L("max_pool", window=3, stride=2, pad=1)], image),
         "avg_pool": layer_case([L("conv2d", filters=3), L("avg_pool", window=3, stride=2, pad=1)], image),
-        "adaptive_avg_pool": layer_case([L("conv2d", filters=3), L("adaptive_avg_pool", outputs=4)], image),
+        "adaptive_avg_pool": layer_case([L("conv2d", filters=3), L("adaptive_avg_pool", output_size=4)], image),
         "global_avg_pool": layer_case([L("conv2d", filters=3), L("global_avg_pool")], image),
         "softmax": layer_case(two + [L("softmax")], row),
         "log_softmax": layer_case(two + [L("log_softmax")], row),
         "reduce": layer_case([L("dense", units=5), L("reduce", axes=[1])], sequence),
-        "reduce, max": layer_case([L("dense", units=5), L("reduce", axes=[-1], function="max", keep_axes=True)], sequence),
+        "reduce, max": layer_case([L("dense", units=5), L("reduce", axes=[-1], function="max", keep_dims=True)], sequence),
         "flatten": layer_case([L("conv2d", filters=3), L("flatten")], image),
         "reshape": layer_case([L("dense", units=12), L("reshape", shape=[-1, 3])], sequence),
         "parameter": layer_case([L("parameter", shape=[8], value=0.5, name="p"), L("multiply", input=["image", "p"])], sequence),
@@ -138,7 +138,7 @@ def layer_cases():
     reseed(10)
     wide = (11, 16)
     cases["attention, grouped"] = layer_case([L("attention", heads=4, kv_heads=2, causal=True)], wide)
-    cases["attention, rotary"] = layer_case([L("attention", heads=2, kv_heads=1, head_width=12, separate=True, rotary_base=100,
+    cases["attention, rotary"] = layer_case([L("attention", heads=2, kv_heads=1, head_dim=12, separate=True, rotary_base=100,
                                                rotary_scaling=[8, 1, 4, 16], causal=True)], wide)
     case = layer_case([L("attention", heads=4, kv_heads=2, rotary_base=10000, name="a"), L("dense", units=5, activation="relu"),
                        L("dense", units=3, name="head")], wide)

@@ -188,7 +188,7 @@ class TorchModel:
     def _attention(self, name, o, inputs, values):
         x, memory = inputs[0], inputs[1] if len(inputs) > 1 else inputs[0]
         heads = o["heads"]
-        kv_heads, head = o.get("kv_heads") or heads, o.get("head_width") or x.shape[-1] // heads
+        kv_heads, head = o.get("kv_heads") or heads, o.get("head_dim") or x.shape[-1] // heads
         if len(inputs) == 1 and not o.get("separate"):
             q, k, v = self._product(name + ".qkv", x).split([heads * head, kv_heads * head, kv_heads * head], -1)
         else:
@@ -305,7 +305,7 @@ class TorchModel:
         return inputs[0].log_softmax(-1)
 
     def _reduce(self, name, o, inputs, values):
-        return REDUCE[o.get("function", "mean")](inputs[0], dim=tuple(o["axes"]), keepdim=o.get("keep_axes", False))
+        return REDUCE[o.get("function", "mean")](inputs[0], dim=tuple(o["axes"]), keepdim=o.get("keep_dims", False))
 
     def _flatten(self, name, o, inputs, values):
         return inputs[0].flatten(1)
@@ -335,7 +335,7 @@ class TorchModel:
                                                           count_include_pad=False))
 
     def _adaptive_avg_pool(self, name, o, inputs, values):
-        return image_op(inputs[0], lambda x: F.adaptive_avg_pool2d(x, o["outputs"]))
+        return image_op(inputs[0], lambda x: F.adaptive_avg_pool2d(x, o["output_size"]))
 
     def _global_avg_pool(self, name, o, inputs, values):
         return inputs[0].mean((1, 2))

@@ -47,7 +47,7 @@ const std::map<std::string, LayerCase>& layer_cases() {
   static const std::map<std::string, LayerCase> cases{
       {"activation", {R"({"layer": "activation", "function": "gelu"})", {5}, {5}}},
       {"adaptive_avg_pool",
-       {R"({"layer": "adaptive_avg_pool", "outputs": 2})", {7, 5, 3}, {2, 2, 3}}},
+       {R"({"layer": "adaptive_avg_pool", "output_size": 2})", {7, 5, 3}, {2, 2, 3}}},
       {"add",
        {R"({"layer": "relu"}, {"layer": "add", "input": ["relu_1", "image", "image"]})", {5}, {5}}},
       {"attention",
@@ -190,7 +190,7 @@ TEST(Attention, SharesHeadsOfKeysAndValues) {
   };
   EXPECT_EQ(parameters(R"("kv_heads": 2)"), 16 * (16 + 2 * 8) + 16 * 16);
   EXPECT_EQ(parameters(R"("kv_heads": 1, "separate": true)"), 16 * (16 + 2 * 4) + 16 * 16);
-  EXPECT_EQ(parameters(R"("head_width": 8)"), 16 * 3 * 32 + 32 * 16);
+  EXPECT_EQ(parameters(R"("head_dim": 8)"), 16 * 3 * 32 + 32 * 16);
   EXPECT_EQ(parameters(R"("rotary_base": 10000)"), 16 * 3 * 16 + 16 * 16);
   EXPECT_THROW(parameters(R"("kv_heads": 3)"), Error);
   EXPECT_THROW(parameters(R"("rotary_scaling": [8, 1, 4, 8192])"), Error);  // without a base

@@ -85,7 +85,7 @@ class AvgPool : public testing::TestWithParam<Mean> {};
 TEST_P(AvgPool, MatchesTheReference) {
   const Mean p = GetParam();
   const Json options{
-      {"window", p.window}, {"stride", p.stride}, {"pad", p.pad}, {"outputs", p.outputs}};
+      {"window", p.window}, {"stride", p.stride}, {"pad", p.pad}, {"output_size", p.outputs}};
   check_op({.op = "avg_pool",
             .options = options.dump(),
             .inputs = {{2, p.h, p.w, 3}},

@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ReduceOp,
 
 TEST(ReduceShape, KeepsAxesWhereAsked) {
   const ops::OpSpec& op = ops::find_op("reduce");
-  const Options options(op.options, "reduce", {{"axes", {1, 2}}, {"keep_axes", true}});
+  const Options options(op.options, "reduce", {{"axes", {1, 2}}, {"keep_dims", true}});
   EXPECT_EQ(op.shapes(options, {{2, 3, 4, 5}}).output, (Shape{2, 1, 1, 5}));
   EXPECT_THROW(op.shapes(Options(op.options, "reduce", {{"axes", {4}}}), {{2, 3}}), Error);
   EXPECT_THROW(op.shapes(Options(op.options, "reduce", {{"axes", {0, 2}}}), {{2, 3, 4}}), Error);

@@ -213,7 +213,7 @@ std::vector<double> values_of(const Harness& run, const char* name) {
 TEST(TrustRatio, MatchesTheFormulas) {
   for (const bool lamb : {false, true}) {
     Harness run(lamb ? R"({"optimizer": "lamb", "weight_decay": 0.1})"
-                     : R"({"optimizer": "lars", "weight_decay": 0.1, "trust": 0.02})");
+                     : R"({"optimizer": "lars", "weight_decay": 0.1, "trust_coefficient": 0.02})");
     struct Group {
       std::vector<double> w, m, v;
       bool decays;

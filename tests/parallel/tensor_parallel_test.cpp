@@ -167,9 +167,10 @@ constexpr const char* kClipped = R"({"optimizer": "sgd", "momentum": 0.9, "clip_
 
 INSTANTIATE_TEST_SUITE_P(
     TensorParallel, NormsOfSlices,
-    testing::Values(kClipped, R"({"optimizer": "lars", "trust": 0.05, "weight_decay": 0.001})",
-                    R"({"optimizer": "lamb", "epsilon": 0.1, "clip_norm": 0.5})",
-                    R"({"optimizer": "lars", "trust": 0.05, "accumulate": 2, "clip_norm": 0.1})"));
+    testing::Values(
+        kClipped, R"({"optimizer": "lars", "trust_coefficient": 0.05, "weight_decay": 0.001})",
+        R"({"optimizer": "lamb", "epsilon": 0.1, "clip_norm": 0.5})",
+        R"({"optimizer": "lars", "trust_coefficient": 0.05, "accumulate": 2, "clip_norm": 0.1})"));
 
 TEST(TensorParallel, ClippingForSixtyStepsIsThatOfOneDevice) {
   for (const Problem& problem : {with(mlp(), kClipped), with(transformer(), kClipped)})

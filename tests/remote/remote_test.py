@@ -134,7 +134,7 @@ class Nginx(unittest.TestCase):
         local = digest(et.stages.webdataset(str(content.files / "train-{000000..000003}.tar.zst")))
         self.assertEqual(len(local), 5)
         self.assertEqual(digest(et.stages.webdataset(f"{self.url}/train-{{000000..000003}}.tar.zst")), local)
-        interleaved = et.stages.interleave([et.stages.webdataset(f"{self.url}/train-{{000000..000003}}.tar.zst")], ways=3)
+        interleaved = et.stages.interleave([et.stages.webdataset(f"{self.url}/train-{{000000..000003}}.tar.zst")], cycle_length=3)
         self.assertEqual(sum(len(labels) for _, labels in digest(interleaved)), 40)
 
     def test_fast_shards_need_the_cache(self):

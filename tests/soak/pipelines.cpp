@@ -60,7 +60,7 @@ std::vector<std::string> every_source(const Round& round) {
       of("text_windows", "pattern", at + "text-*.txt", R"(, "length": 5)"),
       stage("mix", R"("weights": [2, 1], "sources": [)" + lines + ", " + lines + "]"),
       stage("zip", R"("prefixes": "a_,b_", "sources": [)" + lines + ", " + csv + "]"),
-      stage("interleave", R"("ways": 2, "sources": [)" + lines + "]"),
+      stage("interleave", R"("cycle_length": 2, "sources": [)" + lines + "]"),
   };
 }
 

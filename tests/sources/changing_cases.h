@@ -198,7 +198,7 @@ inline std::vector<ChangingCase> changing_cases() {
       {"interleave", Reading::front_to_back, each_file(".tar", write_tar),
        [](const std::string& folder) {
          return stages_of({{"stage", "interleave"},
-                           {"ways", 2},
+                           {"cycle_length", 2},
                            {"ahead", 2},
                            {"sources", {pattern_of("webdataset", folder + "/*.tar")}}});
        }},

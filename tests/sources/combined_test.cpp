@@ -143,14 +143,15 @@ TEST(Interleave, TakesFilesInTurnAndErrorsInTheirPlace) {
   TempDir dir;
   for (const char name : {'a', 'b', 'c'}) lines(dir, std::string("f") + name, 6);
   const Json inner{{"stage", "text_lines"}, {"pattern", dir.path("f*")}, {"shuffle_shards", false}};
-  const auto all = texts(spec_of("interleave", {{"sources", {inner}}, {"ways", 3}}));
+  const auto all = texts(spec_of("interleave", {{"sources", {inner}}, {"cycle_length", 3}}));
   ASSERT_EQ(all.size(), 18u);
   for (size_t i = 0; i < all.size(); ++i)
     EXPECT_EQ(all[i], std::string("f") + "abc"[i % 3] + std::to_string(i / 3));
   write(dir.path("j1"), "{\"x\": 1}\nbad\n{\"x\": 3}\n");
   write(dir.path("j2"), "{\"x\": 4}\n{\"x\": 5}\n{\"x\": 6}\n");
   const Json json{{"stage", "jsonl"}, {"pattern", dir.path("j*")}, {"columns", "x:i32"}};
-  Pipeline p(spec_of("interleave", {{"sources", {json}}, {"ways", 2}}, {{"on_error", "skip"}}));
+  Pipeline p(
+      spec_of("interleave", {{"sources", {json}}, {"cycle_length", 2}}, {{"on_error", "skip"}}));
   EXPECT_EQ(read_all(p).size(), 5u);
   EXPECT_HAS(p.bad_record_list().dump(), "line 2");
 }

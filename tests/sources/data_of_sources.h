@@ -24,7 +24,7 @@ inline Json options_of_combined(const TempDir& dir, const std::string& stage) {
     return {{"sources", {lines("a", 0, 37), lines("b", 100, 137)}}, {"prefixes", "a_,b_"}};
   lines("i0", 0, 11), lines("i1", 11, 30), lines("i2", 30, 37);
   return {{"sources", {{{"stage", "text_lines"}, {"pattern", dir.path("i*")}}}},
-          {"ways", 2},
+          {"cycle_length", 2},
           {"ahead", 3}};
 }
 

@@ -107,9 +107,9 @@ TEST(Resize, KeepsTheShapeOrTheShorterSide) {
   };
   EXPECT_EQ(shape(R"({"height": 4, "width": 6})"), (Shape{4, 6, 3}));
   EXPECT_EQ(shape(R"({"height": 4})"), (Shape{4, 10, 3}));
-  EXPECT_EQ(shape(R"({"shorter": 20})"), (Shape{20, 50, 3}));
+  EXPECT_EQ(shape(R"({"shorter_side": 20})"), (Shape{20, 50, 3}));
   EXPECT_THROW(shape("{}"), Error);
-  EXPECT_THROW(shape(R"({"height": 4, "shorter": 4})"), Error);
+  EXPECT_THROW(shape(R"({"height": 4, "shorter_side": 4})"), Error);
 }
 
 TEST(RandomResizedCrop, KeepsAreaAndRatioAndDrawsAnew) {
@@ -207,7 +207,7 @@ TEST(RandomErasing, ErasesOneRectangle) {
 TEST(RandAugment, EveryDistortionKeepsShapeAndRange) {
   for (uint64_t epoch = 0; epoch < 60; ++epoch)
     for (const DType dtype : {DType::u8, DType::f32}) {
-      const Tensor out = *run("rand_augment", R"({"picks": 3, "magnitude": 10})",
+      const Tensor out = *run("rand_augment", R"({"num_ops": 3, "magnitude": 10})",
                               with_image(ramp(9, 7, 3, dtype)), epoch)
                               .find("image");
       EXPECT_EQ(out.shape(), (Shape{9, 7, 3}));
@@ -303,7 +303,7 @@ TEST(PaddedBatch, PadsAndTellsLengths) {
   std::ofstream(dir.path("a.txt")) << "abc\nd\nefghi\nzz\n";
   pipeline::Pipeline p(parse_json(
       R"({"epochs": 1, "stages": [{"stage": "text_lines", "pattern": ")" + dir.path("a.txt") +
-          R"("}, {"stage": "padded_batch", "size": 3, "value": 46}]})",
+          R"("}, {"stage": "padded_batch", "size": 3, "fill": 46}]})",
       "test"));
   Item batch;
   p.next(batch);

@@ -42,7 +42,7 @@ const std::vector<Case> kCases = {
     {"mixup", R"("alpha": 0.4)", kBatch},
     {"pad", R"("pixels": [1, 2, 3, 4], "fill": 0.5)", kDecode},
     {"padded_batch", R"("size": 7)", ""},
-    {"rand_augment", R"("picks": 3)", kDecode},
+    {"rand_augment", R"("num_ops": 3)", kDecode},
     {"random_affine",
      R"("degrees": 20, "translate": 0.1, "scale_min": 0.8, "scale_max": 1.2, "shear": 10)",
      kDecode},

@@ -113,8 +113,8 @@ TEST(SixteenBits, GoThroughTheStagesThatTakeImages) {
     }
   }
   // Its steps are cut at 256 levels, which u16 rounds elsewhere.
-  for (const Tensor& image :
-       images.decoded(kDecodeStage + size + wide + R"(, {"stage": "rand_augment", "picks": 4})")) {
+  for (const Tensor& image : images.decoded(kDecodeStage + size + wide +
+                                            R"(, {"stage": "rand_augment", "num_ops": 4})")) {
     EXPECT_EQ(image.dtype(), DType::u16);
     EXPECT_EQ(image.shape(), (Shape{20, 24, 3}));
   }
@@ -169,7 +169,7 @@ TEST(SixteenBits, AreBatchedPaddedFilteredAndCached) {
     images.add(cat(i, ".png"), write_png({16, PNG_COLOR_TYPE_GRAY}, static_cast<uint32_t>(5 + i), 7,
                                          static_cast<uint32_t>(i)));
   const auto padded = images.decoded(
-      kAsStored + std::string(R"(, {"stage": "padded_batch", "size": 4, "value": 70000})"));
+      kAsStored + std::string(R"(, {"stage": "padded_batch", "size": 4, "fill": 70000})"));
   ASSERT_EQ(padded[0].shape(), (Shape{4, 7, 8, 1}));
   EXPECT_EQ(padded[0].view<uint16_t>()[7], 65535);
   EXPECT_TRUE(

@@ -207,8 +207,8 @@ TEST(Decode, LeavesWhatTheNextStageShrinksToItsDecoder) {
   std::filesystem::create_directories(dir.path("a/b"));
   std::vector<uint8_t> waves;
   for (int i = 0; i < 96 * 160; ++i)
-    waves.push_back(static_cast<uint8_t>(128 + 60 * std::sin(i % 160 * 0.5) +
-                                         60 * std::cos(i / 160 * 0.3)));
+    waves.push_back(
+        static_cast<uint8_t>(128 + 60 * std::sin(i % 160 * 0.5) + 60 * std::cos(i / 160 * 0.3)));
   JpegKind gray;
   gray.channels = 1;
   std::ofstream(dir.path("a/b/x.jpg"), std::ios::binary) << write_jpeg(gray, 160, 96, waves);
@@ -221,19 +221,19 @@ TEST(Decode, LeavesWhatTheNextStageShrinksToItsDecoder) {
     return *item.find("image");
   };
   const std::string small = R"(, {"stage": "resize", "height": 12, "width": 12})";
-  EXPECT_TRUE(same(image("", small), image(R"(, "least_side": 24)", small)));
-  const Tensor shrunk = image("", small), full = image(R"(, "least_side": 0)", small);
+  EXPECT_TRUE(same(image("", small), image(R"(, "min_side": 24)", small)));
+  const Tensor shrunk = image("", small), full = image(R"(, "min_side": 0)", small);
   EXPECT_FALSE(same(shrunk, full));
   for (size_t i = 0; i < full.size_bytes(); ++i)
     EXPECT_NEAR(shrunk.view<uint8_t>()[i], full.view<uint8_t>()[i], 8);
   // Nothing to gain, or nobody who shrinks: in full.
   for (const char* next : {"", R"(, {"stage": "flip"}, {"stage": "resize", "height": 12})",
-                           R"(, {"stage": "resize", "shorter": 50})",
+                           R"(, {"stage": "resize", "shorter_side": 50})",
                            R"(, {"stage": "random_resized_crop", "height": 12, "width": 12})"})
-    EXPECT_TRUE(same(image("", next), image(R"(, "least_side": 0)", next))) << next;
+    EXPECT_TRUE(same(image("", next), image(R"(, "min_side": 0)", next))) << next;
   const std::string crop =
       R"(, {"stage": "random_resized_crop", "height": 6, "width": 6, "area_min": 0.5})";
-  EXPECT_TRUE(same(image("", crop), image(R"(, "least_side": 24)", crop)));
+  EXPECT_TRUE(same(image("", crop), image(R"(, "min_side": 24)", crop)));
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ std::string pair_options(int source_positions, int target_positions, const std::
 }
 
 TEST(SequencePair, MovesTheTargetByOneAndFillsUp) {
-  const Item item = run_sequence("sequence_pair", pair_options(4, 5, R"(, "begin": 8, "end": 9)"),
-                                 pair_of(integers({2, 3}), integers({4, 5, 6})));
+  const Item item =
+      run_sequence("sequence_pair", pair_options(4, 5, R"(, "begin_token": 8, "end_token": 9)"),
+                   pair_of(integers({2, 3}), integers({4, 5, 6})));
   EXPECT_EQ(values_of(item, "source"), (std::vector<int32_t>{2, 3, 9, 9}));
   EXPECT_EQ(values_of(item, "source_length"), std::vector<int32_t>{2});
   EXPECT_EQ(values_of(item, "input"), (std::vector<int32_t>{8, 4, 5, 6, 9}));

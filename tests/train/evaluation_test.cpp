@@ -74,17 +74,17 @@ class SilentPipe {
 
 TEST(Trainer, EvaluationsAfterTheFirstReadNothing) {
   TempDir dir;
-  for (const double keep_mb : {64.0, 0.01, 0.0}) {
+  for (const double cache_mb : {64.0, 0.01, 0.0}) {
     Json job = job_json(dir);  // also writes the data
-    job["evaluation"]["keep_mb"] = keep_mb;
+    job["evaluation"]["cache_mb"] = cache_mb;
     Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), /*resume=*/false);
     const train::EvalMetrics first = trainer.evaluate();
     EXPECT_EQ(first.samples, 100);
     std::filesystem::remove(dir.path("test.tar"));
-    if (keep_mb == 64)
+    if (cache_mb == 64)
       EXPECT_EQ(trainer.evaluate().loss, first.loss);
     else
-      EXPECT_THROW(trainer.evaluate(), Error) << keep_mb;
+      EXPECT_THROW(trainer.evaluate(), Error) << cache_mb;
   }
 }
 

@@ -1,6 +1,8 @@
 // Trainers as workers of a parameter server, each a thread with its own device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <future>
 
 #include "core/error.h"
@@ -69,6 +71,28 @@ TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
              expected = loss_values_of(dir.path("alone"));
   ASSERT_EQ(losses.size(), expected.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5) << i;
+}
+
+// The servers' decay keeps their weights near 0, where no class is likelier than another, while the
+// worker's own updates would soon tell the classes apart. By default the next fetch begins before
+// the worker has used the weights of the latest.
+TEST(Workers, UseTheWeightsThatTheyFetch) {
+  TempDir dir;
+  Json job = job_of(dir, dir.path("out"),
+                    {{"algorithm", "downpour"},
+                     {"server_optimizer", "sgd"},
+                     {"server_weight_decay", 1}});
+  job["model"]["layers"][1]["units"] = 256;
+  job["optimizer"]["clip_norm"] = 0.1;
+  job["schedule"]["learning_rate"] = 1;
+  job["train"]["steps"] = 200;
+  job["output"]["checkpoint_every_steps"] = 0;  // which take the servers' weights, too
+  const ServersOutcome worker = run_with_servers(job);
+  ASSERT_FALSE(worker.error) << worker.error->what();
+  const auto losses = loss_values_of(dir.path("out"));
+  ASSERT_EQ(losses.size(), 200u);
+  // However slow the servers are, some weights arrive within so many steps.
+  EXPECT_GT(*std::max_element(losses.begin() + 100, losses.end()), 0.8 * std::log(4.0));
 }
 
 TEST(Workers, ThatAverageAtARateOfZeroTrainAlone) {

@@ -70,7 +70,7 @@ Json machine(bool sparse, int64_t entries) {
   };
   const auto reduce = [](const char* name, const char* input, bool keep) {
     return Json{{"layer", "reduce"}, {"name", name},      {"input", {input}},
-                {"axes", {1}},       {"function", "sum"}, {"keep_axes", keep}};
+                {"axes", {1}},       {"function", "sum"}, {"keep_dims", keep}};
   };
   return {{"inputs", {"ids"}},
           {"layers",

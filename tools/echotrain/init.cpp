@@ -74,7 +74,7 @@ void add_resizing(Json& stages, const Plan& plan) {
     stages.push_back({{"stage", "resize"}, {"height", plan.height}, {"width", plan.width}});
     return;
   }
-  stages.push_back({{"stage", "resize"}, {"shorter", plan.height}});
+  stages.push_back({{"stage", "resize"}, {"shorter_side", plan.height}});
   stages.push_back({{"stage", "center_crop"}, {"height", plan.height}, {"width", plan.width}});
 }
 

@@ -28,7 +28,7 @@ void add_middle(const Json& row, Json& out) {
   const int64_t height = row.value("height", 0), width = row.value("width", 0);
   if (height == 0 || width == 0) return;  // the image's own size
   if (row["stage"] == "random_resized_crop" && height == width)
-    out.push_back({{"stage", "resize"}, {"shorter", height}});
+    out.push_back({{"stage", "resize"}, {"shorter_side", height}});
   else if (row["stage"] == "random_resized_crop")
     out.push_back({{"stage", "resize"}, {"height", height}, {"width", width}});
   out.push_back({{"stage", "center_crop"}, {"height", height}, {"width", width}});

@@ -11,7 +11,7 @@ namespace {
 
 constexpr OptionSpec kAttention[] = {
     {"heads", OptionType::integer, nullptr,
-     "number of heads; they share the width equally unless head_width is given", 1, 1024},
+     "number of heads; they share the width equally unless head_dim is given", 1, 1024},
     {"causal", OptionType::boolean, "false",
      "each position attends only to itself and earlier positions"},
     kUseBias,
@@ -20,7 +20,8 @@ constexpr OptionSpec kAttention[] = {
      "number of heads for keys and values; each serves a group of adjacent query heads "
      "(grouped-query attention, Ainslie et al. 2023); 0: as many as heads",
      0, 1024},
-    {"head_width", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256},
+    {"head_dim", OptionType::integer, "0", "features of a head; 0: width / heads", 0, 256, "", "",
+     "head_width"},
     {"separate", OptionType::boolean, "false",
      "self-attention has separate parameters query, key and value instead of a joint qkv"},
     {"rotary_base", OptionType::number, "0",
@@ -40,10 +41,10 @@ struct Heads {
 
 Heads heads_of(const LayerCall& call) {
   const int64_t heads = call.options.integer("heads"), kv = call.options.integer("kv_heads"),
-                width = call.options.integer("head_width"), features = call.shape()[2];
+                width = call.options.integer("head_dim"), features = call.shape()[2];
   if (width == 0 && features % heads != 0)
     fail(Code::invalid_argument, call.name, ": a width of ", features, " does not split into ",
-         counted(heads, "head"), "; with 'head_width' it need not");
+         counted(heads, "head"), "; with 'head_dim' it need not");
   return {heads, kv ? kv : heads, width ? width : features / heads};
 }
 

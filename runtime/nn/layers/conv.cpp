@@ -120,7 +120,8 @@ constexpr OptionSpec kPool[] = {
      "pixels"},
 };
 constexpr OptionSpec kAdaptive[] = {
-    {"outputs", OptionType::integer, nullptr, "height and width of the result", 1, 4096, "pixels"},
+    {"output_size", OptionType::integer, nullptr, "height and width of the result", 1, 4096,
+     "pixels", "", "outputs"},
 };
 
 const char* const kMaxPool = "max_pool";

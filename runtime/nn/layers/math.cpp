@@ -15,7 +15,8 @@ constexpr OptionSpec kReduce[] = {
      "sum|mean|max|min"},
     {"axes", OptionType::integers, nullptr,
      "adjacent axes to reduce; negative values count from the end", -8, 7},
-    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes with length 1"},
+    {"keep_dims", OptionType::boolean, "false", "keep the reduced axes with length 1", 0, 0, "", "",
+     "keep_axes"},
 };
 constexpr OptionSpec kReshape[] = {
     {"shape", OptionType::integers, nullptr,

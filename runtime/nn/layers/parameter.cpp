@@ -8,8 +8,9 @@ constexpr OptionSpec kParameter[] = {
     {"shape", OptionType::integers, nullptr,
      "shape of the tensor; has no batch axis unless another layer needs one of length 1", 1, 1e9},
     {"value", OptionType::number, "0", "initial value of each element", -1e30, 1e30},
-    {"trained", OptionType::boolean, "true",
-     "whether training changes it; otherwise it is a constant, which is part of checkpoints"},
+    {"trainable", OptionType::boolean, "true",
+     "whether training changes it; otherwise it is a constant, which is part of checkpoints", 0, 0,
+     "", "", "trained"},
 };
 
 graph::ValueId build_parameter(const LayerCall& call) {
@@ -17,7 +18,7 @@ graph::ValueId build_parameter(const LayerCall& call) {
   const Shape shape(extents.begin(), extents.end());
   const auto value = constant(static_cast<float>(call.options.number("value")));
   const std::string name = call.name + ".weight";
-  return call.options.boolean("trained")
+  return call.options.boolean("trainable")
              ? call.graph.add_parameter(name, shape, /*decay=*/false, value)
              : call.graph.add_state(name, shape, value);
 }
