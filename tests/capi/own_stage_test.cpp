@@ -204,6 +204,54 @@ TEST(OwnStage, WhatItThrowsReachesTheConsumer) {
   EXPECT_EQ(delivered, 17) << "everything before the error is delivered";
 }
 
+TEST(OwnStage, TheExceptionThatEndsTheRunIsThrownAndNoToleratedOne) {
+  struct NoStandardException {};
+  const auto thrown_after_tolerated = [](const std::function<void()>& last) {
+    Pipeline p(Options{{"on_error", "skip"}, {"max_bad_records", 2}, {"threads", 1}});
+    p.source("numbers", [](Batch& item) {
+      set_label(item, static_cast<int32_t>(item.info().ordinal));
+      return true;
+    });
+    p.map("picky", [last](Batch& item) {
+      const int32_t number = *item["label"].as<int32_t>();
+      if (number == 1 || number == 5) throw std::out_of_range("record 1");
+      if (number == 15) last();
+    });
+    labels_of(p);
+  };
+  const auto runtime_error_of = [&](const std::string& text) {
+    try {
+      thrown_after_tolerated([&] { throw std::runtime_error(text); });
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(runtime_error_of("record 15"), "record 15");
+  EXPECT_EQ(runtime_error_of(""), "");
+  EXPECT_EQ(runtime_error_of("caf\xe9"), "caf\xe9") << "not UTF-8";
+  const std::string long_text = std::string(2000, 'x') + "15";
+  EXPECT_EQ(runtime_error_of(long_text), long_text);
+  EXPECT_THROW(thrown_after_tolerated([] { throw NoStandardException(); }), NoStandardException);
+}
+
+TEST(OwnStage, AnErrorThatIsNoExceptionOfTheProgramIsAnErrorOfTheLibrary) {
+  Pipeline p(Options{{"on_error", "skip"}, {"max_bad_records", 1}, {"threads", 1}});
+  p.source("numbers", [](Batch& item) {
+    if (item.info().ordinal == 1) throw std::out_of_range("record 1");
+    if (item.info().ordinal != 3) set_label(item, 0);  // a sample without fields is bad, too
+    return true;
+  });
+  try {
+    labels_of(p);
+    FAIL() << "no error";
+  } catch (const echotrain::Error& error) {
+    EXPECT_EQ(error.status(), ETR_CALLBACK);
+    EXPECT_NE(std::string(error.what()).find("has set no field"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(OwnStage, ItsFailuresObeyTheErrorPolicyAndNameIt) {
   const Labels data;
   Pipeline p = data.pipeline(2, "skip");

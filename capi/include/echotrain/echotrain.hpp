@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <initializer_list>
@@ -98,16 +99,18 @@ inline const char* c_string(const std::string& text, const char* name) {
   return text.c_str();
 }
 
-// Keeps the first exception that left a function of the program; several workers may fail at once.
-class Failure {
+// The latest exceptions that left functions of the program, with the reasons that the library was
+// told. Under on_error "skip" there may be many that end nothing. A call that fails because of one
+// of them repeats its reason.
+class Failures {
  public:
-  void set(std::exception_ptr thrown) {
+  // Keeps an exception and returns the reason to tell the library.
+  std::string add(std::exception_ptr thrown) {
+    std::string reason = reason_of(thrown);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!exception_) exception_ = std::move(thrown);
-  }
-  void clear() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    exception_ = nullptr;
+    kept_.emplace_back(reason, std::move(thrown));
+    if (kept_.size() > kMost) kept_.pop_front();
+    return reason;
   }
   // Checks as check() does, but rethrows the program's own exception if `status` says that one of
   // its functions failed.
@@ -117,13 +120,51 @@ class Failure {
   }
   void rethrow(int32_t status) const {
     if (status != ETR_CALLBACK) return;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (exception_) std::rethrow_exception(exception_);
+    if (const std::exception_ptr thrown = find(etr_last_error())) std::rethrow_exception(thrown);
   }
 
  private:
+  static constexpr size_t kMost = 64;
+  static constexpr size_t kCompared = 900;  // messages of a transport are cut after 1023 bytes
+
+  static std::string reason_of(const std::exception_ptr& thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+      return *error.what() ? error.what() : "an exception without a message";
+    } catch (...) {
+      return "an exception that is not of std::exception";
+    }
+  }
+  static bool repeats(const std::string& message, const std::string& reason) {
+    if (message.find(reason) != std::string::npos) return true;
+    std::string escaped;  // as the library shows bytes that are not UTF-8, such as those of Latin-1
+    for (const char c : reason) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x80)
+        escaped += c;
+      else
+        escaped.append("\\x").append(1, kHex[byte / 16]).append(1, kHex[byte % 16]);
+    }
+    return message.find(escaped) != std::string::npos;
+  }
+  // Returns the exception that `message` is about; nullptr if it is not known any more.
+  std::exception_ptr find(const std::string& message) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::exception_ptr found;
+    size_t most = 0;  // one reason may be a part of another, as "record 1" is of "record 12"
+    for (const auto& [reason, thrown] : kept_)
+      if (reason.size() >= most && repeats(message, reason.substr(0, kCompared))) {
+        most = reason.size();
+        found = thrown;
+      }
+    return found;
+  }
+
+  static constexpr char kHex[] = "0123456789ABCDEF";
+
   mutable std::mutex mutex_;
-  std::exception_ptr exception_;
+  std::deque<std::pair<std::string, std::exception_ptr>> kept_;
 };
 
 }  // namespace detail
@@ -551,7 +592,7 @@ class Pipeline {
   explicit Pipeline(const Options& options = {})
       : handle_(detail::made_by<Owned>(
             [&](etr_pipeline** out) { return etr_pipeline_create(options.get(), out); })),
-        failure_(std::make_shared<detail::Failure>()) {}
+        failures_(std::make_shared<detail::Failures>()) {}
   // Creates a whole pipeline; see etr_pipeline_create_from_json.
   static Pipeline from_json(const std::string& json) {
     return Pipeline(detail::made_by<Owned>([&](etr_pipeline** out) {
@@ -574,7 +615,7 @@ class Pipeline {
       f(item);
       return true;
     };
-    auto call = std::make_unique<MapCall>(MapCall{std::move(goes_on), failure_});
+    auto call = std::make_unique<MapCall>(MapCall{std::move(goes_on), failures_});
     const char* const c_name = detail::c_string(name, "name");
     check(etr_pipeline_add_map(get(), c_name, &Pipeline::call, call.release(),
                                [](void* p) { delete static_cast<MapCall*>(p); }));
@@ -585,7 +626,7 @@ class Pipeline {
   // of a sample and returns true, or returns false at the end of a pass.
   Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
     if (!function) throw Error(ETR_INVALID_ARGUMENT, "the source function '" + name + "' is empty");
-    auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
+    auto call = std::make_unique<MapCall>(MapCall{std::move(function), failures_});
     const char* const c_name = detail::c_string(name, "name");
     check(etr_pipeline_add_source(get(), c_name, &Pipeline::call, call.release(),
                                   [](void* p) { delete static_cast<MapCall*>(p); }));
@@ -596,7 +637,7 @@ class Pipeline {
   // continues with the next epoch; after the last one it returns nullopt at once.
   std::optional<Batch> next() {
     etr_batch* batch = nullptr;
-    if (failure_->check(etr_pipeline_next(get(), &batch)) == ETR_END) return std::nullopt;
+    if (failures_->check(etr_pipeline_next(get(), &batch)) == ETR_END) return std::nullopt;
     return Batch(batch);
   }
 
@@ -646,18 +687,14 @@ class Pipeline {
   friend class Trainer;
   struct MapCall {
     std::function<bool(Batch&)> function;  // returns false if a source's pass is over
-    std::shared_ptr<detail::Failure> failure;
+    std::shared_ptr<detail::Failures> failures;
   };
 
   explicit Pipeline(Owned handle)
-      : handle_(std::move(handle)), failure_(std::make_shared<detail::Failure>()) {}
+      : handle_(std::move(handle)), failures_(std::make_shared<detail::Failures>()) {}
 
   static int32_t call(void* user_data, etr_batch* item) {
     auto* map = static_cast<MapCall*>(user_data);
-    const auto failed = [&](const char* why) {
-      etr_batch_fail(item, why);
-      return int32_t{ETR_CALLBACK};
-    };
     try {
       Batch view(item, /*borrowed=*/true);
       return map->function(view) ? ETR_OK : ETR_END;
@@ -665,17 +702,14 @@ class Pipeline {
     } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
       throw;
 #endif
-    } catch (const std::exception& error) {
-      map->failure->set(std::current_exception());
-      return failed(error.what());
     } catch (...) {
-      map->failure->set(std::current_exception());
-      return failed("unknown exception");
+      etr_batch_fail(item, map->failures->add(std::current_exception()).c_str());
+      return ETR_CALLBACK;
     }
   }
 
   Owned handle_;
-  std::shared_ptr<detail::Failure> failure_;
+  std::shared_ptr<detail::Failures> failures_;
 };
 
 // A description of a model: layers and a loss.
@@ -945,7 +979,7 @@ namespace detail {
 class Engine {
  public:
   static etr_engine table_of(std::unique_ptr<Transport> transport,
-                             std::shared_ptr<Failure> failure) {
+                             std::shared_ptr<Failures> failures) {
     etr_engine table{};
     table.struct_size = sizeof table;
     table.rank = transport->rank();
@@ -987,7 +1021,7 @@ class Engine {
         *part = etr_engine{};
         part->struct_size = sizeof *part;
         if (auto made = t.split(colour, key, timeout))
-          *part = table_of(std::move(made), static_cast<Engine*>(c)->failure_);
+          *part = table_of(std::move(made), static_cast<Engine*>(c)->failures_);
       });
     };
     table.abort = [](void* c, const char* reason) {
@@ -995,13 +1029,13 @@ class Engine {
       call(c, &ignored, [&](Transport& t) { t.abort(reason ? reason : ""); });
     };
     table.destroy = [](void* c) { delete static_cast<Engine*>(c); };
-    table.context = new Engine(std::move(transport), std::move(failure));
+    table.context = new Engine(std::move(transport), std::move(failures));
     return table;
   }
 
  private:
-  Engine(std::unique_ptr<Transport> transport, std::shared_ptr<Failure> failure)
-      : transport_(std::move(transport)), failure_(std::move(failure)) {}
+  Engine(std::unique_ptr<Transport> transport, std::shared_ptr<Failures> failures)
+      : transport_(std::move(transport)), failures_(std::move(failures)) {}
 
   template <typename Call>
   static int32_t call(void* engine, etr_engine_error* error, Call&& run) {
@@ -1020,13 +1054,8 @@ class Engine {
       return tell(lost.what(), ETR_RANK_LOST, error);
     } catch (const Error& failed) {
       return tell(failed.what(), failed.status(), error);
-    } catch (const std::exception& thrown) {
-      self.failure_->set(std::current_exception());
-      return tell(thrown.what(), ETR_CALLBACK, error);
     } catch (...) {
-      self.failure_->set(std::current_exception());
-      return tell("the transport threw an exception that is not of std::exception", ETR_CALLBACK,
-                  error);
+      return tell(self.failures_->add(std::current_exception()), ETR_CALLBACK, error);
     }
   }
   static int32_t tell(const std::string& message, int32_t status, etr_engine_error* error) {
@@ -1035,7 +1064,7 @@ class Engine {
   }
 
   std::unique_ptr<Transport> transport_;
-  std::shared_ptr<Failure> failure_;
+  std::shared_ptr<Failures> failures_;
 };
 
 }  // namespace detail
@@ -1051,12 +1080,12 @@ class EvaluationProgress {
   // Calls `set`, which is etr_run_on_evaluation or etr_trainer_on_evaluation, on `handle`.
   template <typename T>
   static void give(int32_t (*set)(T*, int32_t (*)(void*, int64_t, int64_t), void*, void (*)(void*)),
-                   T* handle, Function function, const std::shared_ptr<Failure>& failure) {
+                   T* handle, Function function, const std::shared_ptr<Failures>& failures) {
     if (!function) {
       echotrain::check(set(handle, nullptr, nullptr, nullptr));
       return;
     }
-    std::unique_ptr<EvaluationProgress> call(new EvaluationProgress(std::move(function), failure));
+    std::unique_ptr<EvaluationProgress> call(new EvaluationProgress(std::move(function), failures));
     echotrain::check(set(
         handle,
         [](void* p, int64_t done, int64_t batches) -> int32_t {
@@ -1066,8 +1095,8 @@ class EvaluationProgress {
   }
 
  private:
-  EvaluationProgress(Function function, std::shared_ptr<Failure> failure)
-      : function_(std::move(function)), failure_(std::move(failure)) {}
+  EvaluationProgress(Function function, std::shared_ptr<Failures> failures)
+      : function_(std::move(function)), failures_(std::move(failures)) {}
 
   bool report(int64_t done, int64_t batches) const {
     try {
@@ -1077,13 +1106,12 @@ class EvaluationProgress {
       throw;
 #endif
     } catch (...) {
-      failure_->set(std::current_exception());
-      throw;
+      throw std::runtime_error(failures_->add(std::current_exception()));
     }
   }
 
   const Function function_;
-  const std::shared_ptr<Failure> failure_;
+  const std::shared_ptr<Failures> failures_;
 };
 
 }  // namespace detail
@@ -1165,7 +1193,7 @@ class Trainer {
   // Evaluates an epoch of `pipeline`; see etr_trainer_evaluate. Rethrows an exception of a function
   // of the pipeline.
   etr_eval_result evaluate(Pipeline& pipeline) {
-    return evaluate(pipeline.get(), pipeline.failure_.get());
+    return evaluate(pipeline.get(), pipeline.failures_.get());
   }
   // Sets the function that is called after each batch of an evaluation with the number of batches
   // done and their total (-1: not known). Returning false stops the evaluation. An exception ends
@@ -1173,7 +1201,7 @@ class Trainer {
   // See etr_trainer_on_evaluation.
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
     detail::EvaluationProgress::give(etr_trainer_on_evaluation, get(), std::move(progress),
-                                     failure_);
+                                     failures_);
   }
   // Returns the model's outputs for `batch` as the field "output"; see etr_trainer_predict.
   Batch predict(const Batch& batch) {
@@ -1249,10 +1277,10 @@ class Trainer {
   [[deprecated("use Run")]] Trainer(const Runtime& runtime, const Job& job, Start start,
                                     std::unique_ptr<Transport> transport) {
     if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
-    const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
+    const etr_engine engine = detail::Engine::table_of(std::move(transport), failures_);
     etr_trainer* raw = nullptr;
-    failure_->check(etr_trainer_start_job_over(runtime.get(), job.get(),
-                                               static_cast<int32_t>(start), &engine, &raw));
+    failures_->check(etr_trainer_start_job_over(runtime.get(), job.get(),
+                                                static_cast<int32_t>(start), &engine, &raw));
     handle_.reset(raw);
   }
   [[deprecated("use Run::evaluate")]] etr_eval_result evaluate() {
@@ -1265,8 +1293,7 @@ class Trainer {
   [[deprecated("use Run::next_event")]] std::optional<etr_event> next_event(double seconds = 0) {
     etr_event out{};
     out.struct_size = sizeof out;
-    failure_->clear();
-    if (failure_->check(etr_trainer_next_event_within(get(), seconds, &out)) == ETR_END)
+    if (failures_->check(etr_trainer_next_event_within(get(), seconds, &out)) == ETR_END)
       return std::nullopt;
     return out;
   }
@@ -1288,12 +1315,11 @@ class Trainer {
   static Batch made_batch(Make&& make) {
     return Batch(detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>(make).release());
   }
-  etr_eval_result evaluate(etr_pipeline* pipeline, const detail::Failure* of_pipeline) {
+  etr_eval_result evaluate(etr_pipeline* pipeline, const detail::Failures* of_pipeline) {
     etr_eval_result out{};
     out.struct_size = sizeof out;
-    failure_->clear();
     const int32_t status = etr_trainer_evaluate(get(), pipeline, &out);
-    failure_->rethrow(status);
+    failures_->rethrow(status);
     if (of_pipeline) of_pipeline->rethrow(status);
     check(status);
     return out;
@@ -1304,7 +1330,7 @@ class Trainer {
     });
   }
   Owned handle_;
-  std::shared_ptr<detail::Failure> failure_ = std::make_shared<detail::Failure>();
+  std::shared_ptr<detail::Failures> failures_ = std::make_shared<detail::Failures>();
 };
 
 // A job that runs: while (const auto event = run.next_event()) ... See the section on runs in
@@ -1318,10 +1344,10 @@ class Run {
   // As one of several ranks, over a transport of the program; see etr_run_start_with_engine.
   Run(const Runtime& runtime, const Job& job, Start start, std::unique_ptr<Transport> transport) {
     if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
-    const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
+    const etr_engine engine = detail::Engine::table_of(std::move(transport), failures_);
     etr_run* raw = nullptr;
-    failure_->check(etr_run_start_with_engine(runtime.get(), job.get(), static_cast<int32_t>(start),
-                                              &engine, &raw));
+    failures_->check(etr_run_start_with_engine(runtime.get(), job.get(),
+                                               static_cast<int32_t>(start), &engine, &raw));
     handle_.reset(raw);
   }
 
@@ -1330,8 +1356,7 @@ class Run {
   std::optional<etr_event> next_event(double seconds = 0) {
     etr_event out{};
     out.struct_size = sizeof out;
-    failure_->clear();
-    if (failure_->check(etr_run_next_event_within(get(), seconds, &out)) == ETR_END)
+    if (failures_->check(etr_run_next_event_within(get(), seconds, &out)) == ETR_END)
       return std::nullopt;
     return out;
   }
@@ -1341,21 +1366,19 @@ class Run {
   etr_eval_result evaluate() {
     etr_eval_result out{};
     out.struct_size = sizeof out;
-    failure_->clear();
-    failure_->check(etr_run_evaluate(get(), &out));
+    failures_->check(etr_run_evaluate(get(), &out));
     return out;
   }
   // Sets the function that is told the progress of the run's evaluations, as
   // Trainer::on_evaluation does. An exception is rethrown by evaluate() or next_event().
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
-    detail::EvaluationProgress::give(etr_run_on_evaluation, get(), std::move(progress), failure_);
+    detail::EvaluationProgress::give(etr_run_on_evaluation, get(), std::move(progress), failures_);
   }
   // Measures where a step's time goes, on a batch of the job's pipeline; see etr_run_profile.
   // `format`: "text", "json" or "trace".
   std::string profile(int32_t steps, const std::string& format) {
-    failure_->clear();
     return detail::text_by([&](char** out) {
-      return failure_->check(
+      return failures_->check(
           etr_run_profile(get(), steps, detail::c_string(format, "format"), out));
     });
   }
@@ -1374,7 +1397,7 @@ class Run {
  private:
   using Owned = detail::Handle<etr_run, etr_run_destroy>;
   Owned handle_;
-  std::shared_ptr<detail::Failure> failure_ = std::make_shared<detail::Failure>();
+  std::shared_ptr<detail::Failures> failures_ = std::make_shared<detail::Failures>();
 };
 
 #undef ETR_DETAIL_DEPRECATED_BEGIN
