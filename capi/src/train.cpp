@@ -44,6 +44,13 @@ train::Learner& own_learner(etr_trainer* trainer) {
   return *t.own;
 }
 
+// etr_trainer_result has moved the results of all finished steps here, of which it returns one.
+void check_taken(const etr_trainer& trainer, const char* before) {
+  if (!trainer.results.empty() || trainer.own->has_untaken())
+    fail(Code::state, "there are steps whose results have not been taken: take them before ",
+         before);
+}
+
 void hand_out_fields(etr_batch** target, std::vector<pipeline::Field> fields, const char* name) {
   auto made = std::make_unique<etr_batch>();
   made->item.fields = std::move(fields);
@@ -260,6 +267,7 @@ int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradi
 int32_t etr_trainer_update(etr_trainer* trainer, etr_step_result* result) {
   return guarded([&] {
     train::Learner& learner = own_learner(trainer);
+    check_taken(*trainer, "an update");
     if (result) fill_struct(result, etr_step_result{});  // fails before anything changes
     train::StepMetrics m = learner.update();
     m.loss = m.accuracy = std::numeric_limits<float>::quiet_NaN();  // the program knows them
@@ -326,9 +334,7 @@ int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_
       etr_trainer& t = required(trainer, "trainer");
       if (t.is_run) return t.running->team->profile(steps);
       train::Learner& learner = own_learner(trainer);
-      if (learner.has_untaken())
-        fail(Code::state,
-             "there are steps whose results have not been taken: take them before a profile");
+      check_taken(t, "a profile");
       Json made = learner.profile(required(batch, "batch").item, steps);
       learner.take_metrics(/*wait_all=*/true);  // of its own step: nobody else expects a result
       return made;

@@ -530,6 +530,32 @@ TEST(Wrapper, RefusesTextsWithANulInside) {
             std::string::npos);
 }
 
+TEST(Trainer, UpdatesAndProfilesWaitUntilEveryResultIsTaken) {
+  const echotrain::Runtime runtime(
+      std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");
+  echotrain::Model model;
+  model.add("dense", {{"units", 2}});
+  const echotrain::Optimizer sgd("sgd", {}, {{"learning_rate", 0.01}});
+  echotrain::Trainer trainer(runtime, model, sgd);
+  const std::vector<float> images(24, 0.5f), gradient(16, 0.1f);
+  const std::vector<int32_t> labels(8, 1);
+  Batch batch, to_output;
+  batch.set("image", images.data(), {8, 3});
+  batch.set("label", labels.data(), {8});
+  to_output.set("output", gradient.data(), {8, 2});
+  trainer.step(batch);
+  trainer.step(batch);
+  trainer.weights();  // both have ended
+  EXPECT_EQ(trainer.result(false)->step, 1u);
+  trainer.forward(batch);
+  trainer.backward(to_output);
+  EXPECT_NE(message_of([&] { trainer.update(); }).find("not been taken"), std::string::npos);
+  EXPECT_NE(message_of([&] { trainer.profile(batch, 1, "text"); }).find("not been taken"),
+            std::string::npos);
+  EXPECT_EQ(trainer.result(false)->step, 2u);
+  EXPECT_EQ(trainer.update().step, 3u) << "the gradients are still there";
+}
+
 TEST(Trainer, ProfilesAndExports) {
   const echotrain::Runtime runtime(
       std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");
