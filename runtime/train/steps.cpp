@@ -124,6 +124,8 @@ void Steps::put_hyperparameters(ops::StepValues& values) const {
 
 void Steps::start(Plans& plans, const pipeline::Item& batch,
                   const std::optional<SampleCounts>& all_ranks, bool plan_changes) {
+  // A program may take results late or never. It should not need the memory of all its batches.
+  if (started_.size() > size_t{graph::Runner::kSlots}) collect(plans, /*wait_all=*/false);
   Planned& planned = plans.training(batch, plan_changes);
   const SampleCounts counts = all_ranks ? *all_ranks : counts_of(batch, plans.model().inputs()[0]);
   const ops::StepValues values = values_for(batch, plans, counts, planned);
@@ -134,7 +136,8 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   metrics.step = passed_.steps;
   metrics.learning_rate = values.learning_rate;
   metrics.counts = counts;
-  started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
+  started_.push_back(
+      {tickets_, metrics, values, failed_ ? pipeline::Item() : batch, planned.weak_from_this()});
 }
 
 gpu::CommandList Steps::input_commands(const Plans& plans, Planned& planned,
@@ -153,15 +156,22 @@ void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
 }
 
 void Steps::wait_oldest() {
-  if (started_.empty()) return;
+  if (started_.empty() || !finished_.empty() || failed_) return;
   // Without its plan, which waits for its steps before it goes, the step has ended.
   const auto planned = started_.front().planned.lock();
   if (planned && planned->training()) planned->training()->fed.runner->wait_oldest();
 }
 
 std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
-  std::vector<StepMetrics> out;
-  if (failed_) fail_not_finite(plans);
+  collect(plans, wait_all);
+  if (failed_ && finished_.empty()) fail_not_finite(plans);
+  return std::exchange(finished_, {});
+}
+
+// Makes metrics of the results that are there. The batch of a step is let go with it, unless the
+// step was not finite.
+void Steps::collect(Plans& plans, bool wait_all) {
+  if (failed_) return;  // the steps after it changed nothing
   auto& results = plans.results(wait_all);
   while (!started_.empty() && results.contains(started_.front().ticket)) {
     const Started step = std::move(started_.front());
@@ -175,9 +185,9 @@ std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
                                       ? result.not_finite == ops::StepValues::kHopeless
                                       : result.not_finite;
     if (!std::isfinite(metrics.loss) || gradients_failed) {
-      // Thrown after the results before it have been taken. Steps after it changed nothing.
+      // Thrown after the results before it have been taken.
       failed_ = {step, metrics.loss};
-      break;
+      return;
     }
     metrics.skipped = result.not_finite != 0;
     if (metrics.skipped)
@@ -187,10 +197,8 @@ std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
                                    ", and the loss scale is halved"));
     if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
     metrics.busy_seconds = result.busy_seconds;
-    out.push_back(metrics);
+    finished_.push_back(metrics);
   }
-  if (failed_ && out.empty()) fail_not_finite(plans);
-  return out;
 }
 
 // The weights at the start of the step are unchanged.

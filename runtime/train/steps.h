@@ -42,7 +42,7 @@ class Steps {
         seed_(seed) {}
 
   // Returns whether there are steps that take_metrics() has not returned yet.
-  bool has_untaken() const { return !started_.empty() || failed_; }
+  bool has_untaken() const { return !started_.empty() || !finished_.empty() || failed_; }
 
   uint64_t count() const { return passed_.steps; }         // started steps
   const optim::Passed& passed() const { return passed_; }  // in started steps
@@ -85,7 +85,7 @@ class Steps {
     uint64_t ticket;      // of its results; step numbers repeat when a checkpoint is loaded
     StepMetrics metrics;  // without its results
     ops::StepValues values;
-    pipeline::Item batch;            // shares its tensors
+    pipeline::Item batch;            // shares its tensors; empty if it is never repeated
     std::weak_ptr<Planned> planned;  // may be gone
   };
   struct Failed {
@@ -96,6 +96,7 @@ class Steps {
   ops::StepValues values_of(const SampleCounts& counts) const;
   ops::StepValues values_for(const pipeline::Item& batch, const Plans& plans,
                              const SampleCounts& counts, const Planned& planned) const;
+  void collect(Plans& plans, bool wait_all);
   void forget_started(Plans& plans);
   [[noreturn]] void fail_not_finite(Plans& plans);
 
@@ -105,8 +106,9 @@ class Steps {
   const uint64_t seed_;
   optim::Passed passed_;
   uint64_t latest_fresh_ = 0;
-  std::deque<Started> started_;   // in flight
-  std::optional<Failed> failed_;  // for take_metrics() to throw
+  std::deque<Started> started_;        // without a known result
+  std::vector<StepMetrics> finished_;  // for take_metrics() to return, and then
+  std::optional<Failed> failed_;       // to throw
   uint64_t tickets_ = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "core/error.h"
 #include "train/profile.h"
@@ -227,6 +228,44 @@ TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
     EXPECT_EQ(learner.take_metrics(true).size(), 1u);
     EXPECT_NE(weights_of(learner), after) << "training goes on";
   }
+}
+
+// Only a step that was not finite is repeated, on its batch.
+TEST(Learner, KeepsFewBatchesWhileNobodyTakesResults) {
+  Learner learner =
+      make_learner(R"({"layers": [{"layer": "dense", "units": 3}]})", R"({"optimizer": "sgd"})");
+  std::vector<std::weak_ptr<void>> images;
+  const auto step = [&](int label) {
+    const auto values = std::make_shared<std::vector<float>>(8, 0.5f);
+    images.emplace_back(values);
+    pipeline::Item batch;
+    batch.set("image", Tensor(DType::f32, {2, 4},
+                              {values, reinterpret_cast<const std::byte*>(values->data())}));
+    batch.set("label", symbols(2, 0, [&](int64_t, int64_t) { return label; }));
+    learner.step(batch);
+  };
+  const auto kept = [&] {
+    return std::count_if(images.begin(), images.end(),
+                         [](const auto& image) { return !image.expired(); });
+  };
+  for (const int label : {1, 3}) {  // there is no class 3
+    for (int i = 0; i < 20; ++i) {
+      step(label);
+      EXPECT_LE(kept(), graph::Runner::kSlots + 1) << "label " << label << ", step " << i;
+    }
+  }
+  const auto taken = learner.take_metrics(true);
+  ASSERT_EQ(taken.size(), 20u);
+  EXPECT_EQ(taken.front().step, 1u);
+  EXPECT_EQ(taken.back().step, 20u);
+  EXPECT_TRUE(learner.has_untaken());
+  const std::string message = not_finite(learner);
+  EXPECT_EQ(message.find("label 3, but the model has 3 classes"), 0u) << message;
+  EXPECT_NE(message.find("step 21: "), std::string::npos) << message;
+  EXPECT_NE(message.find("steps 22 to 40 after it were left out"), std::string::npos) << message;
+  EXPECT_EQ(kept(), 0);
+  step(1);
+  EXPECT_EQ(learner.take_metrics(true).size(), 1u) << "training goes on";
 }
 
 // A loss can be infinite while its gradients are finite.

@@ -588,9 +588,10 @@ typedef struct etr_vulkan_buffer {
  * The contents must stay until `release` (may be NULL) is called with `user_data`. That happens
  * exactly once, on any thread, also after an error: when the batch has been destroyed and every
  * step on it has ended. That a step has ended is noticed in the program's calls of
- * etr_trainer_result, or when the trainer is destroyed. The contents may be overwritten sooner,
- * once the step has been started, by work that is submitted to the same queue after a barrier from
- * VK_PIPELINE_STAGE_TRANSFER_BIT. etr_batch_get returns ETR_STATE for such a field. */
+ * etr_trainer_result, in those of etr_trainer_step if several results have not been taken, or when
+ * the trainer is destroyed. The contents may be overwritten sooner, once the step has been started,
+ * by work that is submitted to the same queue after a barrier from VK_PIPELINE_STAGE_TRANSFER_BIT.
+ * etr_batch_get returns ETR_STATE for such a field. */
 ETR_API int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field,
                                       const etr_vulkan_buffer* buffer,
                                       void (*release)(void* user_data), void* user_data);
@@ -899,10 +900,10 @@ typedef struct etr_step_result {
  * image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse. The step discards
  * gradients that no etr_trainer_update has used.
  *
- * Take the results with etr_trainer_result, though not necessarily after each step. Until then the
- * trainer keeps the fields' memory. A loss or gradient that is not finite is reported only there:
- * until then, later calls of etr_trainer_step return ETR_OK, but their steps do not change the
- * weights.
+ * Take the results with etr_trainer_result, though not necessarily after each step. A loss or
+ * gradient that is not finite is reported only there: until then, later calls of etr_trainer_step
+ * return ETR_OK, but their steps do not change the weights. The trainer keeps the fields' memory
+ * for a few steps, and for one that was not finite until that is reported.
  *
  * Batches may differ in N. One with fewer samples than the largest so far is computed with some
  * samples repeated, so that batch statistics remain meaningful; the repetitions do not count
