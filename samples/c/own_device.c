@@ -31,6 +31,13 @@ static void check_vulkan(VkResult result) {
   exit(1);
 }
 
+/* Takes the results of the steps that have ended, or with `wait` of all steps, and keeps the last. */
+static void take_results(etr_trainer* trainer, int32_t wait, etr_step_result* last) {
+  int32_t status;
+  while ((status = etr_trainer_result(trainer, wait, last)) == ETR_OK) continue;
+  check(status); /* the loss may not be finite */
+}
+
 /* Makes a device with one queue. Kernels for CPU devices need buffer addresses; GPUs do not. */
 static VkInstance open_device(void) {
   const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
@@ -180,9 +187,9 @@ int main(void) {
     make_points(points, labels);
     check(etr_trainer_step(
         trainer, batch)); /* copies on the device, then trains; the queue keeps the order */
-    while (etr_trainer_result(trainer, 0, &result) == ETR_OK) continue;
+    take_results(trainer, 0, &result);
   }
-  while (etr_trainer_result(trainer, 1, &result) == ETR_OK) continue;
+  take_results(trainer, 1, &result);
   printf("step %llu loss %.4f\n", (unsigned long long)result.step, result.loss);
 
   make_points(points, labels); /* new points */

@@ -40,6 +40,14 @@ static void folder(etr_pipeline* pipeline, const char* root) {
   etr_options_destroy(options);
 }
 
+/* Takes the results of the steps that have ended, or with `wait` of all steps, and keeps the last. A
+ * loss that is not finite is reported here, not by etr_trainer_step. */
+static void take_results(etr_trainer* trainer, int32_t wait, etr_step_result* last) {
+  int32_t status;
+  while ((status = etr_trainer_result(trainer, wait, last)) == ETR_OK) continue;
+  check(status);
+}
+
 int main(int argc, char** argv) {
   etr_options *sgd, *schedule;
   etr_pipeline* pipeline;
@@ -48,10 +56,9 @@ int main(int argc, char** argv) {
   etr_runtime* runtime;
   etr_trainer* trainer;
   etr_batch* batch;
-  etr_step_result result;
+  etr_step_result result = {.struct_size = sizeof result};
   int32_t status;
   if (argc != 2) return fprintf(stderr, "usage: train FOLDER\n"), 2;
-  result.struct_size = sizeof result;
 
   /* Each image is used twice, with a new augmentation each time. */
   check(etr_pipeline_create(NULL, &pipeline));
@@ -60,7 +67,7 @@ int main(int argc, char** argv) {
   stage(pipeline, "decode", "{}");
   stage(pipeline, "echo", "{\"factor\": 2}");
   stage(pipeline, "random_crop", "{\"pad\": 2}");
-  stage(pipeline, "batch", "{\"size\": 32}");
+  stage(pipeline, "batch", "{\"size\": 32, \"drop_remainder\": false}");
   stage(pipeline, "normalize", "{}");
 
   check(etr_model_create(&model));
@@ -82,9 +89,10 @@ int main(int argc, char** argv) {
     while ((status = etr_pipeline_next(pipeline, &batch)) == ETR_OK) {
       check(etr_trainer_step(trainer, batch)); /* returns while the device works */
       etr_batch_destroy(batch);
+      take_results(trainer, 0, &result);
     }
     check(status); /* ETR_END: the epoch is over */
-    while (etr_trainer_result(trainer, 1, &result) == ETR_OK) continue; /* keep the last */
+    take_results(trainer, 1, &result);
     printf("epoch %d step %llu loss %.4f\n", epoch + 1, (unsigned long long)result.step,
            result.loss);
   }

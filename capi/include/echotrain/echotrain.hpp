@@ -1142,7 +1142,8 @@ class Trainer {
                                     out);
         })) {}
 
-  // Starts a training step and returns while the device works.
+  // Starts a training step and returns while the device works. Take the results in the loop: only
+  // result() reports a loss that is not finite.
   void step(const Batch& batch) { check(etr_trainer_step(get(), batch.get())); }
 
   // Returns the oldest finished step that has not been returned yet; nullopt if there is none. With
