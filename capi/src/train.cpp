@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/platform.h"
+#include "core/utf8.h"
 #include "forms.h"
 #include "functions.h"
 #include "handles.h"
@@ -154,7 +155,7 @@ int32_t etr_model_freeze(etr_model* model, const char* pattern) {
     Json changed = required(model, "model").spec;
     Json& frozen = changed["frozen"];
     if (frozen.is_string()) frozen = Json::array({frozen});
-    frozen.push_back(&required(pattern, "pattern"));  // makes the list if there is none
+    frozen.push_back(utf8_of(pattern, "pattern"));  // makes the list if there is none
     replace_spec(*model, std::move(changed));
   });
 }
@@ -508,7 +509,7 @@ int32_t etr_report_write(const char* title, const char* const* names,
     const auto paths = strings_of(metrics_paths, count, "metrics_paths");
     std::vector<train::ReportRun> runs;
     for (size_t i = 0; i < paths.size(); ++i)
-      runs.push_back({run_names[i], path_of(paths[i].c_str(), "metrics_paths")});
+      runs.push_back({as_utf8(run_names[i]), path_of(paths[i].c_str(), "metrics_paths")});
     const Json table = train::write_report(&required(title, "title"), runs, target_accuracy,
                                            path_of(html_path, "html_path"));
     if (json) *json = copy_string(table.dump());

@@ -9,6 +9,7 @@
 #include "core/parse_json.h"
 #include "core/platform.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "nn/layer.h"
 #include "nn/model.h"
 #include "nn/models.h"
@@ -292,6 +293,8 @@ Json variable_of(const Json& declared, const std::string& value, const std::stri
 }
 
 void apply_override(Json& job, const std::string& text) {
+  if (as_utf8(text) != text)
+    fail(Code::invalid_argument, "'", text, "' is not UTF-8, as the values of a job are");
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     fail(Code::invalid_argument, "'", text, "' is not of the form key=value");
@@ -462,8 +465,13 @@ Job Job::parse(const std::string& text, const std::string& origin,
     if (key != "vars") expand_all(value, vars, key);
   Json& output = job.json_["output"];
   if (output.is_null()) output = Json::object();
-  if (!default_dir.empty() && output.is_object() && !output.contains("dir"))
+  if (!default_dir.empty() && output.is_object() && !output.contains("dir")) {
+    if (as_utf8(default_dir) != default_dir)
+      fail(Code::invalid_argument, origin,
+           ": a run writes into runs/, in a folder named after the file, whose name is not UTF-8; "
+           "set output.dir, or rename the file");
     output["dir"] = default_dir;
+  }
   job.validate();
   return job;
 }

@@ -118,6 +118,12 @@ TEST(Library, WritesAReport) {
   EXPECT_THROW(
       echotrain::write_report("title", {{std::string("a\0b", 3), dir.path()}}, dir.path("r.html")),
       echotrain::Error);
+  std::ofstream(dir.path("metrics.jsonl"))
+      << R"({"kind": "evaluation", "step": 1, "seconds": 1, "loss": 1, "accuracy": 0.5})"
+      << "\n";
+  const std::string table =
+      echotrain::write_report("title", {{"caf\xe9", dir.path()}}, dir.path("r.html"));
+  EXPECT_NE(table.find(R"(caf\\xE9)"), std::string::npos) << "not UTF-8: " << table;
 }
 
 TEST(Library, NamesStatuses) {

@@ -245,6 +245,8 @@ TEST(CApi, ALoopPassByPass) {
           "loss": {"loss": "mse"}})",
       &model));
   EXPECT_EQ(etr_model_freeze(model, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_model_freeze(model, "caf\xe9.*"), ETR_INVALID_ARGUMENT);
+  EXPECT_STREQ(etr_last_error(), "argument 'pattern': 'caf\\xE9.*' is not UTF-8");
   for (const char* spec : {R"({"model": "mlp"})", R"({"model": "mlp", "frozen": "dense_1.*"})"}) {
     etr_model* ready = nullptr;
     char* json = nullptr;

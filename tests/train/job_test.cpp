@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/error.h"
+#include "support/temp_dir.h"
 
 namespace etr::test {
 namespace {
@@ -119,6 +122,25 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({"data=/d", R"(optimizer={"a": 1, "a": 2})"}), "duplicate key 'a'");
   has(error_of({"data=/d", R"(output.dir="a\u0000b")"}), R"(output.dir is "a\u0000b": paths)");
   has(error_of({"data=/d", R"(vars.data="a\u0000b")"}), "pipeline.stages.0.pattern is ");
+}
+
+// JSON cannot hold such text: it would be an error of the JSON library, later and elsewhere.
+TEST(Job, TextThatIsNotUtf8IsRefused) {
+  EXPECT_EQ(error_of({"data=/d", "output.dir=caf\xe9"}),
+            "'output.dir=caf\\xE9' is not UTF-8, as the values of a job are");
+  const TempDir dir;
+  const std::string path = dir.path("caf\xe9.json");
+  std::ofstream(path) << kJob;
+  try {
+    Job::load(path, {"data=/d"});
+    ADD_FAILURE() << "its folder would be runs/caf\\xE9";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("set output.dir, or rename the file"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(Job::load(path, {"data=/d", "output.dir=out"}).output_dir(), "out");
 }
 
 TEST(Job, OverridesKeepItsDepth) {
