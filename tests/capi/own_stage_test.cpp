@@ -322,6 +322,20 @@ TEST(OwnBatch, CopiesOrWrapsAndChecksWhatItIsGiven) {
   EXPECT_EQ(etr_batch_set(batch.get(), "w", &wrong), ETR_INVALID_ARGUMENT);
 }
 
+TEST(OwnBatch, ThatWasMovedFromIsNone) {
+  Batch batch;
+  set_label(batch, 7);
+  const Batch moved = std::move(batch);
+  EXPECT_EQ(*moved["label"].as<int32_t>(), 7);
+  EXPECT_EQ(batch.get(), nullptr);  // NOLINT(bugprone-use-after-move)
+  try {
+    batch.info();
+    FAIL() << "it still is the other's batch";
+  } catch (const echotrain::Error& error) {
+    EXPECT_STREQ(error.what(), "argument 'batch' is NULL");
+  }
+}
+
 TEST(OwnBatch, DlpackSharesMemoryBothWays) {
   void* managed = nullptr;
   const void* address = nullptr;

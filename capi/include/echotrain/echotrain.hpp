@@ -485,15 +485,15 @@ struct TensorView {
 // Named tensors: a batch, or in a map function a single sample.
 class Batch {
  public:
-  Batch() : owned_(detail::made_by<Owned>(etr_batch_create)), handle_(owned_.get()) {}
+  Batch() : owned_(detail::made_by<Owned>(etr_batch_create)) {}
   // Takes ownership of `handle` unless it is `borrowed`.
   explicit Batch(etr_batch* handle, bool borrowed = false)
-      : owned_(borrowed ? nullptr : handle), handle_(handle) {}
+      : owned_(borrowed ? nullptr : handle), borrowed_(borrowed ? handle : nullptr) {}
 
   etr_batch_info info() const {
     etr_batch_info out{};
     out.struct_size = sizeof out;
-    check(etr_batch_get_info(handle_, &out));
+    check(etr_batch_get_info(get(), &out));
     return out;
   }
   // Returns the names of the fields in host memory.
@@ -502,7 +502,7 @@ class Batch {
     const int32_t count = info().fields;
     for (int32_t i = 0; i < count; ++i) {
       const char* name = nullptr;
-      check(etr_batch_field_name(handle_, i, &name));
+      check(etr_batch_field_name(get(), i, &name));
       out.emplace_back(name);
     }
     return out;
@@ -511,7 +511,7 @@ class Batch {
   TensorView operator[](const std::string& field) const {
     etr_tensor t{};
     t.struct_size = sizeof t;
-    check(etr_batch_get(handle_, detail::c_string(field, "field"), &t));
+    check(etr_batch_get(get(), detail::c_string(field, "field"), &t));
     return {t.dtype, {t.shape, t.shape + t.rank}, t.data, t.size_bytes};
   }
 
@@ -519,7 +519,7 @@ class Batch {
   template <typename T>
   void set(const std::string& field, const T* values, const std::vector<int64_t>& shape) {
     const etr_tensor t = tensor(values, shape);
-    check(etr_batch_set(handle_, detail::c_string(field, "field"), &t));
+    check(etr_batch_set(get(), detail::c_string(field, "field"), &t));
   }
   // Sets a field without a copy; `owner` keeps the values alive.
   template <typename T>
@@ -528,7 +528,7 @@ class Batch {
     const etr_tensor t = tensor(values, shape);
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
     const char* const c_field = detail::c_string(field, "field");  // before it is released
-    check(etr_batch_wrap(handle_, c_field, &t, release_owner, kept.release()));
+    check(etr_batch_wrap(get(), c_field, &t, release_owner, kept.release()));
   }
   // Sets a field to the contents of a VkBuffer; `owner` is kept until nobody reads them any more.
   // See etr_batch_wrap_vulkan.
@@ -536,22 +536,22 @@ class Batch {
             std::shared_ptr<const void> owner) {
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
     const char* const c_field = detail::c_string(field, "field");
-    check(etr_batch_wrap_vulkan(handle_, c_field, &buffer, release_owner, kept.release()));
+    check(etr_batch_wrap_vulkan(get(), c_field, &buffer, release_owner, kept.release()));
   }
   // Returns a field as a DLManagedTensor, which the caller deletes; see etr_batch_to_dlpack.
   void* to_dlpack(const std::string& field) const {
     void* managed = nullptr;
-    check(etr_batch_to_dlpack(handle_, detail::c_string(field, "field"), &managed));
+    check(etr_batch_to_dlpack(get(), detail::c_string(field, "field"), &managed));
     return managed;
   }
   // Sets a field to a DLManagedTensor, which the batch then owns; see etr_batch_set_dlpack.
   void set_dlpack(const std::string& field, void* managed) {
-    check(etr_batch_set_dlpack(handle_, detail::c_string(field, "field"), managed));
+    check(etr_batch_set_dlpack(get(), detail::c_string(field, "field"), managed));
   }
   void remove(const std::string& field) {
-    check(etr_batch_remove(handle_, detail::c_string(field, "field")));
+    check(etr_batch_remove(get(), detail::c_string(field, "field")));
   }
-  etr_batch* get() const { return handle_; }
+  etr_batch* get() const { return owned_ ? owned_.get() : borrowed_; }
 
  private:
   static void release_owner(void* owner) {
@@ -581,7 +581,7 @@ class Batch {
 
   using Owned = detail::Handle<etr_batch, etr_batch_destroy>;
   Owned owned_;
-  etr_batch* handle_;
+  etr_batch* borrowed_ = nullptr;
 };
 
 // A sequence of stages that delivers batches.
