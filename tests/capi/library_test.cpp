@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <type_traits>
 
 #include "echotrain/echotrain.hpp"
 #include "support.h"
@@ -124,6 +125,33 @@ TEST(Library, WritesAReport) {
   const std::string table =
       echotrain::write_report("title", {{"caf\xe9", dir.path()}}, dir.path("r.html"));
   EXPECT_NE(table.find(R"(caf\\xE9)"), std::string::npos) << "not UTF-8: " << table;
+}
+
+// That it compiles is most of this test.
+TEST(Library, OptionsTakeEveryTypeOfNumberAndLists) {
+  using echotrain::Options;
+  enum { kWidth = 28 };
+  const uint64_t seed = 7;
+  const std::vector<float> samples(32);
+  echotrain::Pipeline pipeline({{"seed", seed}, {"threads", 1u}, {"max_bad_share", 0.5f}});
+  pipeline.add("folder", {{"root", "x"}, {"shuffle", false}})
+      .add("resize", {{"width", kWidth}, {"height", int16_t{28}}})
+      .add("batch", {{"size", samples.size()}})
+      .add("normalize", {{"mean", {0.5, 0.25}}, {"std", {1, 1}}})
+      .add("take", {{"count", 5LL}});
+  const Options list_of_zero{{"axes", {0}}};
+  try {
+    Options options{{"seed", ~uint64_t{0}}};
+    FAIL() << "no such integer";
+  } catch (const echotrain::Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "option 'seed' is 18446744073709551615; an integer is at most 9223372036854775807");
+  }
+  enum class Scoped { one };
+  static_assert(!std::is_constructible_v<Options::Value, const char*, Scoped>);
+  static_assert(!std::is_constructible_v<Options::Value, const char*, const char8_t*>,
+                "it would be a boolean");
 }
 
 TEST(Library, NamesStatuses) {

@@ -232,14 +232,31 @@ inline std::string schema(const std::string& kind) {
 class Options {
  public:
   struct Value {
-    Value(const char* key, int value) : name(key), kind('i'), integer(value) {}
-    Value(const char* key, int64_t value) : name(key), kind('i'), integer(value) {}
-    Value(const char* key, bool value) : name(key), kind('b'), integer(value) {}
-    Value(const char* key, double value) : name(key), kind('n'), number(value) {}
+    template <typename T>
+    static constexpr bool kIsNumber = std::is_convertible_v<T, int64_t> &&
+                                      (std::is_arithmetic_v<T> || std::is_enum_v<T>);
+
+    // A template, so that each type of number is taken as it is, and no pointer as a boolean.
+    template <typename T, std::enable_if_t<kIsNumber<T>, int> = 0>
+    Value(const char* key, T value) : name(key) {
+      if constexpr (std::is_floating_point_v<T>) {
+        kind = 'n';
+        number = static_cast<double>(value);
+      } else {
+        kind = std::is_same_v<T, bool> ? 'b' : 'i';
+        integer = static_cast<int64_t>(value);
+        if (integer < 0 && value > T{})
+          throw Error(ETR_INVALID_ARGUMENT, std::string("option '") + key + "' is " +
+                                                std::to_string(static_cast<uint64_t>(value)) +
+                                                "; an integer is at most 9223372036854775807");
+      }
+    }
     Value(const char* key, const char* value) : name(key), kind('s'), text(value) {}
     Value(const char* key, std::string value) : name(key), kind('s'), text(std::move(value)) {}
     Value(const char* key, std::vector<double> value)
         : name(key), kind('v'), numbers(std::move(value)) {}
+    Value(const char* key, std::initializer_list<double> value)
+        : name(key), kind('v'), numbers(value) {}
 
     const char* name;
     char kind;
