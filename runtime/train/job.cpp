@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <set>
 
 #include "core/error.h"
 #include "core/json_members.h"
@@ -245,19 +246,55 @@ std::map<std::string, std::string> names_of_pretrained(const Options& train) {
   return out;
 }
 
+// The schemas of everything that a job may have.
+std::vector<Schema> job_schemas() {
+  std::vector<Schema> out{pipeline::pipeline_schema(),
+                          nn::loss_schema(),
+                          nn::lora_schema(),
+                          nn::layer_common_schema(),
+                          optim::update_schema(),
+                          optim::schedule_schema(),
+                          kTrain,
+                          kEvaluation,
+                          kOutput,
+                          kParallel};
+  for (const auto* stage : pipeline::stage_table()) out.push_back(stage->options);
+  for (const auto* layer : nn::layer_table()) out.push_back(layer->options);
+  for (const auto* model : nn::model_table()) out.push_back(model->options);
+  for (const auto* optimizer : optim::optimizer_table()) out.push_back(optimizer->options);
+  return out;
+}
+
 // The options of jobs that have a former name.
 std::vector<const OptionSpec*> find_renamed_options() {
-  std::vector<Schema> schemas{pipeline::pipeline_schema(), nn::loss_schema(), kTrain, kParallel,
-                              optim::update_schema()};
-  for (const auto* stage : pipeline::stage_table()) schemas.push_back(stage->options);
-  for (const auto* layer : nn::layer_table()) schemas.push_back(layer->options);
-  for (const auto* model : nn::model_table()) schemas.push_back(model->options);
-  for (const auto* optimizer : optim::optimizer_table()) schemas.push_back(optimizer->options);
   std::vector<const OptionSpec*> renamed;
-  for (const Schema schema : schemas)
+  for (const Schema schema : job_schemas())
     for (const OptionSpec& option : schema)
       if (*option.former) renamed.push_back(&option);
   return renamed;
+}
+
+// Returns the names of those options that are text, wherever they occur.
+std::set<std::string> find_text_options() {
+  std::set<std::string> texts, others;
+  for (const Schema schema : job_schemas())
+    for (const OptionSpec& option : schema) {
+      std::set<std::string>& kind = option.type == OptionType::string ? texts : others;
+      kind.insert(option.name);
+      kind.insert(option.former);
+    }
+  for (const std::string& name : others) texts.erase(name);
+  return texts;
+}
+
+// Returns whether the key at the end of `path` is an option that is text. A plain value is then
+// taken as text even if it looks like a number: a date may name a folder.
+bool is_text(const std::string& path) {
+  static const std::set<std::string> texts = find_text_options();
+  if (path == "name" || path == "description" || path == "device") return true;
+  const size_t dot = path.rfind('.');
+  return dot != std::string::npos && path.rfind("vars.", 0) != 0 &&
+         texts.contains(path.substr(dot + 1));
 }
 
 // Removes the option that `key` was given for under its other name, present or former.
@@ -301,7 +338,12 @@ void apply_override(Json& job, const std::string& text) {
   const std::string path = text.substr(0, equals);
   const std::string head = path.substr(0, path.find('.'));
   const bool section = std::find(kSections.begin(), kSections.end(), head) != kSections.end();
-  if (section) return set_path(job, path, value_of(text.substr(equals + 1), path), text);
+  if (section) {
+    Json value = value_of(text.substr(equals + 1), path);
+    if (!value.is_structured() && !value.is_string() && is_text(path))
+      value = text.substr(equals + 1);
+    return set_path(job, path, value, text);
+  }
   if (!job.contains("vars") || !job["vars"].contains(path)) {
     std::vector<std::string> names = kSections;
     if (job.contains("vars"))

@@ -70,6 +70,14 @@ TEST(Job, ATargetThatNoEvaluationCanReachIsRefused) {
             std::string::npos);
 }
 
+TEST(Job, AnOverrideReplacesAnOptionUnderItsFormerName) {
+  const Job job = Job::parse(kJob, "the job",
+                             {"data=/d", R"(evaluation={"keep_mb": 1, "pipeline": {"stages": [
+           {"stage": "webdataset", "pattern": "/d/t-*.tar"}, {"stage": "batch", "size": 8}]}})",
+                              "evaluation.cache_mb=2"});
+  EXPECT_EQ(job.evaluation()->number("cache_mb"), 2);
+}
+
 TEST(Job, ReadsBackWhatItWrites) {
   const Job job = Job::parse(kJob, "the job", {"data=/d"});
   EXPECT_EQ(Job::parse(job.json().dump(), "again").json(), job.json());
@@ -122,6 +130,29 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({"data=/d", R"(optimizer={"a": 1, "a": 2})"}), "duplicate key 'a'");
   has(error_of({"data=/d", R"(output.dir="a\u0000b")"}), R"(output.dir is "a\u0000b": paths)");
   has(error_of({"data=/d", R"(vars.data="a\u0000b")"}), "pipeline.stages.0.pattern is ");
+}
+
+TEST(Job, AnOptionThatIsTextTakesWhatLooksLikeANumber) {
+  const Job job = Job::parse(
+      kJob, "the job",
+      {"data=/d", "output.dir=20261128", "name=7", "device=0", "pipeline.stages.0.pattern=1e3",
+       "pipeline.quarantine_dir=true", "model.layers.1.name=null", "train.pretrained=\"12\""});
+  EXPECT_EQ(job.output_dir(), "20261128");
+  EXPECT_EQ(job.name(), "7");
+  EXPECT_EQ(job.json()["device"], "0");
+  EXPECT_EQ(job.pipeline()["stages"][0]["pattern"], "1e3");
+  EXPECT_EQ(job.pipeline()["quarantine_dir"], "true");
+  EXPECT_EQ(job.json()["model"]["layers"][1]["name"], "null");
+  EXPECT_EQ(job.train().string("pretrained"), "12") << "quoted as in JSON";
+  EXPECT_NE(error_of({"data=/d", "train.steps=true"}).find("must be of type integer"),
+            std::string::npos);
+  const Job echoed =
+      Job::parse(kJob, "the job",
+                 {"data=/d", R"(pipeline.stages.1={"stage": "echo", "factor": 2})",
+                  "pipeline.stages.1.device=false", R"(output={"dir": "whole"})", "vars.name=5"});
+  EXPECT_EQ(echoed.json()["pipeline"]["stages"][1]["device"], false);
+  EXPECT_EQ(echoed.output_dir(), "whole");
+  EXPECT_EQ(echoed.json()["vars"]["name"], 5);
 }
 
 // JSON cannot hold such text: it would be an error of the JSON library, later and elsewhere.
