@@ -908,8 +908,8 @@ class Study {
   }
   // Ends the study soon. Any thread.
   void stop() { detail::check_stop(etr_study_stop(get()), "the study was not started"); }
-  // Returns the results by condition, from the records in `directory` ("": output_dir()); see
-  // etr_study_results. Any thread.
+  // Returns the results by condition, from the records in `directory` ("": that of start(), and
+  // before it output_dir()); see etr_study_results. Any thread.
   std::string results(const std::string& directory = "") const {
     return detail::text_by(
         [&](char** out) { return etr_study_results(get(), folder(directory), out); });
