@@ -311,10 +311,14 @@ void Trainer::train_one() {
   epoch_gave_batch_ = true;
   // In the first step the driver compiles the kernels. That takes many seconds with some drivers,
   // and should count neither for the run's speed nor for the device's idle share.
-  if (!warm_ || noise_due()) progress_.pause_clock();
-  if (noise_due())
+  if (!warm_) progress_.pause_clock();
+  if (noise_due()) {
+    take_metrics(/*wait_all=*/true);  // the steps in flight are training, the measurement is not
+    progress_.pause_clock();
     if (const auto measured = learner_->measure_noise(batch))
       noise_[learner_->steps() + 1] = *measured;
+    if (warm_) progress_.resume_clock();
+  }
   learner_->step(batch, supply_->counts(), supply_->plan_changes());
   ++steps_here_;
   take_metrics(/*wait_all=*/!warm_);

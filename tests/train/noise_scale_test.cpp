@@ -145,6 +145,14 @@ TEST(NoiseScale, ARunIsTheSameWithItAndResumes) {
   EXPECT_EQ(rows, 5);
 }
 
+// The steps in flight end before the measurement, in which the training clock stands still.
+TEST(NoiseScale, LeavesTheStepsInTheTrainingTime) {
+  const TempDir dir;
+  run_to_end(noisy_job(dir, dir.path("out"), 1));
+  const Json last = steps_of(dir.path("out")).back();
+  EXPECT_GE(last["seconds"].get<double>(), 0.9 * last["busy_seconds"].get<double>()) << last;
+}
+
 // With images on the device, and batches that are views of them.
 TEST(NoiseScale, IsMeasuredBehindDeviceEcho) {
   const TempDir dir;
