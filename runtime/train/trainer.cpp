@@ -358,7 +358,7 @@ bool Trainer::saves() const {
 }
 
 bool Trainer::checkpoint_due() const {
-  if (!saves() || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
+  if (!saves() || saved_ == now() || learner_->steps() == 0) return false;
   if (!writes_checkpoints(job_.output())) return false;
   return checkpoint_falls_on(milestone(), job_.output()) || finished();
 }

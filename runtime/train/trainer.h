@@ -109,6 +109,12 @@ class Trainer {
   Json pipeline_stats() const;
 
  private:
+  // What checkpoints of one step differ in: the epoch's end and the evaluation follow its last step.
+  struct Saved {
+    uint64_t step = 0, epoch = 0, evaluated_step = 0;
+    bool operator==(const Saved&) const = default;
+  };
+
   void check_whole() const;
   bool leads() const;
   void load_pretrained();
@@ -142,6 +148,7 @@ class Trainer {
   void take_metrics(bool wait_all);
   std::optional<Error> own_failure(const Error& error);
   bool evaluation_due() const;
+  Saved now() const { return {learner_->steps(), progress_.epoch(), progress_.evaluation().step}; }
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
   std::optional<Event> evaluation_event();  // none if the evaluation was stopped
@@ -184,7 +191,7 @@ class Trainer {
   std::optional<uint64_t> epoch_length_;  // in batches; none if unknown
   EpochStart epoch_start_;                // of the current epoch
   std::optional<Milestone> resumed_at_;   // epoch_start_ has yet to be derived from it
-  uint64_t saved_step_ = 0;
+  Saved saved_;
   uint64_t steps_here_ = 0;             // made by this process
   uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, including a stopped one
   bool ended_ = false, target_reached_ = false;

@@ -54,7 +54,7 @@ std::string Trainer::save() {
   checkpoint::Files files = supply_->positions();
   learner_->average_states();
   learner_->forget_residuals();  // because a run that resumes from here has no residuals
-  saved_step_ = learner_->steps();
+  saved_ = now();
   has_saved_ = true;
   if (folder_ || learner_->saves_together()) learner_->save(files);
   std::string path;
@@ -119,8 +119,7 @@ void Trainer::load() {
   const bool evaluated = progress_.evaluation().step == learner_->steps();
   target_reached_ = evaluated && reaches_target();
   epoch_gave_batch_ = true;  // perhaps before the interruption
-  // A missed evaluation is made now, and then saved, too.
-  saved_step_ = evaluation_due() ? 0 : learner_->steps();
+  saved_ = now();
   if (folder_) folder_->go_on_after(learner_->steps(), evaluated);
 }
 
@@ -186,7 +185,7 @@ void Trainer::go_on_without(const Error& lost) {
 bool Trainer::admit_newcomers() {
   if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
     return false;
-  if (saved_step_ != learner_->steps()) save();
+  if (saved_ != now()) save();
   renew([&] {
     ranks_->admit();
     begin_again();
@@ -214,7 +213,8 @@ void Trainer::begin_as_others() {
     progress_ = {};
     epoch_start_ = {};
     resumed_at_.reset();
-    saved_step_ = evaluation_tried_step_ = 0;
+    saved_ = {};
+    evaluation_tried_step_ = 0;
     epoch_gave_batch_ = false;
     if (folder_) folder_->go_on_after(0, false);
   }

@@ -503,6 +503,21 @@ TEST_F(TrainerFolder, ACompleteRunEndsAtOnce) {
   EXPECT_EQ(end_of(Start::resume).step, 12u);
 }
 
+// The checkpoint by steps comes before the epoch's end and its evaluation, which are saved, too.
+TEST_F(TrainerFolder, AnEpochThatEndsAtACheckpointIsComplete) {
+  Json even = spec(0);  // epochs of 15 steps
+  even["train"] = {{"epochs", 2}, {"planned_steps", 30}};
+  even["evaluation"]["every_epochs"] = 1;
+  even["output"]["checkpoint_every_steps"] = 15;
+  even["output"]["checkpoint_every_epochs"] = 0;
+  run(even, Start::new_run);
+  EXPECT_EQ(parse_json(saved(out(), "trainer.json"), "trainer.json")["evaluation"]["step"], 30);
+  const Contents before = contents_of(out());
+  Trainer again(shared_kernels(), job(even), Start::resume);
+  EXPECT_EQ(again.next_event().kind, EventKind::end);
+  EXPECT_EQ(contents_of(out()), before);
+}
+
 TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
   run(spec(4), Start::new_run);
   const auto error_with = [&](const std::function<void(Json&)>& change) {
