@@ -56,10 +56,13 @@ std::string Trainer::save() {
   learner_->forget_residuals();  // because a run that resumes from here has no residuals
   saved_ = now();
   has_saved_ = true;
-  if (folder_ || learner_->saves_together()) learner_->save(files);
+  const bool together = learner_->saves_together();
+  if (together) learner_->save(files);
   std::string path;
   work_apart([&] {
-    if (folder_) path = write_checkpoint(files);
+    if (!folder_) return;
+    if (!together) learner_->save(files);
+    path = write_checkpoint(files);
   });
   return path;
 }

@@ -9,9 +9,11 @@
 #include <fstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "gpu/vulkan_device.h"
 #include "parallel/data_parallel.h"
 #include "support/error_text.h"
 #include "train/small_learner.h"
@@ -332,6 +334,45 @@ TEST(RanksOfAJob, WaitForWhatOneOfThemDoesAlone) {
     }));
   EXPECT_EQ(ranks[0].get(), "the disk is full");
   EXPECT_NE(ranks[1].get().find("rank 0"), std::string::npos) << "left the group";
+}
+
+// Stands in for vkQueueSubmit of the first rank's device. The device is slow once: until the first
+// rank has answered the second one, which waits for it.
+struct SlowSubmission {
+  static inline Trainer* trainer = nullptr;
+  static inline PFN_vkQueueSubmit real = nullptr;
+  static inline bool answers = false;
+
+  static void install(Trainer& first) {
+    trainer = &first;
+    gpu::VulkanApi& api = first.learner().device()->vk().api;
+    real = std::exchange(api.QueueSubmit, call);
+  }
+  static uint64_t exchanged() {
+    return trainer->pipeline_stats()["ranks"]["bytes"].get<uint64_t>();
+  }
+  static VKAPI_ATTR VkResult VKAPI_CALL call(VkQueue queue, uint32_t count,
+                                             const VkSubmitInfo* submissions, VkFence fence) {
+    trainer->learner().device()->vk().api.QueueSubmit = real;
+    const uint64_t before = exchanged();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (exchanged() == before && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    answers = exchanged() > before;
+    return real(queue, count, submissions, fence);
+  }
+};
+
+TEST(RanksOfAJob, WaitWhileTheFirstOneReadsWhatItSaves) {
+  TempDir dir;
+  const auto ranks = together(
+      2, [&](int) { return job_of(dir, 16, dir.path("out")); }, Start::new_run,
+      [](int rank, Trainer& trainer, const Event& event) {
+        // The run's last checkpoint is next.
+        if (rank == 0 && event.kind == EventKind::evaluation) SlowSubmission::install(trainer);
+      });
+  for (const Outcome& rank : ranks) EXPECT_FALSE(rank.error) << rank.error->what();
+  EXPECT_TRUE(SlowSubmission::answers);
 }
 
 TEST(RanksOfAJob, EndAnEpochTogether) {
