@@ -257,6 +257,10 @@ Learner& Trainer::shaped_learner() {
 }
 
 Json Trainer::profile(int steps) {
+  if (!is_trial(start_))
+    fail(Code::state,
+         "a profile takes a batch and steps of its own, which this run would lack: profile in a "
+         "trial (ETR_START_TRIAL)");
   check_whole();
   pipeline::Item batch;
   await_batch(supply_->pipeline());

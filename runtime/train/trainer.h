@@ -101,8 +101,8 @@ class Trainer {
   // In examples, from the measurements so far (train.noise_scale_every); none without an estimate.
   std::optional<double> noise_scale() const { return progress_.noise().value(); }
 
-  // Profiles steps on the next batch of the job's pipeline; see Learner::profile. Error(cancelled)
-  // if the run is stopped before there is one.
+  // Profiles steps on the next batch of the job's pipeline; see Learner::profile. Error(state) if
+  // the run is not a trial; Error(cancelled) if it is stopped before there is a batch.
   Json profile(int steps);
   // Returns the pipeline's statistics; with device echo also {"device_echo": {"capacity",
   // "uploaded", "reused"}} in examples.

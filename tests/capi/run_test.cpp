@@ -399,7 +399,7 @@ TEST_F(RunsTrainer, AStopEndsTheWaitForAFirstBatch) {
         trainer.export_onnx(path);
       }};
   for (size_t i = 0; i < calls.size(); ++i) {
-    const auto run = std::make_shared<et::Run>(runtime(), job(stalled));
+    const auto run = std::make_shared<et::Run>(runtime(), job(stalled), et::Start::trial);
     std::promise<int32_t> status;
     std::future<int32_t> ended = status.get_future();
     std::thread([run, call = calls[i], status = std::move(status)]() mutable {

@@ -387,6 +387,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
       EXPECT_FALSE(exported.shaped_learner().onnx().empty());
       EXPECT_EQ(exported.learner().plan_bytes(), 0u) << "exporting plans nothing";
       EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
+      EXPECT_HAS(error_of([&] { evaluated.profile(1); }), "profile in a trial");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);
     } else {

@@ -156,6 +156,14 @@ TEST(TeamOfDevices, ChangesTheWeightsOfAll) {
   EXPECT_EQ(run(*team).step, 15u);
 }
 
+TEST(TeamOfDevices, IsNotProfiledWhileItTrains) {
+  TempDir dir;
+  const auto team = team_of(on_devices(job_of(dir, 24), 2));
+  team->next_event(1e-6);
+  EXPECT_NE(error_text([&] { team->profile(1); }).find("profile in a trial"), std::string::npos);
+  EXPECT_EQ(run(*team).step, 15u);
+}
+
 // Destroyed between any two events, with steps in flight.
 TEST(TeamOfDevices, MayBeClosedAtAnyTime) {
   TempDir dir;

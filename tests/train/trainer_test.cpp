@@ -400,6 +400,22 @@ TEST(Trainer, StopEndsInOrder) {
   EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is saved";
 }
 
+// A profile would take the sign of an epoch's end, and the run would train on for another epoch.
+TEST(Trainer, ARunThatTrainsIsNotProfiled) {
+  TempDir dir;
+  Json spec = job_json(dir);
+  spec.erase("evaluation");
+  spec["train"] = {{"epochs", 2}};
+  spec["schedule"]["decay_steps"] = 36;
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  Event event;
+  do {
+    event = trainer.next_event(1e-9);  // after every step
+    EXPECT_EQ(error_of([&] { trainer.profile(1); }).code(), Code::state);
+  } while (event.kind != EventKind::end);
+  EXPECT_EQ(event.step, 2u * 18);
+}
+
 TEST(Trainer, EventsSayWhereEpochsEnd) {
   TempDir dir;
   for (const int most : {0, 5}) {

@@ -1137,9 +1137,10 @@ ETR_API int32_t etr_run_on_evaluation(etr_run* run,
                                       void* user_data, void (*destroy)(void* user_data));
 
 /* Measures where the time of a training step goes, as etr_trainer_profile does, on a batch of the
- * job's pipeline, for which it waits. These steps train: start the run with ETR_START_TRIAL.
- * ETR_UNSUPPORTED if the device has no timestamps; ETR_STATE if the pipeline gives no batch;
- * ETR_CANCELLED after etr_run_stop while no batch comes, unless several ranks train together. */
+ * job's pipeline, for which it waits. These steps train, so the run must have been started with
+ * ETR_START_TRIAL: ETR_STATE otherwise, and if the pipeline gives no batch. ETR_UNSUPPORTED if the
+ * device has no timestamps; ETR_CANCELLED after etr_run_stop while no batch comes, unless several
+ * ranks train together. */
 ETR_API int32_t etr_run_profile(etr_run* run, int32_t steps, const char* format, char** text);
 
 /* Returns the statistics of the run's input pipeline, as etr_pipeline_stats does. If several
