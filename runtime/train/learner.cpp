@@ -165,6 +165,10 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   }
 }
 
+void Learner::wait() {
+  if (plans_) plans_->results(/*wait_all=*/true);
+}
+
 void Learner::wait_for_steps(double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (in_flight() > 0 && std::chrono::steady_clock::now() < until) try {

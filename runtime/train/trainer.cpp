@@ -394,6 +394,8 @@ Event Trainer::make_event(EventKind kind) {
 EvalMetrics Trainer::evaluate() {
   check_whole();
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
+  learner_->wait();  // the steps in flight are training time
+  progress_.pause_clock();
   std::optional<pipeline::Pipeline> pipeline;
   if (!kept_evaluation_.complete())
     in_evaluation([&] {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -71,6 +72,34 @@ class SilentPipe {
   int file_ = -1;
   std::thread writer_;
 };
+
+// Also if the program asks for it between two events of the run.
+TEST(Trainer, AnEvaluationIsNotTrainingTime) {
+  TempDir dir;
+  Trainer trainer(shared_kernels(), Job::parse(job_json(dir).dump(), "job"), /*resume=*/false);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto seconds = [](auto from, auto to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  Event event;
+  auto begin = now();
+  while (event.step < 3) {  // the first step does not count
+    begin = now();
+    event = trainer.next_event(1e-9);
+  }
+  const double before = event.seconds;
+  std::optional<std::chrono::steady_clock::time_point> first_batch;
+  trainer.on_evaluation([&](int64_t, int64_t) {
+    if (!first_batch) first_batch = now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return true;
+  });
+  trainer.evaluate();
+  const auto end = now();
+  const double after = trainer.next_event(1e-9).seconds;
+  const double others = seconds(begin, *first_batch) + seconds(end, now());
+  EXPECT_LE(after - before, others) << "evaluated for " << seconds(*first_batch, end) << " seconds";
+}
 
 TEST(Trainer, EvaluationsAfterTheFirstReadNothing) {
   TempDir dir;
