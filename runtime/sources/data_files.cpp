@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/platform_files.h"
 #include "core/sha256.h"
+#include "core/utf8.h"
 #include "io/remote_file.h"
 
 namespace etr::sources {
@@ -52,7 +53,8 @@ Json describe_files(std::span<const std::string> paths, bool sizes) {
     const std::string line = path.substr(folder) + "\n" + std::to_string(bytes) + "\n";
     digest = crc32c(std::as_bytes(std::span(line)), digest);
     if (paths.size() <= kListed)
-      files.push_back({path.substr(folder), bytes == kUnknown ? Json(nullptr) : Json(bytes)});
+      files.push_back(
+          {as_utf8(path.substr(folder)), bytes == kUnknown ? Json(nullptr) : Json(bytes)});
   }
   Json out{{"count", paths.size()}, {"bytes", total}, {"digest", digest}};
   if (paths.size() <= kListed) out["files"] = std::move(files);

@@ -338,5 +338,19 @@ TEST(Names, OfFieldsAreUtf8) {
   EXPECT_EQ(items[0].fields[0].name, "caf\\xE9");
 }
 
+// Positions name the files, and are JSON, which is UTF-8.
+TEST(Names, OfFilesAreUtf8InPositions) {
+  TempDir dir;
+  overwrite(dir.path("caf\xE9.tar"), tar_of({"0.x", "1.x", "2.x"}));
+  const Json spec = spec_of("webdataset", {{"pattern", dir.path("*.tar")}}, {{"epochs", 1}});
+  Pipeline original(spec), restored(spec);
+  Item item;
+  original.next(item);
+  const std::string position = original.save().dump();
+  EXPECT_HAS(position, R"(caf\\xE9.tar)");
+  restored.restore(parse_json(position, "position"));
+  EXPECT_EQ(read_all(restored).size(), 2u);
+}
+
 }  // namespace
 }  // namespace etr::test
