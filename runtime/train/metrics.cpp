@@ -45,18 +45,24 @@ class LinesFromEnd {
 
   uint64_t end() const { return end_; }  // of the remaining lines
 
-  // Returns the last line with its newline, if it has one; "" if there is none, or it is too long
-  // for a row.
+  // Returns the last line with its newline, if it has one; "" if there is none. Of a line that is
+  // too long for a row, returns only its end.
   std::string_view last() {
     if (newline_before_last() == std::string::npos) read_piece();
     const size_t newline = newline_before_last();
-    if (newline != std::string::npos) return std::string_view(piece_).substr(newline + 1);
-    return piece_.size() == end_ ? std::string_view(piece_) : std::string_view();
+    return std::string_view(piece_).substr(newline == std::string::npos ? 0 : newline + 1);
   }
 
-  void drop(std::string_view last) {
-    end_ -= last.size();
-    piece_.resize(piece_.size() - last.size());
+  void drop_last() {
+    size_t newline = newline_before_last();
+    while (newline == std::string::npos && piece_.size() < end_) {
+      end_ -= piece_.size();
+      read_piece();
+      newline = piece_.rfind('\n');
+    }
+    const size_t begin = newline == std::string::npos ? 0 : newline + 1;
+    end_ -= piece_.size() - begin;
+    piece_.resize(begin);
   }
 
  private:
@@ -129,14 +135,25 @@ bool JsonLines::may_be(const std::string& path) {
 }
 
 // Reads from the end: a killed run has few rows after its newest checkpoint, but a file may have
-// millions.
+// millions. After a loss of power, zeros stand for what had not reached the disk. They are cut off
+// only where text comes before them: a file of zeros and little else is not a run's.
 void cut_rows_after(const std::string& path, LastRow last) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;
   LinesFromEnd lines(with_whole_lines(path));
   const uint64_t size = lines.end();
-  for (auto line = lines.last(); is_after(line, last); line = lines.last()) lines.drop(line);
-  if (lines.end() < size) platform::shorten_file(path, lines.end());
+  uint64_t end = size;  // of what stays
+  bool zeros = false;
+  while (lines.end() > 0) {
+    const std::string_view line = lines.last();
+    const bool has_zeros = line.find('\0') != std::string_view::npos;
+    if (!has_zeros && !is_after(line, last)) break;
+    zeros = zeros || has_zeros;
+    lines.drop_last();
+    if (!zeros) end = lines.end();
+  }
+  if (lines.end() > 0 || last.step == 0) end = lines.end();
+  if (end < size) platform::shorten_file(path, end);
 }
 
 EventFile::EventFile(const std::string& directory) {

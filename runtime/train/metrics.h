@@ -35,7 +35,8 @@ struct LastRow {
   bool evaluated = false;
 };
 
-// Cuts off the rows after `last` in a run's file. Error(io).
+// Cuts off the rows after `last` in a run's file, and what a loss of power has left in their place.
+// Error(io).
 void cut_rows_after(const std::string& path, LastRow last);
 
 // Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)

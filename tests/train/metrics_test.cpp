@@ -73,6 +73,23 @@ TEST(Metrics, RowsThatComeAgainAreCutOff) {
   EXPECT_EQ(cut(dir, rows(1, 6), {5}), rows(1, 6));
 }
 
+// Zeros are what a file system leaves of what had not reached the disk, also in front of rows that
+// had.
+TEST(Metrics, ZerosAfterALossOfPowerAreCutOff) {
+  TempDir dir;
+  const std::string note = "{\"note\": \"mine\"}\n";
+  for (const size_t count : {1u, 200u, 300'000u}) {
+    const std::string zeros(count, '\0');
+    for (const std::string& rest : {zeros, zeros + "\n", zeros + rows(7, 9), row("step", 6) + zeros,
+                                    zeros + "\n" + rows(6, 8) + zeros + rows(8, 9)}) {
+      EXPECT_TRUE(cut(dir, rows(1, 6) + rest, {5}) == rows(1, 6)) << count;
+      EXPECT_TRUE(cut(dir, rows(1, 6) + note + rest, {5}) == rows(1, 6) + note) << count;
+      EXPECT_EQ(cut(dir, rest, {0}), "") << "a run that begins anew";
+    }
+    EXPECT_TRUE(cut(dir, zeros + "\n" + rows(6, 9), {5}) == zeros + "\n") << "has no earlier row";
+  }
+}
+
 // A sparse file stands for one with millions of rows. With little memory only its end can be read.
 TEST(Metrics, OfALargeFileTheEndIsRead) {
   TempDir dir;
