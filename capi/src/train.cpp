@@ -412,7 +412,12 @@ int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
       });
     else
       learner.save(files);
-    checkpoint::Store(path_of(directory, "directory")).save(learner.steps(), files);
+    const checkpoint::Store store(path_of(directory, "directory"));
+    if (store.has(train::kTrainerState))  // which the run could not resume from any more
+      fail(Code::state, "'", directory,
+           "' holds the checkpoints of a run, and this one would take their place: save into a "
+           "folder of its own");
+    store.save(learner.steps(), files);
   });
 }
 

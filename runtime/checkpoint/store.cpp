@@ -249,6 +249,14 @@ std::optional<uint64_t> Store::newest_step() const {
   return std::nullopt;
 }
 
+bool Store::has(std::string_view file) const {
+  const Listing all = list(directory_);
+  return std::any_of(all.manifests.begin(), all.manifests.end(), [&](const Manifest& manifest) {
+    return std::any_of(manifest.files.begin(), manifest.files.end(),
+                       [&](const ManifestFile& each) { return each.name == file; });
+  });
+}
+
 void Store::clear() const {
   const Listing all = list(directory_);
   for (const Manifest& manifest : all.manifests) remove(manifest);

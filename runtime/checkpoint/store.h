@@ -51,6 +51,9 @@ class Store {
   // The step of the newest checkpoint that is complete, judged by the lengths of its files.
   std::optional<uint64_t> newest_step() const;
 
+  // Returns whether any of its checkpoints has a file of this name.
+  bool has(std::string_view file) const;
+
   // Throws Error(state) if the path exists but is not a directory.
   void check_usable() const;
 

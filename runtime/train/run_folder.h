@@ -25,6 +25,9 @@ enum class Start : int32_t {
   study = 5,
 };
 
+// The file that checkpoints of runs have, and those of etr_trainer_save do not.
+constexpr const char* kTrainerState = "trainer.json";
+
 class RunFolder {
  public:
   // Claims the folder if `start` writes: no other run, in this or another process, can use it until

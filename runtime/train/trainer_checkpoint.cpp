@@ -10,7 +10,6 @@
 namespace etr::train {
 namespace {
 
-constexpr const char* kTrainerState = "trainer.json";
 constexpr const char* kLearnerState = "learner.json";
 
 // Of a lost device in one run. If it is lost each time, it will not recover.

@@ -218,6 +218,28 @@ TEST_F(RunsTrainer, LeavesTheRunsFolderWhenTheRunIsDestroyed) {
   trainer.save(dir.path("saved"));
 }
 
+// Of two more checkpoints there, both would lack what the run needs to resume.
+TEST_F(RunsTrainer, DoesNotReplaceTheRunsCheckpoints) {
+  const etr::test::TempDir dir;
+  const std::vector<std::string> changes = {"output.dir=" + dir.path("run"),
+                                            "output.checkpoint_every_steps=2", "train.steps=4"};
+  const et::Runtime device = runtime();
+  {
+    et::Run run(device, job(changes));
+    et::Trainer trainer = run.trainer();
+    while (run.next_event()->kind != ETR_EVENT_CHECKPOINT) continue;
+    for (int i = 0; i < 2; ++i)
+      EXPECT_NE(state_error([&] {
+                  trainer.save(dir.path("run/checkpoints"));
+                }).find("save into a folder of its own"),
+                std::string::npos);
+  }
+  et::Run resumed(device, job(changes), et::Start::resume);
+  uint64_t step = 0;
+  while (const auto event = resumed.next_event()) step = event->step;
+  EXPECT_EQ(step, 4u);
+}
+
 TEST_F(RunsTrainer, IsDestroyedBeforeTheRun) {
   et::Run run(runtime(), job());
   { const et::Trainer destroyed = run.trainer(); }

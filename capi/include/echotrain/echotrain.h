@@ -849,7 +849,8 @@ ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
  * state and the step count. The two checkpoints that were written last are kept, whatever their
  * steps. Folders that no trainer wrote and damaged checkpoints do not count and are not removed.
  * Waits for the steps in flight. ETR_IO if the folder or a file cannot be written; ETR_STATE before
- * the first batch, and while another run or trainer saves there. */
+ * the first batch, while another run or trainer saves there, and if a run's checkpoints are there,
+ * which this one would replace without what the run needs to resume. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 
 /* Loads the newest intact checkpoint below `directory`, before or after the first step.
