@@ -246,18 +246,23 @@ std::map<std::string, std::string> names_of_pretrained(const Options& train) {
   return out;
 }
 
+// The parts of a job whose options do not depend on the name of a stage, layer, model or optimizer.
+std::vector<std::pair<const char*, Schema>> schemas_of_parts() {
+  return {{"pipeline", pipeline::pipeline_schema()},
+          {"loss", nn::loss_schema()},
+          {"lora", nn::lora_schema()},
+          {"schedule", optim::schedule_schema()},
+          {"train", kTrain},
+          {"evaluation", kEvaluation},
+          {"output", kOutput},
+          {"parallel", kParallel},
+          {"mesh", kMesh}};
+}
+
 // The schemas of everything that a job may have.
 std::vector<Schema> job_schemas() {
-  std::vector<Schema> out{pipeline::pipeline_schema(),
-                          nn::loss_schema(),
-                          nn::lora_schema(),
-                          nn::layer_common_schema(),
-                          optim::update_schema(),
-                          optim::schedule_schema(),
-                          kTrain,
-                          kEvaluation,
-                          kOutput,
-                          kParallel};
+  std::vector<Schema> out{nn::layer_common_schema(), optim::update_schema()};
+  for (const auto& [part, schema] : schemas_of_parts()) out.push_back(schema);
   for (const auto* stage : pipeline::stage_table()) out.push_back(stage->options);
   for (const auto* layer : nn::layer_table()) out.push_back(layer->options);
   for (const auto* model : nn::model_table()) out.push_back(model->options);
@@ -470,15 +475,9 @@ void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
 }  // namespace
 
 Json job_schema() {
-  return {{"pipeline", schema_json(pipeline::pipeline_schema())},
-          {"loss", schema_json(nn::loss_schema())},
-          {"lora", schema_json(nn::lora_schema())},
-          {"schedule", schema_json(optim::schedule_schema())},
-          {"train", schema_json(kTrain)},
-          {"evaluation", schema_json(kEvaluation)},
-          {"output", schema_json(kOutput)},
-          {"parallel", schema_json(kParallel)},
-          {"mesh", schema_json(kMesh)}};
+  Json out;
+  for (const auto& [part, schema] : schemas_of_parts()) out[part] = schema_json(schema);
+  return out;
 }
 
 Job Job::load(const std::string& path, const std::vector<std::string>& overrides) {

@@ -60,6 +60,30 @@ TEST(Job, AVariableKeepsItsType) {
             "7/x-*.tar");
 }
 
+TEST(Job, AnOverrideReplacesAnOptionUnderItsOtherName) {
+  const std::map<std::string, std::string> places{{"loss", "model.loss"}};
+  int renamed = 0;
+  const Json schema = train::job_schema();
+  for (const auto& [part, options] : schema.items())
+    for (const Json& option : options) {
+      if (!option.contains("former")) continue;
+      ++renamed;
+      const std::string place = (places.contains(part) ? places.at(part) : part) + ".",
+                        value = "=" + option["default"].dump();
+      const std::string names[] = {place + option["name"].get<std::string>() + value,
+                                   place + option["former"].get<std::string>() + value};
+      for (const int first : {0, 1})
+        EXPECT_EQ(error_of({"data=/d",
+                            R"(evaluation={"pipeline": {"stages": [
+                                 {"stage": "webdataset", "pattern": "/d/t-*.tar"},
+                                 {"stage": "batch", "size": 8}]}})",
+                            names[first], names[1 - first]}),
+                  "")
+            << names[first];
+    }
+  EXPECT_GT(renamed, 0);
+}
+
 TEST(Job, ATargetThatNoEvaluationCanReachIsRefused) {
   const std::string evaluation =
       R"(evaluation={"target_accuracy": 0.9, "pipeline": {"stages": [
