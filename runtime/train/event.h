@@ -16,7 +16,7 @@ struct Event {
   double seconds = 0;        // of training; the clock stops for evaluations and checkpoints
   double loss = 0, accuracy = 0;
   double learning_rate = 0;
-  double examples_per_second = 0;
+  double examples_per_second = 0;  // without the first step, whose time does not count
   double device_wait_share = 0;  // share of the training time in which the device was idle
   uint64_t examples = 0, fresh = 0, echoed = 0;  // since the start
   int64_t bad_records = 0;

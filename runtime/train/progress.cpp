@@ -45,11 +45,13 @@ void Progress::count(const StepMetrics& metrics, bool timed) {
   examples_ += static_cast<uint64_t>(metrics.counts.samples);
   fresh_ += static_cast<uint64_t>(metrics.counts.fresh);
   echoed_ += static_cast<uint64_t>(metrics.counts.echoed);
-  if (timed) busy_seconds_ += metrics.busy_seconds;
+  if (timed) {
+    busy_seconds_ += metrics.busy_seconds;
+    since_.timed_examples += static_cast<uint64_t>(metrics.counts.samples);
+  }
   learning_rate_ = static_cast<double>(metrics.learning_rate);
   since_.loss += static_cast<double>(metrics.loss);
   since_.accuracy += static_cast<double>(metrics.accuracy);
-  since_.examples += static_cast<uint64_t>(metrics.counts.samples);
   ++since_.steps;
   if (metrics.noise) noise_.add(*metrics.noise);
 }
@@ -58,7 +60,7 @@ void Progress::take_means(double seconds) {
   if (since_.steps == 0) return;
   const auto steps = static_cast<double>(since_.steps);
   means_ = {since_.loss / steps, since_.accuracy / steps,
-            static_cast<double>(since_.examples) / std::max(seconds - event_seconds_, 1e-9)};
+            static_cast<double>(since_.timed_examples) / std::max(seconds - event_seconds_, 1e-9)};
   since_ = {};
   event_seconds_ = seconds;
 }

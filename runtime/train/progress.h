@@ -24,7 +24,7 @@ class Progress {
   void pause_clock();
   void resume_clock();
 
-  // `timed`: whether the step's device time counts.
+  // `timed`: whether the step's time counts.
   void count(const StepMetrics& metrics, bool timed);
 
   struct Evaluation {
@@ -64,7 +64,7 @@ class Progress {
 
   struct {  // steps since the last event
     double loss = 0, accuracy = 0;
-    uint64_t steps = 0, examples = 0;
+    uint64_t steps = 0, timed_examples = 0;
   } since_;
   double event_seconds_ = 0;  // the time of that event
   struct {

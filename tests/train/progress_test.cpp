@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/json.h"
 #include "core/parse_json.h"
 #include "train/milestones.h"
@@ -39,6 +41,24 @@ TEST(Progress, MeansAreOfTheStepsSinceTheLastEvent) {
   progress.count(step_of(7, 4), true);
   progress.fill(event);
   EXPECT_EQ(event.loss, 7);
+}
+
+TEST(Progress, SpeedIsThatOfTheStepsWhoseTimeCounts) {
+  Progress progress;
+  progress.count(step_of(1, 1'000'000), false);
+  Event event;
+  progress.fill(event);
+  EXPECT_EQ(event.examples_per_second, 0);
+  progress.resume_clock();
+  progress.count(step_of(1, 4), true);
+  progress.fill(event);
+  EXPECT_NEAR(event.examples_per_second * std::max(event.seconds, 1e-9), 4, 1e-6);
+  Progress together;  // both before one event
+  together.count(step_of(1, 1'000'000), false);
+  together.resume_clock();
+  together.count(step_of(1, 4), true);
+  together.fill(event);
+  EXPECT_NEAR(event.examples_per_second * std::max(event.seconds, 1e-9), 4, 1e-6);
 }
 
 TEST(Progress, GoesOnWhereItWasSaved) {

@@ -68,6 +68,11 @@ Position position_of(const etr_event& e, double total_seconds) {
   return out;
 }
 
+// Returns whether the run has made a step: one that was resumed may already have been complete.
+bool has_trained(const etr_event& e) {
+  return e.loss != 0 || e.accuracy != 0 || e.learning_rate != 0;
+}
+
 struct Part {
   int rank;  // parts with the lowest ranks stay if there is no room for all
   std::string text;
@@ -76,8 +81,7 @@ struct Part {
 std::vector<Part> event_parts(const etr_event& e, const std::string& label, double total_seconds) {
   constexpr double kSettled = 0.5;  // seconds after which a rate is meaningful
   const Position position = position_of(e, total_seconds);
-  const bool trained = e.examples_per_second > 0;  // a resumed run may already be complete
-  const bool settled = trained && e.seconds >= kSettled;
+  const bool settled = e.examples_per_second > 0 && e.seconds >= kSettled;
   std::string step = " step " + std::to_string(e.step);
   if (e.total_steps > 0) step += " of " + std::to_string(e.total_steps);
   step += ", " + time_text(e.seconds);
@@ -87,7 +91,7 @@ std::vector<Part> event_parts(const etr_event& e, const std::string& label, doub
   if (position.share >= 0) out.push_back({3, " " + bar(position.share, 10)});
   out.push_back({6, " epoch " + std::to_string(e.epoch)});
   out.push_back({0, step});
-  if (trained) out.push_back({1, "  " + scores("", e.loss, e.accuracy)});
+  if (has_trained(e)) out.push_back({1, "  " + scores("", e.loss, e.accuracy)});
   if (settled) {
     out.push_back({4, formatted("  %.0f ex/s", e.examples_per_second)});
     out.push_back({5, formatted("  device waits %.0f %%", 100 * e.device_wait_share)});
@@ -260,7 +264,7 @@ RunEnd run_with_progress(etr_run* run, const std::string& label, double total_se
   }
   line.finish();
   check(etr_run_on_evaluation(run, nullptr, nullptr, nullptr));
-  end.trained = end.event.examples_per_second > 0;
+  end.trained = has_trained(end.event);
   end.has_checkpoint = saved_step != 0 && saved_step == end.event.step;
   return end;
 }

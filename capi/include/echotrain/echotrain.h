@@ -1051,7 +1051,7 @@ typedef struct etr_event {
   uint64_t total_steps;
   double seconds; /* of training, without evaluation, checkpoints and compiling in the first step */
   double loss, accuracy, learning_rate;
-  double examples_per_second;
+  double examples_per_second; /* since the last event, without the first step */
   double device_wait_share; /* share of the training time so far in which the device was idle */
   uint64_t examples, fresh, echoed; /* since the start of the run */
   int64_t bad_records;              /* distinct records, however often each was met */
