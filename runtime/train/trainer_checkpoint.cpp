@@ -217,7 +217,7 @@ void Trainer::begin_as_others() {
     resumed_at_.reset();
     saved_ = {};
     evaluation_tried_step_ = 0;
-    epoch_gave_batch_ = false;
+    epoch_gave_batch_ = target_reached_ = false;
     if (folder_) folder_->go_on_after(0, false);
   }
   log_group();
