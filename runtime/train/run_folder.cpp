@@ -20,20 +20,6 @@ void remove_file(const fs::path& path) {
 
 }  // namespace
 
-// Spans one write. After the end of the run, it lets go of the folder again.
-class RunFolder::Write {
- public:
-  explicit Write(RunFolder& folder) : folder_(folder) {}
-  ~Write() {
-    if (folder_.over_) folder_.let_go();
-  }
-  Write(const Write&) = delete;
-  Write& operator=(const Write&) = delete;
-
- private:
-  RunFolder& folder_;
-};
-
 RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
     : directory_(std::move(directory)),
       metrics_path_(fs::path(directory_) / "metrics.jsonl"),
@@ -81,7 +67,6 @@ void RunFolder::check_in_place() const {
 
 void RunFolder::begin() {
   check_in_place();
-  if (!claim_) claim_again();
   if (metrics_) return;
   if (!begun_ && start_ == Start::new_run) check_unused();  // again, for file systems without locks
   if (!begun_ && start_ == Start::overwrite) remove_earlier_run();
@@ -93,21 +78,6 @@ void RunFolder::begin() {
   cut_after_.reset();
   if (!begun_) log_line(LogLevel::info, cat("the run writes into '", directory_, "'"));
   begun_ = true;
-}
-
-void RunFolder::let_go() noexcept {
-  over_ = true;
-  if (!claim_) return;
-  left_bytes_ = metrics_bytes();
-  claim_.reset();
-}
-
-void RunFolder::claim_again() {
-  claim_.emplace(directory_);
-  if (metrics_bytes() == left_bytes_) return;
-  claim_.reset();
-  fail(Code::state, "another run has written into '", directory_,
-       "' since this one ended: resume the run with a new trainer");
 }
 
 void RunFolder::go_on_after(uint64_t step, bool evaluated) {
@@ -129,20 +99,17 @@ void RunFolder::remove_earlier_run() const {
 }
 
 void RunFolder::write_row(const Json& row) {
-  const Write guard(*this);
   begin();
   metrics_->write(row);
 }
 
 void RunFolder::write_scalars(uint64_t step,
                               const std::vector<std::pair<std::string, double>>& scalars) {
-  const Write guard(*this);
   begin();
   if (events_) events_->write(step, scalars);
 }
 
 std::string RunFolder::write_checkpoint(uint64_t step, const checkpoint::Files& files) {
-  const Write guard(*this);
   begin();
   metrics_->sync();  // rows before a checkpoint must last as long as it does
   return store_.save(step, files);

@@ -31,10 +31,10 @@ constexpr const char* kTrainerState = "trainer.json";
 class RunFolder {
  public:
   // Claims the folder if `start` writes: no other run, in this or another process, can use it until
-  // this one ends. Writes nothing else yet, so that a run that fails before its first step leaves
-  // no file, and any earlier run intact. Error(state) if another run writes into the folder; if
-  // `start` is fresh and it holds an earlier run; or if `start` is overwrite and something that
-  // would be removed was not made by a run.
+  // this object is destroyed. Writes nothing else yet, so that a run that fails before its first
+  // step leaves no file, and any earlier run intact. Error(state) if another run writes into the
+  // folder; if `start` is fresh and it holds an earlier run; or if `start` is overwrite and
+  // something that would be removed was not made by a run.
   RunFolder(std::string directory, Start start, bool tensorboard);
 
   void write_row(const Json& row);  // to metrics.jsonl
@@ -54,19 +54,12 @@ class RunFolder {
   // writes would be lost. Each of the writes above checks this first.
   void check_in_place() const;
 
-  // Called when the run has ended, so that another may begin. From now on each of the writes above
-  // claims the folder only while it lasts, even if it fails. Error(state) if another run has the
-  // folder, or has used it.
-  void let_go() noexcept;
-
  private:
   bool writes() const { return start_ != Start::evaluate; }
   uint64_t metrics_bytes() const noexcept;
   void check_unused() const;
   void check_removable() const;
-  class Write;
   void begin();
-  void claim_again();
   void remove_earlier_run() const;
 
   const std::string directory_;
@@ -76,9 +69,7 @@ class RunFolder {
   const checkpoint::Store store_;
   std::optional<FolderClaim> claim_;
   bool begun_ = false;  // whether something has been written
-  bool over_ = false;   // whether let_go() was called
   std::optional<LastRow> cut_after_;
-  uint64_t left_bytes_ = 0;             // size of metrics.jsonl when the claim ended
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;
 };

@@ -462,7 +462,7 @@ Event Trainer::next_event(double seconds) {
     return advance_or_recover(seconds);
   } catch (const std::exception& error) {
     failure_ = std::current_exception();
-    if (folder_) folder_->let_go();
+    folder_.reset();
     if (ranks_) ranks_->abort(error.what());
     throw;
   }
@@ -489,7 +489,7 @@ void Trainer::abort(const std::string& reason) {
 
 bool Trainer::let_go() {
   if (ranks_ || membership_) return false;
-  if (folder_) folder_->let_go();
+  folder_.reset();
   supply_.reset();
   return true;
 }
@@ -547,7 +547,7 @@ Event Trainer::advance(double seconds) {
       if (folder_) folder_->check_in_place();
       if (ranks_) ranks_->end();
       ended_ = true;
-      if (folder_) folder_->let_go();
+      folder_.reset();
       return make_event(EventKind::end);
     }
     progress_.resume_clock();  // an evaluation that was stopped gives no event

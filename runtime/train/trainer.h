@@ -34,8 +34,8 @@ class Trainer {
   // folder: until this one ends, fails or is destroyed, no second one can.
   //
   // With `ranks` (or a job's section 'parallel', which joins them) it is one of several trainers
-  // that train together, each on its part of the data. All make the same calls, and save() is
-  // collective, too. The first one writes the run's folder. With a `membership` (or a job with a
+  // that train together, each on its part of the data. All make the same calls. The first one
+  // writes the run's folder. With a `membership` (or a job with a
   // parameter server, which it joins) it is one of the server's workers.
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
           std::unique_ptr<Ranks> ranks = nullptr, std::unique_ptr<Membership> membership = nullptr);
@@ -87,7 +87,6 @@ class Trainer {
   void set_hyperparameter(const std::string& name, double value);
 
   EvalMetrics evaluate();  // Error(state) if the job has no evaluation; Error(cancelled)
-  std::string save();      // writes a checkpoint now; Error(state) if the trainer writes nothing
   // Error(state) if the run has failed to begin again, on a new device or with other ranks.
   Learner& learner() {
     check_whole();
@@ -155,6 +154,7 @@ class Trainer {
   uint64_t planned_end();
   checkpoint::Loaded newest_checkpoint();
   void work_apart(const std::function<void()>& work);
+  std::string save();
   std::string write_checkpoint(checkpoint::Files& files);
   checkpoint::Loaded own_checkpoint() const;
   void load();
@@ -172,7 +172,7 @@ class Trainer {
   std::optional<Supply> supply_;
   int recoveries_ = 0;
   const Start start_;
-  std::unique_ptr<RunFolder> folder_;  // null: nothing is written
+  std::unique_ptr<RunFolder> folder_;  // null: nothing is written, or not any more
   EvalProgress on_evaluation_;
   KeptBatches kept_evaluation_;
   struct Change {

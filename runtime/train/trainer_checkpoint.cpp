@@ -43,12 +43,8 @@ void check_rows(const checkpoint::Files& files, const std::string& origin, const
 
 }  // namespace
 
+// Collective. Returns the checkpoint's path.
 std::string Trainer::save() {
-  if (!saves())
-    fail(Code::state, "this trainer writes no checkpoints: ",
-         start_ == Start::evaluate ? "it was made to evaluate one"
-                                   : "the job's output.dir is empty, or this is a trial");
-  check_whole();
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files = supply_->positions();
   learner_->average_states();

@@ -228,44 +228,13 @@ TEST_F(TrainerFolder, TwoTrainersDoNotWriteIntoOneFolder) {
 TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
   Trainer first(shared_kernels(), job(spec(4)), Start::new_run);
   while (first.next_event().kind != EventKind::end) continue;
-  {
-    const std::string path = first.save();  // and releases the folder again
-    Trainer second(shared_kernels(), job(spec(8)), Start::resume);
-    EXPECT_HAS(error_of([&] { first.save(); }), "another run writes into");
-    while (second.next_event().kind != EventKind::end) continue;
-  }
-  EXPECT_HAS(error_of([&] { first.save(); }), "another run has written into");
+  Trainer second(shared_kernels(), job(spec(8)), Start::resume);
+  EXPECT_EQ(first.next_event().kind, EventKind::end) << "the run stays ended";
+  while (second.next_event().kind != EventKind::end) continue;
   Trainer failed(shared_kernels(), job(spec(9, "no data")), Start::overwrite);
   EXPECT_HAS(error_of([&] { failed.next_event(); }), "no data");
   run(spec(12), Start::resume);
   EXPECT_EQ(rows(), 12u);
-}
-
-TEST_F(TrainerFolder, ASaveThatFailsAfterTheEndHoldsTheFolderNoLonger) {
-  Trainer first(shared_kernels(), job(spec(4)), Start::new_run);
-  while (first.next_event().kind != EventKind::end) continue;
-  std::string holder;
-  auto writer = platform::FileLock::take(out() + "/checkpoints/" + platform::kFolderLock, holder);
-  EXPECT_HAS(error_of([&] { first.save(); }), "(this process): save again when it is done");
-  writer.reset();
-  run(spec(8), Start::resume);
-  EXPECT_EQ(rows(), 8u);
-}
-
-TEST(RunFolder, IsLetGoOfAfterEachWriteOnceTheRunIsOver) {
-  TempDir dir;
-  const std::string path = dir.path("run");
-  const Json row{{"kind", "step"}, {"step", 1}};
-  train::RunFolder over(path, Start::new_run, false);
-  over.write_row(row);
-  over.let_go();
-  for (int i = 0; i < 2; ++i) {
-    over.write_row(row);
-    over.write_scalars(1, {});
-    EXPECT_NO_THROW(train::RunFolder(path, Start::resume, false));
-  }
-  train::RunFolder next(path, Start::resume, false);
-  EXPECT_THROW(over.write_row(row), Error);
 }
 
 // What may happen to the folder of a run while it trains, or to its metrics file.
@@ -319,7 +288,7 @@ TEST_F(TrainerFolder, AFolderThatIsLostEndsTheRunAndIsNotMadeAgain) {
     }
 }
 
-// Losses between the last row and the end of the run, and after the end.
+// Losses between the last row and the end of the run.
 TEST(RunFolder, ThatIsLostIsNoticedWithoutAFurtherRow) {
   const Json row{{"kind", "step"}, {"step", 1}};
   for (const Loss& loss : kLosses) {
@@ -331,7 +300,6 @@ TEST(RunFolder, ThatIsLostIsNoticedWithoutAFurtherRow) {
     EXPECT_NO_THROW(folder.check_in_place());
     loss.happens(path);
     EXPECT_THROW(folder.check_in_place(), Error) << loss.name;
-    folder.let_go();
     EXPECT_THROW(folder.write_checkpoint(1, {}), Error) << loss.name;
     EXPECT_FALSE(fs::exists(path + "/checkpoints")) << loss.name;
   }
@@ -374,11 +342,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
   for (const bool used : {false, true}) {
     if (used) run(spec(12), Start::new_run);
     const Contents before = used ? contents_of(out()) : Contents{};
-    {
-      Trainer trial(shared_kernels(), job(spec(40)), Start::trial);
-      trial.profile(1);
-      EXPECT_HAS(error_of([&] { trial.save(); }), "writes no checkpoints");
-    }
+    Trainer(shared_kernels(), job(spec(40)), Start::trial).profile(1);
     run(spec(4), Start::trial);
     if (used) {
       Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
@@ -386,7 +350,6 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
       Trainer exported(shared_kernels(), job(spec(40)), Start::evaluate);
       EXPECT_FALSE(exported.shaped_learner().onnx().empty());
       EXPECT_EQ(exported.learner().plan_bytes(), 0u) << "exporting plans nothing";
-      EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
       EXPECT_HAS(error_of([&] { evaluated.profile(1); }), "profile in a trial");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);
