@@ -183,7 +183,10 @@ void Trainer::go_on_without(const Error& lost) {
 bool Trainer::admit_newcomers() {
   if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
     return false;
-  if (saved_ != now()) save();
+  if (saved_ != now()) {
+    shaped_learner();
+    save();
+  }
   renew([&] {
     ranks_->admit();
     begin_again();
