@@ -158,6 +158,12 @@ namespace {
 // drawn outside of the frame.
 constexpr double kMost = 1e300, kMostOfAxis = 1e307;
 
+// The least length of an axis, as a share of its numbers. Ticks on a shorter one could round to the
+// same number.
+constexpr double kLeastRange = 1e-9;
+
+double size_of(double a, double b) { return std::max(std::abs(a), std::abs(b)); }
+
 Extent within(Extent values, double least) {
   if (values.empty()) return values;
   values.low = std::clamp(values.low, least, kMost);
@@ -181,8 +187,9 @@ void fit_linear(Axis& axis, const Extent& values, bool from_zero) {
     axis.from = 0, axis.to = 1;
     return;
   }
+  const double size = size_of(values.low, values.high);
   double room = 0.06 * (values.high - values.low);
-  if (room <= 0) room = values.high != 0 ? 0.1 * std::abs(values.high) : 1;
+  if (room <= kLeastRange * size) room = size > 0 ? 0.1 * size : 1;
   axis.from = values.low - room;
   axis.to = values.high + room;
   const bool near_zero = values.low >= 0 && values.low < 0.4 * values.high;
@@ -203,7 +210,9 @@ Axis fitted(Axis axis, const Needs& needs) {
     fit_linear(axis, within(needs.values, -kMost), needs.from_zero);
   if (std::isfinite(from)) axis.from = from;
   if (std::isfinite(to)) axis.to = to;
-  if (!(axis.from < axis.to)) axis.to = is_log(axis.scale) ? axis.from * 10 : axis.from + 1;
+  if (!(axis.to - axis.from > kLeastRange * size_of(axis.from, axis.to)))
+    axis.to =
+        is_log(axis.scale) ? axis.from * 10 : axis.from + std::max(1.0, 0.1 * std::abs(axis.from));
   return axis;
 }
 

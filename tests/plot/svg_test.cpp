@@ -179,6 +179,22 @@ TEST(Plot, NumbersFarApartAreDrawnInFiniteTime) {
     }
 }
 
+TEST(Plot, NumbersThatHardlyDifferAreDrawnInFiniteTime) {
+  for (const Scale scale : {Scale::linear, Scale::log2, Scale::log10})
+    for (const double size : {0.8, -0.8, 3e-300, 2e300, 1e16}) {
+      const double next = std::nextafter(size, 2 * size);
+      Figure figure = simple_figure(Mark::line, scale, scale);
+      figure.panels[0].series[0].points = {{size, size}, {next, next}};
+      EXPECT_EQ(xml_problem(plot::svg_file(figure)), "") << size;
+      if (scale != Scale::linear && size < 0) continue;
+      figure.panels[0].y.from = size;
+      figure.panels[0].y.to = next;
+      const std::string svg = plot::svg_file(figure);
+      EXPECT_EQ(xml_problem(svg), "") << size;
+      EXPECT_LT(svg.size(), 60000u) << size;
+    }
+}
+
 TEST(Plot, EveryPointIsDrawnAndInTheTable) {
   const Figure figure = rich_figure();
   const std::string svg = plot::svg_file(figure), csv = plot::csv(figure);
