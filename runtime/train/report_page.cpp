@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -108,26 +109,57 @@ std::string html_table(const Runs& runs, const Json& table, double target) {
   return out + "</tbody></table>";
 }
 
-// " (median of 3 runs each, 3.1 to 3.6)"
+// " (median of 3 runs each, 3.1 to 3.6)"; of a slower run, how many times slower.
 std::string spread(const Json& row) {
   if (row["speedup_range"].is_null()) return "";
-  const auto edge = [&](size_t i) { return number_text(row["speedup_range"][i].get<double>(), 2); };
-  return cat(" (median of ", row["runs"].get<int>(), " runs each, ", edge(0), " to ", edge(1), ")");
+  double least = row["speedup_range"][0], most = row["speedup_range"][1];
+  if (row["speedup"] < 1) least = 1 / std::exchange(most, 1 / least);
+  return cat(" (median of ", row["runs"].get<int>(), " runs each, ", number_text(least, 2), " to ",
+             number_text(most, 2), ")");
 }
 
-// The main result in one sentence.
-std::string headline(const Json& table, double target) {
+// "<b>4 ×</b> faster to the target"
+std::string speed(const Json& row) {
+  const double speedup = row["speedup"];
+  const bool bound = row["speedup_is_bound"];
+  const std::string times = number_text(std::max(speedup, 1 / speedup), 1);
+  const std::string how = times == "1" && !bound ? "<b>About as fast</b>"
+                          : speedup < 1
+                              ? cat("<b>", times, kSpace, "×</b> slower")
+                              : cat("<b>", escape_markup(speedup_text(row, 1)), "</b> faster");
+  return cat(how, " to the target", spread(row));
+}
+
+// "plain did not reach the target in 40 s"
+std::string outcome(const Json& row, const Runs& runs, double target) {
+  const auto name = row["name"].get<std::string>();
+  const std::string shown = escape_markup(name);
+  if (!row["time_to_target_s"].is_null())
+    return cat(shown, " reached the target in ", duration(row["time_to_target_s"]));
+  if (row["runs"] == 1)
+    return cat(shown, " did not reach the target in ", duration(row["seconds"]));
+  const auto reached = std::count_if(runs.begin(), runs.end(), [&](const ReportedRun& run) {
+    return run.name == name && run.reached(target);
+  });
+  return cat(shown, " reached the target in ", reached, " of ", row["runs"].get<int>(), " runs");
+}
+
+// The main result in one sentence: the last run's, compared with the first one's.
+std::string headline(const Runs& runs, const Json& table, double target) {
   if (table.size() < 2 || target <= 0) return "";
-  const Json &base = table[0], &last = table[table.size() - 1];
-  if (last["speedup"].is_null()) return "No run reached the target accuracy.";
-  const std::string faster =
-      cat("<b>", escape_markup(speedup_text(last, 1)), "</b> faster to the target", spread(last));
+  if (std::none_of(runs.begin(), runs.end(), [&](auto& run) { return run.reached(target); }))
+    return "No run reached the target accuracy.";
+  const Json &base = table.front(), &last = table.back();
+  // A lower bound below 1 does not say which of the two was faster.
+  if (last["speedup"].is_null() || (last["speedup_is_bound"].get<bool>() && last["speedup"] < 1))
+    return cat(outcome(last, runs, target), "; ", outcome(base, runs, target), ".");
   if (base["fresh_to_target"].is_null())
-    return cat(faster, "; ", escape_markup(base["name"].get<std::string>()),
-               " did not get there in ", duration(base["seconds"]), ".");
+    return cat(speed(last), "; ", outcome(base, runs, target), ".");
   const double saved =
       1 - last["fresh_to_target"].get<double>() / base["fresh_to_target"].get<double>();
-  return cat(faster, ", with <b>", percent(saved), "</b> fewer examples read from upstream.");
+  if (!std::isfinite(saved)) return speed(last) + ".";
+  return cat(speed(last), ", with <b>", percent(std::abs(saved)), "</b> ",
+             saved < 0 ? "more" : "fewer", " examples read from upstream.");
 }
 
 // The unit in which a chart shows the training time.
@@ -290,7 +322,7 @@ class Charts {
 
 std::string report_page(const std::string& title, const std::vector<ReportedRun>& runs,
                         const Json& table, double target) {
-  const std::string lead = headline(table, target);
+  const std::string lead = headline(runs, table, target);
   return cat(
       "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'>"

@@ -188,8 +188,9 @@ Json row_of(const ReportedRun& run, const ReportedRun& base, double target) {
   row["noise_scale"] = run.noise_scale.empty() ? Json() : Json(run.noise_scale.back().second);
   row["seconds"] = run.seconds;
   row["device_wait_share"] = run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
+  const double base_seconds = base_hit ? base_hit->seconds : base.seconds;
   row["speedup"] =
-      hit ? Json((base_hit ? base_hit->seconds : base.seconds) / hit->seconds) : Json();
+      hit && hit->seconds > 0 && base_seconds > 0 ? Json(base_seconds / hit->seconds) : Json();
   row["speedup_is_bound"] = base_hit == nullptr;
   return row;
 }

@@ -160,6 +160,62 @@ TEST(Report, TableAndPage) {
   EXPECT_THROW(train::write_report("t", {{"x", dir.path("none")}}, 0, dir.path("r")), Error);
 }
 
+// Returns the first sentence of the report, without markup and with plain spaces.
+std::string headline_of(const TempDir& dir, const std::vector<train::ReportRun>& runs) {
+  train::write_report("t", runs, 0.8, dir.path("r.html"));
+  const std::string html = platform::read_file(dir.path("r.html"));
+  constexpr std::string_view kLead = "<p class='lead'>";
+  const size_t begin = html.find(kLead);
+  if (begin == std::string::npos) return "";
+  const size_t text = begin + kLead.size();
+  std::string lead = html.substr(text, html.find("</p>", text) - text);
+  for (const auto& [from, to] : {std::pair("<b>", ""), {"</b>", ""}, {"\u00a0", " "}})
+    for (size_t at; (at = lead.find(from)) != std::string::npos;)
+      lead.replace(at, std::strlen(from), to);
+  return lead;
+}
+
+TEST(Report, TheHeadlineSaysWhatTheTableSays) {
+  TempDir dir;
+  constexpr double kMisses = 0.02;  // the slope of a run that does not reach the target
+  const train::ReportRun fast{"fast", write_run(dir, "a", 1)}, slow{"slow", write_run(dir, "b", 2)},
+      slowest{"slowest", write_run(dir, "c", 4)}, at_once{"at once", write_run(dir, "d", 0)},
+      missed{"missed", write_run(dir, "e", 1, kMisses)},
+      slow_missed{"slow & missed", write_run(dir, "f", 4, kMisses)};
+  const auto headline = [&](const train::ReportRun& base, const train::ReportRun& last) {
+    return headline_of(dir, {base, last});
+  };
+  EXPECT_EQ(headline(slow, fast),
+            "2 × faster to the target, with 50 % fewer examples read from upstream.");
+  EXPECT_EQ(headline(fast, slow),
+            "2 × slower to the target, with 100 % more examples read from upstream.");
+  EXPECT_EQ(headline(fast, {"again", fast.metrics_path}),
+            "About as fast to the target, with 0 % fewer examples read from upstream.");
+  EXPECT_EQ(headline(missed, slow_missed), "No run reached the target accuracy.");
+  EXPECT_EQ(headline(fast, slow_missed),
+            "slow &amp; missed did not reach the target in 40 s; "
+            "fast reached the target in 6 s.");
+  EXPECT_EQ(headline(slow_missed, fast),
+            "&gt; 6.7 × faster to the target; "
+            "slow &amp; missed did not reach the target in 40 s.");
+  EXPECT_EQ(headline(missed, slowest),
+            "slowest reached the target in 24 s; missed did not reach the target in 10 s.");
+  EXPECT_EQ(headline(fast, at_once),
+            "at once reached the target in 0 s; fast reached the target in 6 s.");
+  EXPECT_EQ(headline(at_once, fast),
+            "fast reached the target in 6 s; at once reached the target in 0 s.");
+  EXPECT_EQ(platform::read_file(dir.path("r.html")).find("inf\u00a0"), std::string::npos);
+  EXPECT_EQ(headline_of(dir, {fast}), "");
+  // Of repetitions: how many times slower, as in the sentence, and how many got there.
+  EXPECT_EQ(
+      headline_of(dir, {fast, fast, {"echo", slow.metrics_path}, {"echo", slowest.metrics_path}}),
+      "2.7 × slower to the target (median of 2 runs each, 2 to 4), with 200 % more examples "
+      "read from upstream.");
+  EXPECT_EQ(
+      headline_of(dir, {fast, fast, {"echo", slow.metrics_path}, {"echo", missed.metrics_path}}),
+      "echo reached the target in 1 of 2 runs; fast reached the target in 6 s.");
+}
+
 TEST(Report, LossesThatWereNotFiniteAreLeftOut) {
   TempDir dir;
   train::JsonLines lines(dir.path("m"));
