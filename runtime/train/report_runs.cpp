@@ -147,6 +147,9 @@ ReportedRun load_run(const ReportRun& spec) {
   for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
     const std::string where = cat("'", path, "' line ", lines.number());
+    const bool any = !run.evaluations.empty() || !run.steps_taken.empty();
+    // The run is writing this row, or was killed while it did.
+    if (any && !*lines.ending() && !parse_if_json(line, where)) break;
     try {
       add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
     } catch (const nlohmann::json::exception& error) {  // not an object, or text for a number

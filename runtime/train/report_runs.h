@@ -34,7 +34,7 @@ struct ReportedRun {
 
 // Loads a run. A loss or accuracy that was not finite is NaN. Error(invalid_argument) for a file
 // with neither steps nor evaluations; Error(corrupt_data) names the line that is not a row of
-// metrics.
+// metrics. An unfinished row at the end of the file is left out.
 ReportedRun load_run(const ReportRun& run);
 
 // Returns the table of write_report(), with a row for each name.

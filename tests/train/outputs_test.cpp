@@ -250,6 +250,27 @@ TEST(Report, WhatIsNoRowOfMetricsIsNamed) {
   }
 }
 
+// A run that was killed, or whose disk was full, may leave such a row, and one that is writing has
+// it for a moment.
+TEST(Report, AnUnfinishedRowAtTheEndIsLeftOut) {
+  TempDir dir;
+  const std::string whole = platform::read_file(write_run(dir, "a", 1));
+  const size_t last = whole.rfind('\n', whole.size() - 2) + 1;
+  const auto loaded = [&](const std::string& text) {
+    platform::write_file_atomic(dir.path("m"), std::as_bytes(std::span(text)));
+    return train::load_run({"x", dir.path("m")});
+  };
+  for (size_t size = last; size < whole.size(); ++size) {
+    const train::ReportedRun run = loaded(whole.substr(0, size));
+    EXPECT_EQ(run.steps_taken.size(), 10u) << size;
+    EXPECT_EQ(run.evaluations.size(), size + 1 < whole.size() ? 9u : 10u) << size;
+  }
+  EXPECT_EQ(loaded(whole + std::string(200, '\0')).evaluations.size(), 10u)
+      << "what some file systems leave after a loss of power";
+  for (const std::string& bad : {whole + "{\"kind\": \"st\n", std::string("{\"kind\": \"st")})
+    EXPECT_THROW(loaded(bad), Error) << "not at the end, or the only row";
+}
+
 // Writes a run in which the results of steps are read some time after the device has finished them,
 // often several at once. Returns the mean of its idle curve less the table's device_wait_share.
 double idle_of(const TempDir& dir, uint64_t seed) {
