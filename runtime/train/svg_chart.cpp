@@ -17,6 +17,9 @@ constexpr double kWidth = 380, kHeight = 250;
 constexpr double kLeft = 48, kRight = 14, kTop = 12, kBottom = 44;
 constexpr size_t kMostMarked = 24;  // points with a dot each
 
+// Limits that keep the steps between ticks above zero and their sums finite.
+constexpr double kLeastOfAxis = 1e-300, kMostOfAxis = 1e300;
+
 std::string fixed(double value, int digits) { return format_text("%.*f", digits, value); }
 
 // 1, 2 or 5 times a power of ten, so that about `count` steps cover `range`.
@@ -65,7 +68,7 @@ class Plot {
              text_at("tick", "end", kLeft - 8, y(v) + 4,
                      tick_text(v * unit, y_step * unit) + (options_.percent ? " %" : ""));
     const double x_step = nice_step(x_max_, 5);
-    for (double v = 0; v <= x_max_ + 1e-9; v += x_step)
+    for (double v = 0; v <= x_max_ + 1e-9 * x_step; v += x_step)
       out += text_at("tick", "middle", x(v), kHeight - kBottom + 18, tick_text(v, x_step));
     return out + across("axis", options_.y_min) +
            text_at("tick", "middle", (kLeft + kWidth - kRight) / 2, kHeight - 6, options_.x_label);
@@ -113,7 +116,8 @@ std::string svg_chart(const std::vector<Series>& series, const ChartOptions& opt
   double x_max = 0;
   for (const Series& s : series)
     for (const auto& [px, py] : s.points) x_max = std::max(x_max, px);
-  const Plot plot(x_max > 0 ? x_max * 1.02 : 1, options);
+  const double x_end = x_max > 0 ? std::clamp(x_max * 1.02, kLeastOfAxis, kMostOfAxis) : 1;
+  const Plot plot(x_end, options);
   std::string out =
       cat("<svg viewBox='0 0 ", kWidth, " ", kHeight, "' role='img' aria-labelledby='", options.id,
           "-t ", options.id, "-d'><title id='", options.id, "-t'>", escape_markup(options.title),

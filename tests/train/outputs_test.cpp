@@ -250,6 +250,20 @@ TEST(Report, WhatIsNoRowOfMetricsIsNamed) {
   }
 }
 
+TEST(Report, ExtremeTimesAreDrawnInFiniteTime) {
+  for (const double size : {5e-324, 1e-300, 1e-12, 1.7e308}) {
+    TempDir dir;
+    train::JsonLines lines(dir.path("m"));
+    for (const double part : {0.5, 1.0})
+      lines.write({{"kind", "step"}, {"step", part * size}, {"seconds", part * size}, {"loss", 1}});
+    train::write_report("t", {{"x", dir.path("m")}}, 0, dir.path("r.html"));
+    const std::string html = platform::read_file(dir.path("r.html"));
+    EXPECT_LT(html.size(), 60000u) << size;
+    for (const char* bad : {"nan", "='inf", "='-inf"})
+      EXPECT_EQ(html.find(bad), std::string::npos) << bad << " at " << size;
+  }
+}
+
 // A run that was killed, or whose disk was full, may leave such a row, and one that is writing has
 // it for a moment.
 TEST(Report, AnUnfinishedRowAtTheEndIsLeftOut) {
