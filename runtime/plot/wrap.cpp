@@ -1,22 +1,29 @@
 #include "plot/wrap.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "plot/text.h"
 
 namespace etr::plot {
 namespace {
 
+bool begins_letter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
 // Breaks a word that is too wide, with at least three letters on either side.
 void add_broken(std::string_view word, double width, std::vector<std::string>& out) {
-  constexpr size_t kLeast = 3;
+  constexpr ptrdiff_t kLeast = 3;
   const double beside_dash = width - text_width("-");
-  while (word.size() >= 2 * kLeast && fitting_bytes(word, width) < word.size()) {
-    size_t end = std::min(fitting_bytes(word, beside_dash), word.size() - kLeast);
-    while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // not within a UTF-8 character
-    if (end < kLeast) break;
-    out.push_back(std::string(word.substr(0, end)) + "-");
-    word.remove_prefix(end);
+  size_t begin = word.size();  // of the last letters
+  for (ptrdiff_t letters = 0; begin > 0 && letters < kLeast;)
+    letters += begins_letter(word[--begin]);
+  const size_t last_bytes = word.size() - begin;
+  while (fitting_bytes(word, width) < word.size()) {
+    const std::string_view part =
+        word.substr(0, std::min(fitting_bytes(word, beside_dash), word.size() - last_bytes));
+    if (std::count_if(part.begin(), part.end(), begins_letter) < kLeast) break;
+    out.push_back(std::string(part) + "-");
+    word.remove_prefix(part.size());
   }
   out.emplace_back(word);
 }

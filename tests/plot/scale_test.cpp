@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/exact_number.h"
+#include "core/utf8.h"
 #include "plot/text.h"
 #include "plot/wrap.h"
 
@@ -101,9 +102,16 @@ TEST(Text, WrapsAsWideAsItMay) {
   using Lines = std::vector<std::string>;
   EXPECT_EQ(plot::wrapped("one, two three", 70, 3), (Lines{"one,", "two three"}));
   EXPECT_EQ(plot::wrapped("abcdefghijkl", 50, 3), (Lines{"abcdef-", "ghijkl"}));
-  EXPECT_EQ(plot::wrapped("äöüäöüäöüäöü", 50, 3), (Lines{"äöüäö-", "üäöüä-", "öü"}));
+  EXPECT_EQ(plot::wrapped("äöüäöüäöüäöü", 50, 3), (Lines{"äöüäö-", "üäöü-", "äöü"}));
   EXPECT_EQ(plot::wrapped("abc", 5, 3).size(), 1u);
   EXPECT_EQ(plot::fitting_bytes("äöü", 16), 4u) << "only whole characters";
+}
+
+TEST(Text, IsBrokenBetweenLetters) {
+  for (const char* word : {"три", "шесть", "предложение", "日本語", "日本語日本語日本語"})
+    for (double width = 4; width < 90; width += 0.5)
+      for (const std::string& line : plot::wrapped(word, width, 3))
+        EXPECT_EQ(as_utf8(line), line) << word << " at " << width;
 }
 
 // With a quadratic number of steps, this would hardly ever end.
