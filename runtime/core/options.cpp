@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/exact_number.h"
 #include "core/json.h"
 #include "core/json_members.h"
 #include "core/log.h"
@@ -50,7 +51,7 @@ void check_range(const OptionSpec& spec, const Json& value, const std::string& w
   if (std::isfinite(v) && v >= spec.min && v <= spec.max) return;
   const char* unit_space = *spec.unit ? " " : "";
   fail(Code::invalid_argument, where, " is ", std::isfinite(v) ? value.dump() : cat(v), unit_space,
-       spec.unit, "; it must lie in [", spec.min, ", ", spec.max, "]");
+       spec.unit, "; it must lie in [", exact_number(spec.min), ", ", exact_number(spec.max), "]");
 }
 
 void check_value(const OptionSpec& spec, const Json& value, const std::string& owner) {

@@ -162,6 +162,19 @@ TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
   EXPECT_NE(option_error("[1]").find("expected an object"), std::string::npos);
 }
 
+TEST(Options, ErrorsStateBoundsInFull) {
+  constexpr OptionSpec schema[] = {
+      {"size", OptionType::integer, "1", "how many", 1, 16777216, "samples"},
+      {"share", OptionType::number, "1", "how much", 1e-12, 0.1234567}};
+  const auto option_error = [&](const Json& options) {
+    return test::error_text([&] { Options(schema, "thing", options); });
+  };
+  EXPECT_EQ(option_error({{"size", 16777217}}),
+            "thing: option 'size' is 16777217 samples; it must lie in [1, 16777216]");
+  EXPECT_EQ(option_error({{"share", 0.1234568}}),
+            "thing: option 'share' is 0.1234568; it must lie in [1e-12, 0.1234567]");
+}
+
 TEST(Options, FormerNamesStillWork) {
   constexpr OptionSpec schema[] = {
       {"ema_decay", OptionType::number, "0", "a share", 0, 1, "", "", "average"},
