@@ -26,8 +26,8 @@ struct Manifest {
 
 Json manifest_json(const Manifest& manifest);
 
-// Throws Error(io) if there is no manifest, Error(corrupt_data) that names the file if it is
-// damaged.
+// Throws Error(not_found) if there is no manifest, Error(io) if it cannot be read,
+// Error(corrupt_data) that names the file if it is damaged.
 Manifest read_manifest(const std::string& folder);
 
 // Says which file next to the manifest is missing or has the wrong length; "" if none.
