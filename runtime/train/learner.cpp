@@ -67,6 +67,12 @@ ReservoirStats Learner::reservoir() const {
   return plans_ ? plans_->reservoir() : ReservoirStats{};
 }
 
+// A step with host turns reaches the device's queue piece by piece, and commands without turns would
+// overtake its later pieces, and so its update.
+void Learner::end_steps() const {
+  if (plans_) plans_->results(/*wait_all=*/true);
+}
+
 Weights& Learner::begun(const char* otherwise) const {
   if (!weights_) fail(Code::state, otherwise);
   return *weights_;
@@ -146,7 +152,7 @@ void Learner::shape(const pipeline::Item& batch) {
 void Learner::step(const pipeline::Item& batch, const std::optional<SampleCounts>& counts,
                    bool plan_changes) {
   if (ranks_ && plans_ && ranks_->exchange_due()) {
-    plans_->results(/*wait_all=*/true);
+    end_steps();
     ranks_->exchange(weights_->store);
     ++weights_->age;
   }
@@ -181,7 +187,7 @@ void Learner::wait_for_steps(double seconds) {
 
 void Learner::settle() {
   if (!ranks_ || !weights_) return;
-  plans_->results(/*wait_all=*/true);
+  end_steps();
   ranks_->settle(weights_->store);
   ++weights_->age;
 }
@@ -189,14 +195,14 @@ void Learner::settle() {
 void Learner::finish(bool all_end) {
   if (!ranks_) return;
   if (!weights_) return ranks_->leave(all_end);
-  plans_->results(/*wait_all=*/true);
+  end_steps();
   ranks_->finish(weights_->store, all_end);
   ++weights_->age;
 }
 
 void Learner::average_states() {
   if (!weights_ || (!ranks_ && !stage_)) return;
-  plans_->results(/*wait_all=*/true);  // their exchanges use the ranks' group
+  end_steps();  // their exchanges use the ranks' group
   if (ranks_) ranks_->average_states(weights_->store);
   if (stage_) stage_->average_states(weights_->store);
   ++weights_->age;
@@ -204,7 +210,7 @@ void Learner::average_states() {
 
 void Learner::forget_residuals() {
   if (!ranks_ || !weights_) return;
-  plans_->results(/*wait_all=*/true);
+  end_steps();
   ranks_->forget_residuals();
 }
 
@@ -305,6 +311,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
 }
 
 EvalMetrics Learner::evaluate(EvaluationInput& input, bool is_part) {
+  end_steps();
   return in_evaluation([&] {
     ops::StepValues values;
     steps_.put_hyperparameters(values);
@@ -323,10 +330,12 @@ EvalMetrics Learner::evaluate(EvaluationInput& input, bool is_part) {
 }
 
 Tensor Learner::predict(const pipeline::Item& batch) {
+  end_steps();
   return train::predict(plans_for(batch, /*with_target=*/false), batch);
 }
 
 void Learner::predict(const pipeline::Item& batch, const pipeline::OpaqueField& to) {
+  end_steps();
   train::predict(plans_for(batch, /*with_target=*/false), batch, to);
 }
 
@@ -395,19 +404,23 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
 }
 
 std::vector<pipeline::Field> Learner::weights(const std::string& name) {
-  return begun(kNoWeights).read(name);
+  const Weights& weights = begun(kNoWeights);
+  end_steps();
+  return weights.read(name);
 }
 
 void Learner::set_weights(const std::vector<pipeline::Field>& given) {
   Weights& weights = begun(kNoWeights);
+  end_steps();
   replace_weights([&] { weights.write(given); });
 }
 
 std::string Learner::onnx() const {
-  return begun(
-             "there is nothing to export before the first batch, from which the shapes of the "
-             "inputs are known: predict or train on one")
-      .onnx(model_);
+  const Weights& weights = begun(
+      "there is nothing to export before the first batch, from which the shapes of the inputs are "
+      "known: predict or train on one");
+  end_steps();
+  return weights.onnx(model_);
 }
 
 Json Learner::summary() const {

@@ -167,7 +167,8 @@ class Learner {
   void predict(const pipeline::Item& batch, const pipeline::OpaqueField& to);
 
   // Returns the model with its weights (their mean if one is kept) as an ONNX file; see nn/onnx.h.
-  // Error(state) before prepare(); Error(unsupported) names the layer that ONNX cannot express.
+  // First waits for the steps in flight. Error(state) before prepare(); Error(unsupported) names the
+  // layer that ONNX cannot express.
   std::string onnx() const;
 
   // Returns parameters and running statistics by name, in the model's order; "" returns all. Waits
@@ -175,8 +176,9 @@ class Learner {
   // nearest.
   std::vector<pipeline::Field> weights(const std::string& name);
 
-  // Replaces the given weights, and their mean if one is kept. Checks all before it changes any:
-  // they must be f32 and have the model's shapes, or it throws Error(invalid_argument).
+  // Replaces the given weights, and their mean if one is kept. First waits for the steps in flight.
+  // Checks all before it changes any: they must be f32 and have the model's shapes, or it throws
+  // Error(invalid_argument).
   void set_weights(const std::vector<pipeline::Field>& given);
 
   // Sets a hyperparameter of the optimizer or the loss from step `step` on (0-based): see
@@ -197,7 +199,8 @@ class Learner {
   // have its stages, save() is collective and the first rank gets the files; no rank can predict or
   // export.
   void save(checkpoint::Files& files);
-  // Call it before or after prepare(). Shapes are checked once both are known:
+  // Call it before or after prepare(). First waits for the steps in flight. Shapes are checked once
+  // both are known:
   // Error(invalid_argument) names the first tensor that does not fit and both shapes, and calls the
   // files `origin`. If it throws, nothing has changed. `unsaid`: the examples trained on, for files
   // of earlier versions, which do not store them.
@@ -226,6 +229,7 @@ class Learner {
   Plans& plans_for(const pipeline::Item& batch, bool with_target);
   void begin(const pipeline::Item& batch, bool with_target);
   void replace_weights(const std::function<void()>& set);
+  void end_steps() const;
   Weights& begun(const char* otherwise) const;
   Passes& passes_for(const pipeline::Item& batch);
   Weights& with_gradients() const;

@@ -69,8 +69,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
-  // Their exchanges use the ranks' group.
-  if (weights.saves_together()) plans_->results(/*wait_all=*/true);
+  end_steps();
   const auto saved = weights.saved();
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);
@@ -121,6 +120,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
                 origin,
                 std::move(state.base),
                 state.scale};
+  end_steps();
   // Before the ranks' state changes, because it may not fit.
   std::optional<SavedWeights> own;
   if (plans_) own = weights_->own_of(loaded);

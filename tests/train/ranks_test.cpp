@@ -7,6 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <functional>
+#include <future>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -134,6 +137,104 @@ TEST(RanksOfAJob, CountForTheirLabelsWhateverTheLengthOfTheirSequences) {
     ASSERT_EQ(losses.size(), expected.size());
     for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5) << i;
   }
+}
+
+std::string bytes_of(std::span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+std::string bytes_of(const std::vector<pipeline::Field>& fields) {
+  std::string out;
+  for (const pipeline::Field& field : fields) out += bytes_of(field.tensor.view<float>());
+  return out;
+}
+
+// The first of two ranks has three steps in flight that the other one joins only later. Their
+// updates come after the exchange.
+TEST(RanksOfAJob, StepsInFlightEndBeforeTheirWeightsAreUsed) {
+  const train::LearnerSpec spec{
+      parse_json(R"({"inputs": ["x"], "layers": [{"layer": "dense", "units": 8},
+                     {"layer": "batch_norm"}, {"layer": "relu"}, {"layer": "flatten"},
+                     {"layer": "dense", "units": 3}]})",
+                 "model"),
+      parse_json(R"({"optimizer": "sgd", "momentum": 0.9, "ema_decay": 0.5})", "optimizer"),
+      Json{{"learning_rate", 0.3}}, 3, 1000};
+  pipeline::Item batch = sequences({1, 3, 11, 7}, 4, 0);  // the same for both: so are their states
+  batch.set("label", symbols(4, 0, [](int64_t row, int64_t) { return static_cast<int>(row % 3); }));
+  train::KeptBatches kept(1 << 20);
+  kept.begin_epoch();
+  kept.add(batch);
+  kept.end_epoch(/*whole=*/true);
+  const auto saved = [](train::Learner& learner) {
+    checkpoint::Files files;
+    learner.save(files);
+    return files;
+  };
+  using Use = std::function<std::string(train::Learner&)>;
+  const std::pair<const char*, Use> uses[] = {
+      {"weights", [](train::Learner& learner) { return bytes_of(learner.weights("")); }},
+      {"predict",
+       [&](train::Learner& learner) { return bytes_of(learner.predict(batch).view<float>()); }},
+      {"evaluate",
+       [&](train::Learner& learner) {
+         const train::EvalProgress none;
+         train::EvaluationInput input(kept, none, nullptr);
+         const train::EvalMetrics metrics = learner.evaluate(input);
+         return cat(metrics.loss, " ", metrics.accuracy);
+       }},
+      {"onnx", [](train::Learner& learner) { return learner.onnx(); }},
+      {"save",
+       [&](train::Learner& learner) {
+         std::string out;
+         for (const auto& [name, bytes] : saved(learner))
+           out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+         return out;
+       }},
+  };
+  auto groups = exchange::local_groups(2, 60);
+  std::vector<std::unique_ptr<train::Learner>> learners;
+  for (exchange::Group& group : groups) {
+    const auto kernels =
+        std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
+    learners.push_back(std::make_unique<train::Learner>(
+        kernels, spec,
+        std::make_unique<parallel::DataParallel>(std::move(group), kernels->device())));
+  }
+  train::Learner &own = *learners[0], &other = *learners[1];
+  const auto train_other = [&](int steps, std::chrono::milliseconds later) {
+    return std::async(std::launch::async, [&other, &batch, steps, later] {
+      std::this_thread::sleep_for(later);
+      for (int step = 0; step < steps; ++step) other.step(batch);
+      other.take_metrics(true);
+    });
+  };
+  const auto train_with = [&](const std::function<void()>& meanwhile) {
+    for (int step = 0; step < 3; ++step) own.step(batch);
+    const auto late = train_other(3, std::chrono::milliseconds(200));
+    meanwhile();
+    late.wait();
+    own.take_metrics(true);
+  };
+  {
+    const auto first = train_other(1, {});
+    own.step(batch);
+    own.take_metrics(true);
+  }
+  for (const auto& [name, use] : uses) {
+    use(own);  // so that it takes no time to prepare
+    std::string in_flight;
+    train_with([&, &use = use] { in_flight = use(own); });
+    EXPECT_TRUE(in_flight == use(own)) << name;
+    EXPECT_TRUE(in_flight == use(other)) << name << ": as on the other rank";
+  }
+  const auto before = own.weights("");
+  train_with([&] { own.set_weights(before); });
+  EXPECT_TRUE(bytes_of(own.weights("")) == bytes_of(before)) << "set_weights";
+  const checkpoint::Files files = saved(own);
+  train_with([&] { own.load(files); });
+  const checkpoint::Files after = saved(own);
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors"})
+    EXPECT_TRUE(after.at(file) == files.at(file)) << "load: " << file;
 }
 
 // With plain SGD, averaging the ranks' weights after each step equals averaging their gradients.
