@@ -3,7 +3,7 @@
 // it overlaps most, if the overlap (intersection over union) reaches a threshold. In addition, the
 // anchor that overlaps a box most finds that box, however small the overlap; of two such boxes the
 // later one wins.
-//   best   best[n, m] = the anchor that overlaps box m most; -1 where none does
+//   best   best[n, m] = the anchor that overlaps box m most; A where none does
 //   match  match[n, a] = 1 + the number of the anchor's box; 0 for background
 // x [N, A, columns] ends each row with the anchor (centre x, centre y, width, height); boxes [N, M,
 // 5] are (label, left, top, right, bottom), no box where the label is negative. All are shares of
@@ -52,7 +52,7 @@ void main() {
     const float highest = row_max(top);
     // The first of equals: its negative index is the largest.
     const float number = -row_max(top == highest ? -found : -16777216.0);
-    if (LANE == 0) best.v[b] = highest > 0.0 ? int(number) : -1;
+    if (LANE == 0) best.v[b] = highest > 0.0 ? int(number) : int(anchors);
   }
 }
 #else

@@ -55,7 +55,7 @@ void main() {
     FOR_LANES(a, anchors) if (is_background(first + a)) background += 1.0;
     background = row_sum(background);
     const float wanted = min(floor(negatives * (float(anchors) - background)), background);
-    uint bits = 0xFFFFFFFFu, last = 0;  // none
+    uint bits = 0x7F7FFFFFu, last = 0;  // no finite one
     if (wanted > 0.0) {
       // The largest bits that enough anchors reach.
       bits = 0;

@@ -1,5 +1,7 @@
 #include "train/finite.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "gpu/run_once.h"
 #include "graph/parameters.h"
@@ -11,14 +13,31 @@ struct Push {
   uint32_t count, place;
 };
 
+// Zeroes what the commands write outside of `kept`.
+gpu::CommandList clearing(const gpu::CommandList& commands, const std::vector<gpu::Buffer>& kept) {
+  gpu::CommandList out;
+  for (const gpu::Command& command : commands) {
+    const auto* dispatch = std::get_if<gpu::Dispatch>(&command);
+    if (!dispatch) continue;
+    for (const gpu::Binding& binding : dispatch->bindings) {
+      const auto is_here = [&](const gpu::Buffer& other) { return overlap(binding.buffer, other); };
+      if (binding.access != gpu::Access::read && std::none_of(kept.begin(), kept.end(), is_here))
+        out.push_back(gpu::Fill{binding.buffer, 0});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& input_commands,
-                             const std::vector<Named>& given, const gpu::CommandList& commands) {
+                             const std::vector<Named>& given, const std::vector<gpu::Buffer>& kept,
+                             const gpu::CommandList& commands) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
   const auto places = static_cast<int64_t>(given.size() + commands.size());
   const ops::DeviceTensor found{arena.allocate(static_cast<uint64_t>(places) * 4), {places}};
-  gpu::CommandList checked{gpu::Fill{found.buffer, 0}};
+  gpu::CommandList checked = clearing(commands, kept);
+  checked.push_back(gpu::Fill{found.buffer, 0});
   checked.insert(checked.end(), input_commands.begin(), input_commands.end());
   ops::Emitter emit(kernels, arena, checked);
   std::vector<std::string> names;

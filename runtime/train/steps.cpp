@@ -43,7 +43,9 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
   for (const auto& parameter : store.parameters())
     given.push_back(
         {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
-  return first_not_finite(plans.kernels(), runner.input_commands(values), given,
+  std::vector<gpu::Buffer> kept;
+  for (const std::string& name : store.names()) kept.push_back(store.tensor(name).buffer);
+  return first_not_finite(plans.kernels(), runner.input_commands(values), given, kept,
                           training.plan.commands());
 }
 

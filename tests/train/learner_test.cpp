@@ -168,6 +168,60 @@ TEST(Learner, NamesWhatMadeTheFirstNaN) {
   EXPECT_EQ(wrong_label.find("label 7, but the model has 2 classes"), 0u) << wrong_label;
 }
 
+// Returns a batch of so many samples with labels, two of each class.
+pipeline::Item labelled(const Shape& shape) {
+  pipeline::Item batch;
+  Tensor x(DType::f32, shape);
+  for (size_t i = 0; i < static_cast<size_t>(x.count()); ++i)
+    x.mutable_view<float>()[i] = static_cast<float>(i % 7) / 7;
+  batch.set("image", x);
+  batch.set("label",
+            symbols(shape[0], 0, [](int64_t i, int64_t) { return static_cast<int>(i / 2 % 2); }));
+  return batch;
+}
+
+// Recurrent layers write what they keep position by position; large products pad their operands;
+// matching boxes works with integers.
+TEST(Learner, NamesNoneOfTheLayersBeforeTheFirstNaN) {
+  pipeline::Item boxes = labelled({2, 32, 32, 3});
+  Tensor given(DType::f32, {2, 32, 5});
+  for (size_t i = 0; i < 64; ++i) {  // the first sample has one box, the second none
+    const float box[] = {i == 0 ? 1.0f : -1.0f, 0.2f, 0.2f, 0.6f, 0.7f};
+    std::copy(std::begin(box), std::end(box),
+              given.mutable_view<float>().begin() + static_cast<ptrdiff_t>(5 * i));
+  }
+  boxes.set("boxes", given);
+  const std::string ends =
+      R"({"layer": "flatten"}, {"layer": "dense", "units": 2, "name": "last"}]})";
+  const struct {
+    std::string model, weight, named;
+    pipeline::Item batch;
+  } cases[] = {
+      {R"({"layers": [{"layer": "lstm", "units": 4}, )" + ends, "last.weight", "'last'",
+       labelled({4, 8, 3})},
+      {R"({"layers": [{"layer": "gru", "units": 4}, )" + ends, "last.weight", "'last'",
+       labelled({4, 8, 3})},
+      {R"({"layers": [{"layer": "dense", "units": 1024, "activation": "relu"},
+                      {"layer": "dense", "units": 1024, "activation": "relu"}, )" +
+           ends,
+       "last.weight", "'last'", labelled({256, 1024})},
+      {R"({"model": "ssd", "classes": 2, "width": 8, "levels": 2, "first_head": 2})", "head2.bias",
+       "in its kernel multibox_loss", boxes},
+  };
+  for (const auto& [model, weight, named, batch] : cases) {
+    Learner learner = make_learner(model, R"({"optimizer": "sgd"})", 1e-6);
+    learner.step(batch);
+    learner.take_metrics(true);
+    Tensor large(DType::f32, learner.weights(weight)[0].tensor.shape());
+    for (float& value : large.mutable_view<float>()) value = 3e38f;
+    learner.set_weights({{weight, large}});
+    learner.step(batch);
+    const std::string message = not_finite(learner);
+    EXPECT_NE(message.find("the first to be NaN or infinite: "), std::string::npos) << message;
+    EXPECT_NE(message.find(named), std::string::npos) << message;
+  }
+}
+
 std::string with_precision(const std::string& model, const char* precision) {
   Json json = parse_json(model, "model");
   json["precision"] = precision;
