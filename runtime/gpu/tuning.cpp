@@ -36,10 +36,14 @@ Json parse(const std::string& path) {
 
 }  // namespace
 
-std::string Tuning::choice(const std::string& problem, const Measure& measure) {
+std::string Tuning::choice(const std::string& problem, const std::vector<std::string>& valid,
+                           const Measure& measure) {
   std::scoped_lock lock(mutex_);
   const auto known = choices_.find(problem);
-  if (known != choices_.end()) return known->second;
+  const bool covered = known != choices_.end() &&
+                       (known->second.empty() ||  // there was nothing to choose
+                        std::find(valid.begin(), valid.end(), known->second) != valid.end());
+  if (covered) return known->second;
   const bool asked = std::any_of(wanted_.begin(), wanted_.end(),
                                  [&](const auto& wanted) { return wanted.first == problem; });
   if (!asked) wanted_.emplace_back(problem, measure);

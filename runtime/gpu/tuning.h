@@ -12,16 +12,16 @@ namespace etr::gpu {
 class Kernels;
 
 // Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_64x32 0 0 0 3".
-// The caller knows the valid choices and must ignore an unknown one, which may come from a file of
-// an older release. Thread safe.
+// Thread safe.
 class Tuning {
  public:
   // Measures a problem and returns the best choice; "" if there is nothing to choose.
   using Measure = std::function<std::string(Kernels&)>;
 
-  // Returns the choice for `problem`. If none is known, returns "" and keeps `measure` for
-  // measure_wanted().
-  std::string choice(const std::string& problem, const Measure& measure);
+  // Returns the choice for `problem`. If none is known, or one that is not `valid`, which may come
+  // from a file of another release, returns "" and keeps `measure` for measure_wanted().
+  std::string choice(const std::string& problem, const std::vector<std::string>& valid,
+                     const Measure& measure);
 
   struct Progress {
     size_t done, total;

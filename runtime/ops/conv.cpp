@@ -331,10 +331,9 @@ std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
   const std::string choice = emit.kernels().tuning().choice(
       cat(passes[static_cast<size_t>(pass)], g.batch, "x", g.h, "x", g.w, "x", g.c, " to ",
           g.filters, " pad ", g.pad_y, "x", g.pad_x),
-      measure);
+      names, measure);
   const auto can = [&](const std::string& name) { return can_go(emit.kernels(), name, g, pass); };
-  const bool known = std::find(names.begin(), names.end(), choice) != names.end();
-  return known && can(choice) ? choice : *std::find_if(names.begin(), names.end(), can);
+  return !choice.empty() && can(choice) ? choice : *std::find_if(names.begin(), names.end(), can);
 }
 
 }  // namespace

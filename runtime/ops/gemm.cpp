@@ -39,19 +39,21 @@ bool are_aligned(const GemmKernel& kernel, const DeviceTensor& a, const DeviceTe
 // driver computes as the host does.
 GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   const Precision precision = emit.precision();
-  std::vector<GemmKernel> kernels = kernels_for(*emit.device(), mode, p, precision);
-  const std::string best = emit.kernels().tuning().choice(
-      problem_name(mode, p, precision),
-      [=](gpu::Kernels& on) { return measure_kernels(on, mode, p, precision); });
-  for (GemmKernel& kernel : kernels)
+  std::vector<GemmKernel> kernels;  // each with the numbers of slices that are worth trying
+  std::vector<std::string> names;
+  for (GemmKernel& kernel : kernels_for(*emit.device(), mode, p, precision))
     for (const uint32_t slices : slices_for(kernel, mode, p)) {
       kernel.slices = slices;
-      if (kernel.name() == best && trusted(emit.kernels(), kernel, mode)) return kernel;
+      kernels.push_back(kernel);
+      names.push_back(kernel.name());
     }
-  for (GemmKernel& kernel : kernels) {
-    kernel.slices = slices_for(kernel, mode, p).front();
+  const std::string best = emit.kernels().tuning().choice(
+      problem_name(mode, p, precision), names,
+      [=](gpu::Kernels& on) { return measure_kernels(on, mode, p, precision); });
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == best && trusted(emit.kernels(), kernels[i], mode)) return kernels[i];
+  for (const GemmKernel& kernel : kernels)
     if (trusted(emit.kernels(), kernel, mode)) return kernel;
-  }
   const gpu::DeviceInfo& info = emit.device()->info();
   fail(Code::device, "the driver of '", info.name, "' (", info.driver, ") computes the kernel '",
        kernels.back().shader,

@@ -127,7 +127,7 @@ Json write_tuning() {
       {{{"file", "tuning.json"}, {"device", open_device().device().name}, {"measured", count}}});
 }
 
-// Choices are for a device. On another one they stay in the file; as that of this one, if it is a CPU, too, they spare measuring.
+// Choices are for a device. On another one they stay in the file; as that of this one, if it is a CPU with as wide vectors, too, they spare measuring.
 void check_tuning(const Json& cases, const std::string&) {
   for (const Json& each : cases) {
     const std::string file = each.at("file"), text = read_text(file), from = each.at("device");
@@ -135,7 +135,8 @@ void check_tuning(const Json& cases, const std::string&) {
     const etr_device_info info = device.device();
     measured(file);
     expect(read_text(file).find(from) != std::string::npos, "choices for another device are lost");
-    if (info.kind != ETR_DEVICE_CPU) continue;
+    const auto width = [](const std::string& name) { return name.substr(name.rfind(',') + 1); };
+    if (info.kind != ETR_DEVICE_CPU || width(info.name) != width(from)) continue;
     std::string renamed = text;
     for (size_t at = 0; (at = renamed.find(from, at)) != std::string::npos;
          at += std::string(info.name).size())

@@ -231,6 +231,23 @@ TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
   }
 }
 
+ops::ConvGeometry small_convolution() {
+  return {.batch = 2,
+          .h = 5,
+          .w = 8,
+          .c = 16,
+          .oh = 3,
+          .ow = 6,
+          .filters = 16,
+          .kh = 3,
+          .kw = 3,
+          .stride = 1,
+          .pad_y = 0,
+          .pad_x = 0,
+          .dilation = 1,
+          .groups = 1};
+}
+
 // Kernels along lines have others after them, too.
 TEST(GemmCheck, AConvolutionGoesAnotherWayWhereItsKernelsAreWrong) {
   gpu::DeviceOptions options = only_checked();
@@ -245,20 +262,7 @@ TEST(GemmCheck, AConvolutionGoesAnotherWayWhereItsKernelsAreWrong) {
       emit.add(gpu::Fill{tensor.buffer, 0x3F800000});
       return tensor;
     };
-    ops::ConvGeometry g{.batch = 2,
-                        .h = 5,
-                        .w = 8,
-                        .c = 16,
-                        .oh = 3,
-                        .ow = 6,
-                        .filters = 16,
-                        .kh = 3,
-                        .kw = 3,
-                        .stride = 1,
-                        .pad_y = 0,
-                        .pad_x = 0,
-                        .dilation = 1,
-                        .groups = 1};
+    const ops::ConvGeometry g = small_convolution();
     const ops::DeviceTensor x = ones({2, 5, 8, 16}), w = ones({3, 3, 16, 16}),
                             y = emit.scratch({2, 3, 6, 16}), dw = emit.scratch({3, 3, 16, 16});
     emit_conv(emit, g, x, w, {}, false, y);
@@ -299,7 +303,7 @@ TEST(GemmTuning, FindsAKernelAndKeepsIt) {
   read.read(path, "another device");
   EXPECT_EQ(read.size(), 0u);
   read.read(path, name);
-  EXPECT_EQ(read.choice(problems[0], nullptr), choices[0]);
+  EXPECT_EQ(read.choice(problems[0], choices, nullptr), choices[0]);
   read.write(path, "another device");  // beside the first
   gpu::Tuning both;
   both.read(path, name);
@@ -334,6 +338,32 @@ TEST(GemmTuning, TakesTheChoiceAndNoOther) {
   });
   EXPECT_EQ(taken(device_options(family), last->name() + " / 1"), last->shader);
   EXPECT_EQ(taken(device_options(family), "gemm_of_the_future 1 2"), all.front().shader);
+}
+
+// As after an upgrade that has other kernels.
+TEST(GemmTuning, MeasuresAgainWhatNoKernelIsCalledAnyMore) {
+  const std::string path = testing::TempDir() + "stale_tuning.json";
+  const std::string product = "nn 70x5x9 fp32", pass = "convolution 2x5x8x16 to 16 pad 0x0";
+  const Json stale{{"format", "echotrain kernels 1"},
+                   {"devices", {{"d", {{product, "gemm_of_the_past 1 2"}, {pass, "by_hand"}}}}}};
+  const std::string text = stale.dump();
+  platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+  const auto choices = [&] { return parse_json(platform::read_file(path), path)["devices"]["d"]; };
+  gpu::Kernels fresh(std::make_shared<gpu::Device>(device_options()));
+  fresh.tuning().read(path, "d");
+  product_on(fresh);
+  gpu::Arena arena(fresh.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands;
+  ops::Emitter emit(fresh, arena, commands);
+  const ops::ConvGeometry g = small_convolution();
+  emit_conv(emit, g, emit.scratch({g.batch, g.h, g.w, g.c}),
+            emit.scratch({g.kh, g.kw, g.c, g.filters}), {}, false,
+            emit.scratch({g.batch, g.oh, g.ow, g.filters}));
+  fresh.tuning().measure_wanted(fresh, [](const gpu::Tuning::Progress&) { return true; });
+  fresh.tuning().write(path, "d");
+  EXPECT_EQ(choices()[product].get<std::string>().find("gemm_of_the_past"), std::string::npos);
+  if (fresh.device()->family() != gpu::KernelFamily::cpu) return;  // others go one way
+  EXPECT_NE(choices()[pass], "by_hand");
 }
 
 // Also where it was measured fastest.
