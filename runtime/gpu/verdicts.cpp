@@ -18,8 +18,10 @@ constexpr const char *kRight = "right", *kRightPlainly = "right without optimize
 std::map<std::string, Verdict> read(const std::string& path) {
   const Json file = parse_json(platform::read_document(path), cat("'", path, "'"));
   std::map<std::string, Verdict> out;
-  if (!file.is_object() || file.value("format", "") != kVerdictsFormat || !file.contains("kernels"))
-    fail(Code::corrupt_data, "'", path, "' has none of this release's verdicts");
+  const bool right = file.is_object() && file.contains("format") &&
+                     file["format"] == kVerdictsFormat && file.contains("kernels") &&
+                     file["kernels"].is_object();
+  if (!right) fail(Code::corrupt_data, "'", path, "' has none of this release's verdicts");
   for (const auto& [kernel, verdict] : file["kernels"].items())
     out[kernel] = verdict == kRight          ? Verdict::right
                   : verdict == kRightPlainly ? Verdict::right_plainly

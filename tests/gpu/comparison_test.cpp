@@ -127,6 +127,27 @@ TEST(Comparison, IsMadeOnceForADriver) {
   }
 }
 
+TEST(Comparison, IsMadeAnewWhereTheFileIsOfNoUse) {
+  TempDir dir;
+  DeviceOptions options = device_options();
+  options.compare = Compare::kernels;
+  options.cache_directory = dir.path("cache");
+  sum_on(options);
+  std::string path;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path("cache")))
+    if (file.path().extension() == ".json") path = file.path().string();
+  const std::string right = platform::read_file(path);
+  for (const char* text :
+       {R"({"format": 1})", R"({"format": "echotrain verdicts 1", "kernels": 3})",
+        R"({"kernels": {}})", "[]", "{"}) {
+    std::ofstream(path) << text;
+    const Log log;
+    EXPECT_EQ(sum_on(options), 3) << text;
+    EXPECT_EQ(Log::lines().size(), 1u) << text;
+    EXPECT_EQ(platform::read_file(path), right) << text;
+  }
+}
+
 TEST(Comparison, AWrongKernelIsCompiledPlainly) {
   TempDir dir;
   DeviceOptions options = device_options();
