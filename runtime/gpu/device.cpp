@@ -35,10 +35,10 @@ PhysicalDevice select(const std::vector<PhysicalDevice>& devices, const std::str
   fail(Code::no_device, "no Vulkan device matches '", selector, "'; ", describe_all(devices));
 }
 
-// The CPU kernels need subgroups of 8 or 16 lanes, broadcasts and plain pointers (see
-// shaders/gemm_cpu.comp).
+// The CPU kernels need subgroups of 8 or 16 lanes, broadcasts, plain pointers (see
+// shaders/gemm_cpu.comp), and sums and maxima of subgroups (shaders/row.glsl).
 bool can_run_cpu_family(const DeviceInfo& info) {
-  return info.subgroup_broadcast && info.buffer_addresses &&
+  return info.subgroup_broadcast && info.subgroup_arithmetic && info.buffer_addresses &&
          (info.subgroup_size == 8 || info.subgroup_size == 16);
 }
 
@@ -46,7 +46,7 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
   if (asked == KernelFamily::cpu && !can_run_cpu_family(info))
     fail(Code::unsupported, "device '", info.name,
          "' cannot run the cpu kernels: they need buffer device addresses, subgroup broadcast and "
-         "8 or 16 lanes; use the tiled family");
+         "arithmetic, and 8 or 16 lanes; use the tiled family");
   if (asked == KernelFamily::matrix && info.matrix_units.empty())
     fail(Code::unsupported, "device '", info.name,
          "' has no matrix units for 16-bit floats (VK_KHR_cooperative_matrix); use the tiled "
@@ -84,6 +84,8 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
   if (lowered.max_shared_bytes)
     info.max_shared_bytes = std::min(info.max_shared_bytes, lowered.max_shared_bytes);
   info.subgroup_broadcast = info.subgroup_broadcast && lowered.subgroups;
+  info.subgroup_arithmetic =
+      info.subgroup_arithmetic && lowered.subgroups && lowered.subgroup_arithmetic;
   info.buffer_addresses = info.buffer_addresses && lowered.buffer_addresses;
   if (!lowered.matrix_units) info.matrix_units.clear();
 }

@@ -45,7 +45,7 @@ struct DeviceInfo {
   // without an error; 0: no such limit.
   uint32_t max_iterations = 0;
   uint32_t subgroup_size = 0;
-  bool subgroup_broadcast = false;
+  bool subgroup_broadcast = false, subgroup_arithmetic = false;
   bool buffer_addresses = false;
   bool imports_memory = false;           // can import host memory
   std::vector<MatrixUnit> matrix_units;  // VK_KHR_cooperative_matrix; empty: none
@@ -68,7 +68,7 @@ struct LoweredLimits {
   uint32_t max_iterations = 0;
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;
-  bool subgroups = true, buffer_addresses = true, matrix_units = true;
+  bool subgroups = true, subgroup_arithmetic = true, buffer_addresses = true, matrix_units = true;
   bool uploads_apart = false;    // upload with gpu::Upload whatever the size, even with one queue
   std::string wrong_kernels;     // kernels whose names begin with this fail their check
   std::string hopeless_kernels;  // these fail it even without the driver's optimizer

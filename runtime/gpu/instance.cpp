@@ -203,8 +203,12 @@ DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device,
   info.max_workgroup =
       std::min(p.limits.maxComputeWorkGroupInvocations, p.limits.maxComputeWorkGroupSize[0]);
   info.subgroup_size = subgroup.subgroupSize;
-  info.subgroup_broadcast = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
-                            (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT);
+  const auto has = [&](VkSubgroupFeatureFlagBits operations) {
+    return (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+           (subgroup.supportedOperations & operations);
+  };
+  info.subgroup_broadcast = has(VK_SUBGROUP_FEATURE_BALLOT_BIT);
+  info.subgroup_arithmetic = has(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
   info.buffer_addresses = supports_buffer_addresses(api, device, extensions);
   info.imports_memory = extensions.has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   info.matrix_units = matrix_units_of(instance, device, extensions);

@@ -45,6 +45,12 @@ TEST(Device, AnUnknownOneIsAnErrorThatListsThoseThereAre) {
   }
 }
 
+TEST(Device, WhoseSubgroupsDoNotAddRunsTheKernelsForGpus) {
+  DeviceOptions options = device_options();
+  options.lowered.subgroup_arithmetic = false;
+  EXPECT_NE(Device(options).family(), KernelFamily::cpu);
+}
+
 TEST(Device, WithWorkgroupsThatAreTooSmallIsRefused) {
   DeviceOptions options = device_options(KernelFamily::tiled);
   options.lowered.max_workgroup = 128;
