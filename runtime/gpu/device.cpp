@@ -104,9 +104,11 @@ bool matches(const DeviceInfo& device, const std::string& selector) {
   int index = -1;
   const auto [end, error] =
       std::from_chars(selector.data(), selector.data() + selector.size(), index);
-  const bool is_number = error == std::errc() && end == selector.data() + selector.size();
-  return is_number ? device.index == index
-                   : lower(device.name).find(lower(selector)) != std::string::npos;
+  // No machine has a hundred devices, and longer numbers are parts of names ("4090").
+  const bool is_index =
+      error == std::errc() && end == selector.data() + selector.size() && index < 100;
+  return is_index ? device.index == index
+                  : lower(device.name).find(lower(selector)) != std::string::npos;
 }
 
 VulkanDevice::VulkanDevice(const DeviceOptions& options)

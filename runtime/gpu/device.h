@@ -95,8 +95,8 @@ struct HostDevice {
 enum class Compare { nothing, kernels, dispatches };
 
 struct DeviceOptions {
-  // "" opens the first device. A number opens the device with that index. Any other text opens the
-  // first device whose name contains it, ignoring case.
+  // "" opens the first device. A number below 100 opens the device with that index. Any other text
+  // opens the first device whose name contains it, ignoring case.
   std::string selector;
   bool validation = false;  // load the Khronos validation layer with synchronization validation
   KernelFamily family = KernelFamily::automatic;

@@ -31,6 +31,10 @@ TEST(Device, IsFoundByIndexAndByName) {
   std::string part = all[0].name.substr(0, 4);
   for (char& c : part) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   EXPECT_EQ(Device({.selector = part}).info().index, all[0].index);
+  DeviceInfo info;
+  info.name = "NVIDIA GeForce RTX 4090";
+  EXPECT_TRUE(matches(info, "4090"));
+  EXPECT_FALSE(matches(info, "90")) << "of the list, and not a part of the name";
 }
 
 TEST(Device, AnUnknownOneIsAnErrorThatListsThoseThereAre) {
