@@ -69,6 +69,7 @@ struct LoweredLimits {
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;
   bool subgroups = true, subgroup_arithmetic = true, buffer_addresses = true, matrix_units = true;
+  bool watchdog = false;         // split submissions also on a CPU device
   bool uploads_apart = false;    // upload with gpu::Upload whatever the size, even with one queue
   std::string wrong_kernels;     // kernels whose names begin with this fail their check
   std::string hopeless_kernels;  // these fail it even without the driver's optimizer

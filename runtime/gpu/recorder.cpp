@@ -200,7 +200,8 @@ double weight_of(const CommandList& commands) {
 
 int parts_for(const Device& device, const CommandList& commands, double seconds) {
   const double longest = device.options().longest_submit_seconds;
-  if (longest <= 0 || device.info().kind == DeviceKind::cpu) return 1;
+  const bool watched = device.info().kind != DeviceKind::cpu || device.options().lowered.watchdog;
+  if (longest <= 0 || !watched) return 1;
   constexpr double kSlowest = 2e10;  // bytes per second of the slowest GPU used for training
   if (seconds <= 0) seconds = weight_of(commands) / kSlowest;
   const double parts = std::ceil(seconds / longest);

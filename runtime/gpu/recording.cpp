@@ -198,7 +198,7 @@ void Recording::read_timestamps() {
 }
 
 void run_uncompared(const DevicePtr& device, const CommandList& commands) {
-  Recording recording(device, commands);
+  Recording recording(device, commands, /*timed=*/false, parts_for(*device, commands, 0));
   recording.submit();
   recording.wait();
 }

@@ -42,7 +42,8 @@ double seconds_of(gpu::Kernels& kernels, const graph::Graph& graph, graph::Part 
     if (has[i] && graph.values()[i].kind == graph::ValueKind::input)
       commands.push_back(gpu::Fill{plan.tensor(static_cast<graph::ValueId>(i)).buffer, 0});
   commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
-  gpu::Recording recording(kernels.device(), commands);
+  gpu::Recording recording(kernels.device(), commands, /*timed=*/false,
+                           gpu::parts_for(*kernels.device(), commands, 0));
   double least = std::numeric_limits<double>::infinity();
   for (int run = -1; run < kRuns; ++run) {
     const int64_t begin_ns = now_ns();

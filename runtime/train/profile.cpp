@@ -42,7 +42,8 @@ double median(std::vector<double> values) {
 
 // Returns the median time of each command over the runs.
 std::vector<double> times_of(gpu::Kernels& kernels, const gpu::CommandList& commands, int runs) {
-  gpu::Recording recording(kernels.device(), commands, /*timed=*/true);
+  gpu::Recording recording(kernels.device(), commands, /*timed=*/true,
+                           gpu::parts_for(*kernels.device(), commands, 0));
   std::vector<std::vector<double>> seconds(commands.size());
   for (int run = -1; run < runs; ++run) {  // the first compiles
     recording.submit();

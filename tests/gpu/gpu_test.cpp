@@ -14,6 +14,7 @@
 #include "gpu/wide_vectors.h"
 #include "support/data.h"
 #include "support/device.h"
+#include "support/submissions.h"
 
 namespace etr::test {
 namespace {
@@ -293,6 +294,23 @@ TEST(Recording, LongSubmissionsAreCut) {
   EXPECT_EQ(parts_for(*device(), commands, 0.1), 1);
   EXPECT_EQ(parts_for(*device(), commands, 0.7), cpu ? 1 : 3);
   EXPECT_EQ(parts_for(*device(), commands, 1e6), cpu ? 1 : 10);
+}
+
+// What runs once is submitted in parts, too: so run the first step of a plan, and a step that is
+// repeated to find a NaN.
+TEST(Recording, LongSubmissionsThatAreMadeOnceAreCut) {
+  for (const bool watchdog : {false, true}) {
+    DeviceOptions options = device_options();
+    options.lowered.watchdog = watchdog;
+    options.longest_submit_seconds = 1e-9;
+    const auto opened = std::make_shared<Device>(options);
+    Arena arena(opened, MemoryUse::device);
+    const CommandList commands(10, Fill{arena.allocate(4096), 0});
+    const Submissions submissions(*opened);
+    run_once(opened, commands);
+    const bool cut = watchdog || opened->info().kind != DeviceKind::cpu;
+    EXPECT_EQ(submissions.count(), cut ? 10 : 1);
+  }
 }
 
 TEST(Kernels, MistakesAreNamed) {

@@ -3,10 +3,12 @@
 
 #include <numeric>
 
+#include "core/json.h"
 #include "gpu/run_once.h"
 #include "graph/parameters.h"
 #include "ops/op.h"
 #include "support/device.h"
+#include "support/submissions.h"
 
 namespace etr::test {
 namespace {
@@ -34,6 +36,27 @@ TEST(Roof, IsMeasuredInEveryFamily) {
     EXPECT_GT(roof.flops_per_s, 1e8) << family_name(family);
     EXPECT_GT(roof.bytes_per_s, 1e8) << family_name(family);
   }
+}
+
+TEST(Profile, IsMeasuredInSubmissionsOfTolerableLength) {
+  gpu::DeviceOptions options = device_options();
+  options.lowered.watchdog = true;
+  options.longest_submit_seconds = 1e-9;
+  gpu::Kernels k(std::make_shared<gpu::Device>(options));
+  gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+  const gpu::Buffer x = arena.allocate(4096);
+  const auto submitted = [&](size_t commands) {
+    const Submissions submissions(*k.device());
+    const Json profile =
+        train::profile_commands(k, gpu::CommandList(commands, gpu::Fill{x, 0}), /*runs=*/1);
+    EXPECT_EQ(profile["traceEvents"].size(), commands);
+    return submissions.count();
+  };
+  // Twice each: the first run compiles. A GPU repeats what the roof is measured with as needed.
+  if (const int one = submitted(1); k.device()->info().kind == gpu::DeviceKind::cpu)
+    EXPECT_EQ(submitted(10), one + 2 * 9);
+  else
+    EXPECT_GE(submitted(10), 2 * 10);
 }
 
 }  // namespace
