@@ -22,7 +22,8 @@ layout(local_size_x = 64) in;
 #define PARAMS uint samples, anchors, columns, most; float overlap;
 #include "interface.glsl"
 
-// Returns the overlap of row r's anchor with box b; 0 if there is no box b.
+// Returns the overlap of row r's anchor with box b, in 16 binary digits: two overlaps that are equal
+// but for rounding tie, so the first wins on every device. 0 if there is no box b.
 float overlap_of(uint r, uint b) {
   if (!(boxes.v[5 * b] >= 0.0)) return 0.0;
   const uint at = r * columns + columns - 4;
@@ -33,7 +34,7 @@ float overlap_of(uint r, uint b) {
   const float both = shared_size.x * shared_size.y;
   const vec2 size = high - low;
   const float either = size.x * size.y + 4.0 * half_size.x * half_size.y - both;
-  return both > 0.0 ? both / either : 0.0;
+  return both > 0.0 ? uintBitsToFloat((floatBitsToUint(both / either) + 0x80) & ~0xFFu) : 0.0;
 }
 
 #ifdef BEST

@@ -14,7 +14,7 @@ struct Comparison {
   enum class Result {
     equal,
     different,
-    empty,    // both wrote only zeros, which proves little
+    empty,    // what they wrote proves little: only zeros, or few integers of which one differs
     faulty,   // the kernel itself is invalid on any driver
     unknown,  // the host could not run it
   };
@@ -25,7 +25,7 @@ struct Comparison {
 // Floats agree if they differ by at most a thousandth of the value plus a thousandth of the root
 // mean square, since drivers may contract and approximate. Integers must be equal except for one
 // word in a hundred, since a float that is rounded differently may fall on the other side of a
-// threshold.
+// threshold. One among fewer words proves nothing either way.
 class Judge {
  public:
   // Adds a page of the host's storage that begins at word `first_word` of the buffer; `device`

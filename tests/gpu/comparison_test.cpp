@@ -65,6 +65,8 @@ TEST(Judge, TakesIntegersExactly) {
   EXPECT_EQ(wrong.result, Result::different);
   EXPECT_EQ(wrong.why, "word 100 of a buffer is 8 instead of 7");
   EXPECT_EQ(judged(host, device, State::fetched).result, Result::empty);  // nobody wrote anything
+  EXPECT_EQ(judged({5, 6, 7}, {5, 9, 7}, State::written_integer).result, Result::empty);
+  EXPECT_EQ(judged({5, 6, 7}, {5, 9, 8}, State::written_integer).result, Result::different);
 }
 
 class Log {

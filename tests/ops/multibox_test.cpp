@@ -86,6 +86,36 @@ TEST(BoxMatch, GivesEachAnchorItsBoxAndEachBoxAnAnchor) {
               .adjust = make_sensible});
 }
 
+// A box in the middle between two anchors finds the first one, however the device rounds.
+TEST(BoxMatch, OfEqualOverlapsTheFirstWins) {
+  constexpr size_t kPlaces = 180;
+  check_op({.op = "box_match",
+            .options = R"({"iou_threshold": 0.95})",
+            .inputs = {{kPlaces, 2, kColumns}, {kPlaces, 1, 5}},
+            .reference =
+                [&](const auto&) {
+                  Doubles found(2 * kPlaces);
+                  for (size_t place = 0; place < kPlaces; ++place) found[2 * place] = 1;
+                  return found;
+                },
+            .gradient = false,
+            .adjust =
+                [&](auto& in) {
+                  for (size_t place = 0; place < kPlaces; ++place) {
+                    const double x = static_cast<double>(60 + place) / 300;
+                    const double box[] = {0, x - 0.1, 0.41, x + 0.1, 0.57};
+                    std::copy(std::begin(box), std::end(box),
+                              in[1].begin() + static_cast<ptrdiff_t>(5 * place));
+                    for (const size_t right : {size_t{0}, size_t{1}}) {
+                      const double anchor[] = {right ? x + 0.07 : x - 0.07, 0.5, 0.23, 0.19};
+                      std::copy(std::begin(anchor), std::end(anchor),
+                                in[0].begin() +
+                                    static_cast<ptrdiff_t>((2 * place + right + 1) * kColumns - 4));
+                    }
+                  }
+                }});
+}
+
 // The loss with sorting, as the paper has it.
 Doubles multibox(const std::vector<Doubles>& in, double negatives) {
   Doubles loss(kSamples * kAnchors), entropy(loss.size());
