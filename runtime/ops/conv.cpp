@@ -305,9 +305,10 @@ std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
   const std::vector<std::string> names = ways_for(*emit.device(), g, pass, emit.precision());
   if (names.size() == 1) return names[0];
   const auto measure = [g, pass, names](gpu::Kernels& kernels) {
-    gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
+    gpu::Arena operands(kernels.device(), gpu::MemoryUse::device);
+    WayMemory memory(kernels.device());
     gpu::CommandList fills;
-    Emitter fill(kernels, memory, fills);
+    Emitter fill(kernels, operands, fills);
     const auto ones = [&](const Shape& shape) {
       const DeviceTensor out = fill.scratch(shape);
       fill.add(gpu::Fill{out.buffer, 0x3F800000});
@@ -321,6 +322,7 @@ std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
     for (const std::string& name : names) {
       if (!can_go(kernels, name, g, pass)) continue;
       ways.push_back({name, {}});
+      memory.rewind();
       Emitter one(kernels, memory, ways.back().commands);
       one.set_label("tuning");
       emit_pass(one, pass, name, g, x, w, y);

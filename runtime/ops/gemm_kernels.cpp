@@ -459,11 +459,9 @@ namespace {
 class Ways {
  public:
   Ways(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p, Precision precision)
-      : memory_(kernels.device(), gpu::MemoryUse::device) {
+      : operands_(kernels.device(), gpu::MemoryUse::device), memory_(kernels.device()) {
     gpu::CommandList commands;
-    Emitter emit(kernels, memory_, commands);
-    emit.set_label("tuning");
-    emit.set_precision(precision);
+    Emitter emit(kernels, operands_, commands);
     const DeviceTensor a = emit.scratch({elements_of_a(mode, p)});
     const DeviceTensor b = emit.scratch({p.k, p.groups * p.n});
     const DeviceTensor c = emit.scratch({elements_of_c(mode, p)});
@@ -473,16 +471,20 @@ class Ways {
       if (!trusted(kernels, kernel, mode)) continue;
       for (const uint32_t slices : slices_for(kernel, mode, p)) {
         kernel.slices = slices;
-        commands.clear();
-        emit_with(emit, kernel, mode, p, a, b, {}, c, 0);
-        ways_.push_back({kernel.name(), commands});
+        ways_.push_back({kernel.name(), {}});
+        memory_.rewind();
+        Emitter one(kernels, memory_, ways_.back().commands);
+        one.set_label("tuning");
+        one.set_precision(precision);
+        emit_with(one, kernel, mode, p, a, b, {}, c, 0);
       }
     }
   }
   const std::vector<Way>& operator*() const { return ways_; }
 
  private:
-  gpu::Arena memory_;
+  gpu::Arena operands_;
+  WayMemory memory_;
   std::vector<Way> ways_;
 };
 

@@ -60,6 +60,22 @@ void warm_up(gpu::Kernels& kernels, const Way& way) {
 
 }  // namespace
 
+void WayMemory::rewind() {
+  for (Block& block : blocks_) block.taken = false;
+}
+
+gpu::Buffer WayMemory::allocate(uint64_t size_bytes) {
+  Block* best = nullptr;
+  for (Block& block : blocks_) {
+    const uint64_t bytes = block.buffer.size_bytes;
+    if (!block.taken && bytes >= size_bytes && (!best || bytes < best->buffer.size_bytes))
+      best = &block;
+  }
+  if (!best) best = &blocks_.emplace_back(Block{arena_.allocate(size_bytes)});
+  best->taken = true;
+  return best->buffer.slice(0, size_bytes);
+}
+
 std::vector<double> time_of_each(gpu::Kernels& kernels, const std::vector<Way>& ways) {
   if (ways.empty()) return {};
   std::vector<Candidate> candidates;

@@ -8,6 +8,24 @@
 
 namespace etr::ops {
 
+// Memory for what ways need besides their operands. They run one after another, so all take the same.
+class WayMemory final : public gpu::Allocator {
+ public:
+  explicit WayMemory(const gpu::DevicePtr& device) : arena_(device, gpu::MemoryUse::device) {}
+
+  void rewind();  // before each way
+  gpu::Buffer allocate(uint64_t size_bytes) override;
+
+ private:
+  struct Block {
+    gpu::Buffer buffer;
+    bool taken = false;
+  };
+
+  gpu::Arena arena_;
+  std::vector<Block> blocks_;
+};
+
 struct Way {
   std::string name;
   gpu::CommandList commands;

@@ -383,6 +383,26 @@ TEST(GemmTuning, TakesNoKernelThatIsWrong) {
   }
 }
 
+// Its ways sum slices that lie in memory of their own.
+TEST(GemmTuning, WaysTakeTheSameMemoryOneAfterAnother) {
+  gpu::DeviceOptions options = device_options();
+  const ops::GemmParams p = ops::product(512, 512, 256);
+  const auto bytes = [](int64_t elements) { return 4 * static_cast<uint64_t>(elements); };
+  const uint64_t c = bytes(ops::elements_of_c(GemmMode::tn, p));
+  uint64_t largest = 0, all = 0;
+  for (const GemmKernel& kernel :
+       ops::kernels_for(*device(), GemmMode::tn, p, ops::Precision::fp32))
+    for (const uint32_t slices : ops::slices_for(kernel, GemmMode::tn, p)) {
+      const uint64_t of_way = slices > 1 ? slices * c : 0;
+      largest = std::max(largest, of_way), all += of_way;
+    }
+  const uint64_t operands = bytes(ops::elements_of_a(GemmMode::tn, p)) + bytes(p.k * p.n) + c;
+  options.memory_limit_bytes = operands + 3 * largest;
+  if (operands + all <= options.memory_limit_bytes) GTEST_SKIP() << "this device has few ways";
+  gpu::Kernels k(std::make_shared<gpu::Device>(options));
+  EXPECT_FALSE(ops::time_kernels(k, GemmMode::tn, p, ops::Precision::fp32).empty());
+}
+
 TEST(GemmTuning, SaysWhatIsWrongWithAFile) {
   const std::string path = testing::TempDir() + "wrong_tuning.json";
   const auto message = [&](const std::string& text) {
