@@ -279,7 +279,8 @@ DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count);
 
 // Returns how many samples a dispatch can take if each has `groups` workgroups along y or z: all of
 // them where they fit, or else a number of which every multiple is the beginning of a part of a
-// tensor that devices can bind, whatever the size of a sample.
+// tensor that devices can bind, whatever the size of a sample. Error(unsupported) if there is no such
+// number: only attention has so many groups, one for each head.
 uint32_t sample_run(uint32_t samples, uint32_t groups);
 
 // Calls emit(first, count) for such runs of samples.

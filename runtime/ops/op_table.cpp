@@ -65,7 +65,12 @@ DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count) {
 uint32_t sample_run(uint32_t samples, uint32_t groups) {
   constexpr uint32_t kAligned = 64;  // elements: the largest alignment that Vulkan allows
   if (uint64_t{samples} * groups <= kMostGroups) return samples;
-  return std::max(kMostGroups / groups / kAligned, 1u) * kAligned;
+  const uint32_t run = kMostGroups / groups / kAligned * kAligned;
+  if (run == 0)
+    fail(Code::unsupported, "attention with ", groups, " heads takes batches of at most ",
+         kMostGroups / groups, " samples, not of ", samples, ": use smaller batches, or at most ",
+         kMostGroups / kAligned, " heads");
+  return run;
 }
 
 // A CPU core prefers long walks. A GPU hides memory latency behind a hundred thousand invocations.

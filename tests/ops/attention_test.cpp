@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "support/error_text.h"
 #include "support/op_check.h"
 
 namespace etr::test {
@@ -190,6 +191,20 @@ TEST(AttentionShapes, ErrorsNameWhatDoesNotFit) {
   EXPECT_THROW(shapes({{"heads", 1}}, {{3, 5, 8}, {3, 7, 8}}), Error);
   EXPECT_THROW(shapes({{"heads", 1}}, {{3, 5, 8}, {3, 7, 8}, {3, 6, 8}}), Error);
   EXPECT_THROW(shapes({{"heads", 1}, {"causal", true}}, {{3, 5, 8}, {3, 4, 8}, {3, 4, 8}}), Error);
+}
+
+// A dispatch has a workgroup for each sample and head.
+TEST(AttentionShapes, SamplesOfManyHeadsAreDividedAmongDispatches) {
+  EXPECT_EQ(ops::sample_run(63, 1024), 63u);
+  EXPECT_EQ(ops::sample_run(64, 1023), 64u);
+  for (const uint32_t heads : {16u, 100u, 512u, 1000u, 1023u}) {
+    const uint32_t run = ops::sample_run(100'000, heads);
+    EXPECT_EQ(run % 64, 0u) << heads;
+    EXPECT_LE(run * heads, ops::kMostGroups) << heads;
+  }
+  EXPECT_EQ(error_text([] { ops::sample_run(64, 1024); }),
+            "attention with 1024 heads takes batches of at most 63 samples, not of 64: use smaller "
+            "batches, or at most 1023 heads");
 }
 
 }  // namespace
