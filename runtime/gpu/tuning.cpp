@@ -1,12 +1,16 @@
 #include "gpu/tuning.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <memory>
+#include <thread>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/options.h"
 #include "core/platform.h"
+#include "core/platform_lock.h"
 
 namespace etr::gpu {
 namespace {
@@ -32,6 +36,22 @@ Json parse(const std::string& path) {
              "' must be a string");
   }
   return file;
+}
+
+// Waits for another process, which holds the lock while it reads the file and writes it.
+std::unique_ptr<platform::FileLock> lock_of(const std::string& path) try {
+  constexpr int kAttempts = 500;
+  constexpr std::chrono::milliseconds kPause{20};
+  std::string holder;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (auto lock = platform::FileLock::take(path + ".lock", holder)) return lock;
+    std::this_thread::sleep_for(kPause);
+  }
+  fail(Code::io, "the tuning file '", path, "' is locked (", holder,
+       "): try again when that process has ended, or write another file");
+} catch (const Error& error) {
+  if (error.code() != Code::not_found) throw;
+  fail(Code::io, "cannot write the tuning file '", path, "': ", error.what());
 }
 
 }  // namespace
@@ -82,12 +102,13 @@ void Tuning::read(const std::string& path, const std::string& device) {
 
 void Tuning::write(const std::string& path, const std::string& device) const {
   std::error_code none;
+  const auto file_lock = lock_of(path);
   Json file = std::filesystem::exists(path, none)
                   ? parse(path)
                   : Json{{"format", kTuningFormat}, {"devices", Json::object()}};
   {
     std::scoped_lock lock(mutex_);
-    file["devices"][device] = choices_;
+    for (const auto& [problem, choice] : choices_) file["devices"][device][problem] = choice;
   }
   const std::string text = file.dump(1) + "\n";
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));

@@ -35,7 +35,8 @@ class Tuning {
 
   // A file holds the choices of any number of devices, by name. read() adds those of `device`. It
   // ignores a missing file, and throws Error(corrupt_data) with the cause for an invalid one.
-  // write() replaces those of `device` and keeps the others.
+  // write() adds or replaces those that are known here and keeps the others, which another process
+  // may have added. It waits for others that write, and throws Error(io) if one does not end.
   void read(const std::string& path, const std::string& device);
   void write(const std::string& path, const std::string& device) const;
 

@@ -310,6 +310,23 @@ TEST(GemmTuning, FindsAKernelAndKeepsIt) {
   EXPECT_EQ(both.size(), 1u);
 }
 
+TEST(GemmTuning, KeepsWhatAnotherProcessHasMeasured) {
+  const std::string path = testing::TempDir() + "two_tunings.json";
+  std::filesystem::remove(path);
+  gpu::Tuning one, other;
+  const auto measure = [](gpu::Tuning& tuning, const std::string& problem) {
+    tuning.choice(problem, {}, [](gpu::Kernels&) { return "fast"; });
+    tuning.measure_wanted(kernels(), [](const gpu::Tuning::Progress&) { return true; });
+  };
+  measure(one, "a");
+  measure(other, "b");
+  one.write(path, "d");
+  other.write(path, "d");
+  EXPECT_EQ(parse_json(platform::read_file(path), path)["devices"]["d"],
+            (Json{{"a", "fast"}, {"b", "fast"}}));
+  EXPECT_FALSE(std::filesystem::exists(path + ".lock"));
+}
+
 // The shader that a product [70, 9] by [9, 5] takes where the tuning file names `choice`.
 std::string taken(const gpu::DeviceOptions& options, const std::string& choice) {
   const std::string path = testing::TempDir() + "choice_test.json";
