@@ -71,8 +71,9 @@ Reservoir::Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int
       words_(gpu::div_up(static_cast<uint64_t>(like.image->count()), 4)),
       arena_(kernels.device(), gpu::MemoryUse::device) {
   const uint64_t example_bytes = uint64_t{words_} * 4;
-  const gpu::DeviceInfo& info = kernels.device()->info();
-  const uint64_t most = std::min(info.max_storage_bytes, info.memory_bytes / 4) / example_bytes;
+  const gpu::Device& device = *kernels.device();
+  const uint64_t most =
+      std::min(device.max_tensor_bytes(), device.info().memory_bytes / 4) / example_bytes;
   capacity_ = std::max(std::min(samples, most), 2 * static_cast<uint64_t>(batch));
   examples_ = arena_.allocate(capacity_ * example_bytes);
   means_ = {arena_.allocate(static_cast<uint64_t>(batch) * 8), {batch, 2}};

@@ -22,8 +22,8 @@ struct ReservoirStats {
 
 class Reservoir {
  public:
-  // For batches of `batch` views like `like`. Holds `samples` examples, or fewer if the device
-  // cannot bind them or they would take more than a quarter of its memory, but at least two
+  // For batches of `batch` views like `like`. Holds `samples` examples, or fewer if that would be
+  // more than a tensor of the device may hold or than a quarter of its memory, but at least two
   // batches. If there is no room for an example, it replaces the least recently used one, which is
   // uploaded again when needed.
   Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int64_t batch,

@@ -56,6 +56,22 @@ TEST(Learner, BytesBecomeFloatsOnTheDevice) {
   EXPECT_THROW(learner.step(image_batch(6, false)), Error);
 }
 
+// Kernels for CPUs reach it by address, whatever the device can bind.
+TEST(Reservoir, IsAsLargeAsATensorOfTheDeviceMayBe) {
+  const pipeline::ImageView view(Tensor(DType::u8, {8, 8, 3}));
+  const auto capacity = [&](const gpu::LoweredLimits& lowered) {
+    gpu::DeviceOptions options = device_options();
+    options.lowered.max_storage_bytes = lowered.max_storage_bytes;
+    options.lowered.max_buffer_bytes = lowered.max_buffer_bytes;
+    gpu::Kernels k(std::make_shared<gpu::Device>(options));
+    return train::Reservoir(k, view, /*batch=*/4, /*samples=*/10'000).stats().capacity;
+  };
+  const uint64_t limit = uint64_t{1} << 20, fit = limit / (8 * 8 * 3);
+  const bool cpu = device()->family() == gpu::KernelFamily::cpu;
+  EXPECT_EQ(capacity({.max_storage_bytes = limit}), cpu ? 10'000 : fit);
+  EXPECT_EQ(capacity({.max_buffer_bytes = limit}), fit);
+}
+
 // Samples that were evicted are uploaded again, and losses do not change.
 TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
   Rng rng(5);
