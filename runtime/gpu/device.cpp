@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <limits>
+#include <span>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -111,6 +112,20 @@ bool matches(const DeviceInfo& device, const std::string& selector) {
                   : lower(device.name).find(lower(selector)) != std::string::npos;
 }
 
+std::string cache_name_of(const DeviceInfo& info, std::span<const uint8_t> build) {
+  constexpr size_t kLongest =
+      160;  // a name of a file may have 255 bytes, and some drivers say a lot
+  std::string name = (info.name + "-" + info.driver).substr(0, kLongest);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  name += '-';
+  for (const uint8_t byte : build) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    name += {kDigits[byte / 16], kDigits[byte % 16]};
+  }
+  return name;
+}
+
 VulkanDevice::VulkanDevice(const DeviceOptions& options)
     : instance(options.host ? VulkanInstance(*options.host) : VulkanInstance(options.validation)),
       physical(options.host ? physical_of(instance, *options.host)
@@ -126,6 +141,7 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
   api.GetPhysicalDeviceProperties2(physical.handle, &properties);
   storage_alignment =
       std::max<VkDeviceSize>(64, properties.properties.limits.minStorageBufferOffsetAlignment);
+  cache_name = cache_name_of(physical.info, properties.properties.pipelineCacheUUID);
   try {
     load_pipeline_cache(options.cache_directory);
     verdicts = std::make_unique<Verdicts>(cache_file(options.cache_directory, "kernels", ".json"));
@@ -258,10 +274,7 @@ void VulkanDevice::create_device() {
 std::string VulkanDevice::cache_file(const std::string& directory, const char* what,
                                      const char* suffix) const {
   if (directory.empty()) return "";
-  std::string name = physical.info.name + "-" + physical.info.driver;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return directory + "/" + what + "-" + name + suffix;
+  return directory + "/" + what + "-" + cache_name + suffix;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 
 #include "gpu/device.h"
@@ -50,6 +51,10 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance);
 // Returns the physical device of a program that shares its device.
 PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host);
 
+// Returns what files in the cache are called after: the device, its driver and the driver's build,
+// pipelineCacheUUID, because a driver need not say its version.
+std::string cache_name_of(const DeviceInfo& info, std::span<const uint8_t> build);
+
 struct VulkanDevice {
   VulkanDevice(const DeviceOptions& options);
   ~VulkanDevice();
@@ -67,6 +72,7 @@ struct VulkanDevice {
   uint64_t memory_limit = 0;              // 0: none
   std::atomic<uint64_t> memory_taken{0};  // bytes
 
+  std::string cache_name;  // see cache_name_of()
   VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
   std::string pipeline_cache_file;  // "" keeps none
   std::unique_ptr<Verdicts> verdicts;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -114,6 +115,19 @@ TEST(Device, KeepsAPipelineCacheOnDisk) {
   Kernels again(std::make_shared<Device>(
       DeviceOptions{.selector = "", .cache_directory = dir.path("cache")}));
   again.get("add", {}, 2, 4);  // from the file; a damaged one is only slower
+}
+
+// Some drivers do not say their version, and others say a lot.
+TEST(Device, FilesInTheCacheAreOfOneBuildOfADriver) {
+  DeviceInfo info;
+  info.name = "A GPU (1.2)";
+  std::array<uint8_t, VK_UUID_SIZE> build{0x01, 0xaf};
+  const std::string name = cache_name_of(info, build);
+  EXPECT_EQ(name, "A_GPU__1_2__-01af0000000000000000000000000000");
+  build[15] = 1;
+  EXPECT_NE(cache_name_of(info, build), name);
+  info.driver = std::string(400, 'v');
+  EXPECT_LE(cache_name_of(info, build).size(), 200u);
 }
 
 TEST(WideVectors, AreForDriversThatGainByThem) {
