@@ -138,7 +138,7 @@ std::vector<Case> pools_and_norms() {
   for (const char* window : {"2, \"stride\": 2", "3, \"stride\": 2, \"pad\": 1", "3, \"stride\": 1"})
     for (const char* pool : {"max_pool", "avg_pool"})
       out.push_back({pool, cat("{\"window\": ", window, "}"), {{2, 8, 8, 5}}});
-  out.push_back({"avg_pool", "{\"outputs\": 3}", {{2, 8, 8, 5}}});
+  out.push_back({"avg_pool", "{\"output_size\": 3}", {{2, 8, 8, 5}}});
   out.push_back({"global_avg_pool", "{}", {{2, 8, 8, 5}}});
   for (const char* relu : {"true", "false"})
     for (const bool training : {true, false})
