@@ -84,7 +84,11 @@ std::optional<OnnxView> OnnxView::reshaped(const std::vector<int64_t>& dims) con
       const int64_t here = out.atoms[all[next]].size, rest = dim / size;
       if (here > rest && (all[next] == 0 || here % rest != 0)) return std::nullopt;
       if (here > rest) {
-        out.split(all[next], rest);
+        const size_t atom = all[next];
+        out.split(atom, rest);  // which gives the atoms behind it new numbers
+        for (Axis& each : made)
+          for (size_t& a : each) a += a > atom;
+        for (size_t& a : axis) a += a > atom;
         continue;
       }
       if (rest % here != 0) return std::nullopt;

@@ -15,6 +15,7 @@
 #include "nn/model.h"
 #include "nn/onnx_file.h"
 #include "nn/onnx_fold.h"
+#include "nn/onnx_view.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
 #include "train/small_learner.h"
@@ -142,6 +143,9 @@ INSTANTIATE_TEST_SUITE_P(
                      {"layer": "permute", "axes": [0, 2, 1]}, {"layer": "reshape", "shape": [3, -1]},
                      {"layer": "slice", "axis": 1, "begin": 1, "length": 2})",
                   {5, 4}},
+        RoundTrip{R"({"layer": "permute", "axes": [0, 2, 1]}, {"layer": "group_norm", "groups": 2},
+                     {"layer": "flatten"}, {"layer": "dense", "units": 3})",
+                  {4, 3}},
         RoundTrip{R"({"layer": "parameter", "shape": [1, 4, 6], "value": 0.5, "name": "p"},
                      {"layer": "concat", "axis": 1, "input": ["p", "image"]},
                      {"layer": "parameter", "shape": [6], "value": 2, "name": "s"},
@@ -224,6 +228,17 @@ TEST(OnnxImport, ImagesGetTheirChannelsLast) {
   EXPECT_EQ(model.inputs, std::vector<std::string>{"picture"});
   ASSERT_EQ(model.weights.size(), 1u);
   EXPECT_EQ(values_of(model.weights.begin()->second), (std::vector<float>{0, 10, 1, 11, 2, 12}));
+}
+
+// A split gives later atoms new numbers, also in axes that are already made.
+TEST(OnnxView, SplitsAnAxisBehindOneThatItWasTransposedWith) {
+  const nn::OnnxView x = nn::OnnxView::of(0, {{{3, false}}, {{4}}, {{2}}}, {0, 1, 2});
+  const auto y = x.transposed({0, 2, 1}).reshaped({3, 2, 2, 2});
+  ASSERT_TRUE(y);
+  EXPECT_EQ(y->axes, (std::vector<nn::OnnxView::Axis>{{0}, {3}, {1}, {2}}));
+  const auto joined = x.transposed({0, 2, 1}).reshaped({3, 4, 2});
+  ASSERT_TRUE(joined);
+  EXPECT_EQ(joined->axes, (std::vector<nn::OnnxView::Axis>{{0}, {3, 1}, {2}}));
 }
 
 // Over several axes that do not lie side by side in the layer.
