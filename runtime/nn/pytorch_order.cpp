@@ -1,6 +1,7 @@
 #include "nn/pytorch_order.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "core/error.h"
@@ -14,10 +15,12 @@ bool any_of(const std::string& op, std::initializer_list<const char*> names) {
 
 bool is_trained(const graph::Value& value) { return graph::is_weight(value.kind); }
 
-// Returns the order for a flattened image [N, ..., C]. We count by place, then channel; PyTorch by
-// channel, then place.
+// Returns the order for a flattened image [N, H, W, C] or [N, positions, C], whose channels may be
+// split into several axes; nullptr if it is the same in both. We count by place, then channel;
+// PyTorch by channel, then place.
 std::shared_ptr<const PytorchOrder::Order> flattened(const Shape& image) {
-  const auto channels = static_cast<size_t>(image.back());
+  const auto channels = static_cast<size_t>(std::accumulate(
+      image.begin() + (image.size() == 3 ? 2 : 3), image.end(), int64_t{1}, std::multiplies<>()));
   const auto places = static_cast<size_t>(element_count(image) / std::max<int64_t>(image[0], 1)) /
                       std::max<size_t>(channels, 1);
   if (channels <= 1 || places <= 1) return nullptr;
@@ -43,8 +46,9 @@ PytorchOrder::PytorchOrder(const graph::Graph& graph) : axes_(graph.values().siz
 std::shared_ptr<const PytorchOrder::Order> PytorchOrder::of(graph::ValueId id) const {
   if (const auto untold = untold_.find(id); untold != untold_.end())
     fail(Code::unsupported, "layer '", untold->second,
-         "' reads features of a flattened image whose order in PyTorch cannot be told: leave its "
-         "weights out, or flatten the image just before a dense layer");
+         "' reads an image that was flattened, reshaped or permuted, and the order of its features "
+         "in PyTorch cannot be told: leave its weights out, or flatten the image just before a "
+         "dense layer");
   const auto found = orders_.find(id);
   return found == orders_.end() ? nullptr : found->second;
 }
@@ -77,6 +81,8 @@ PytorchOrder::Axes PytorchOrder::after(const graph::Graph& graph, const graph::N
   if (any_of(op, {"unary", "dropout", "batch_norm", "bias"})) return from;
   if (any_of(op, {"binary", "concat"})) return joined(graph, node);
   if (any_of(op, {"flatten", "reshape"})) return reshaped(graph.shape(node.inputs[0]), shape, from);
+  if (op == "permute" && from.kind == Axes::image) return permuted(graph, node);
+  if (any_of(op, {"max_pool", "avg_pool"}) && from.kind == Axes::unknown) return from;
   if (any_of(op, {"conv2d", "conv2d_transpose", "max_pool", "avg_pool"}))
     return {Axes::image, nullptr};
   if (any_of(op, {"layer_norm", "softmax"}))
@@ -85,7 +91,9 @@ PytorchOrder::Axes PytorchOrder::after(const graph::Graph& graph, const graph::N
     return from;
   if (any_of(op, {"group_norm", "slice", "glsl"}) && from.kind != Axes::same)
     return {Axes::unknown, nullptr};
-  if (op == "dense" && from.kind == Axes::image && shape.size() == 4) return from;
+  if (op == "dense" && from.kind == Axes::image && shape.size() >= 4) return from;
+  if (op == "reduce" && from.kind == Axes::image && graph.shape(node.inputs[0]).size() > 4)
+    return {Axes::unknown, nullptr};
   const bool keeps_channels =
       shape.size() > 2 && shape.back() == graph.shape(node.inputs[0]).back();
   if (op == "reduce" && from.kind == Axes::image && keeps_channels) return from;
@@ -96,18 +104,45 @@ PytorchOrder::Axes PytorchOrder::after(const graph::Graph& graph, const graph::N
 
 PytorchOrder::Axes PytorchOrder::reshaped(const Shape& from, const Shape& to,
                                           const Axes& axes) const {
-  if (axes.kind == Axes::same || axes.kind == Axes::unknown) {
+  const Axes unknown{Axes::unknown, nullptr}, image{Axes::image, nullptr};
+  if (axes.kind == Axes::unknown) return axes;
+  if (axes.kind == Axes::flat) return from == to ? axes : unknown;
+  const bool keeps_channels = from.back() == to.back();
+  // Elements that lie alike in both may be reshaped at will.
+  if (axes.kind == Axes::same || (to.size() > 2 && !flattened(from))) {
+    if (to.size() != 4) return Axes{};
     // A convolution takes sequences as images of one row.
-    return axes.kind == Axes::same && to.size() == 4 ? Axes{Axes::image, nullptr} : axes;
+    if (keeps_channels || !flattened(to)) return image;
+    const bool splits_channels = from.size() == 3 && from[1] == to[1];  // of rows, as for heads
+    return splits_channels ? Axes{} : unknown;
   }
-  if (axes.kind == Axes::flat) return from == to ? axes : Axes{Axes::unknown, nullptr};
   if (to.size() == 2) {
     const auto order = flattened(from);
     return order ? Axes{Axes::flat, order} : Axes{};
   }
+  const bool keeps_places =
+      from.size() > 3 && to.size() > 3 && from[1] == to[1] && from[2] == to[2];
+  if (keeps_places) return axes;  // groups of channels
+  if (!keeps_channels || from.size() > 4 || to.size() > 4) return unknown;
   const bool row = from.size() == 4 && from[1] == 1 && to.size() == 3;
   return row || to.size() == 4 ? axes
                                : Axes{};  // otherwise rows of channels, as PyTorch makes tokens too
+}
+
+// Returns the axes of an image whose axes are moved.
+PytorchOrder::Axes PytorchOrder::permuted(const graph::Graph& graph, const graph::Node& node) {
+  const auto order = node.options.integers("axes");
+  const graph::Value& from = graph.value(node.inputs[0]);
+  const size_t rank = order.size();
+  const bool keeps_places = order[1] == 1 && (rank == 3 || order[2] == 2);
+  const bool turns = rank == 4 && order[3] == 3;
+  // Programs that have images as PyTorch does begin with this.
+  const bool of_theirs =
+      from.kind == graph::ValueKind::input && order == std::vector<int64_t>{0, 2, 3, 1};
+  if (keeps_places || turns || of_theirs) return {Axes::image, nullptr};
+  const bool as_theirs =
+      order == std::vector<int64_t>{0, 3, 1, 2} || order == std::vector<int64_t>{0, 2, 1};
+  return as_theirs ? Axes{} : Axes{Axes::unknown, nullptr};
 }
 
 // Returns the axes of concatenated or element-wise combined values.

@@ -26,7 +26,7 @@ class PytorchOrder {
  private:
   // The layout of a value's axes in PyTorch.
   struct Axes {
-    // image: the channels, our last axis, are the second axis there.
+    // image: the channels, our last axis, are the second axis there. Of five axes, the last two.
     enum Kind { same, image, flat, unknown };
     Kind kind = same;
     std::shared_ptr<const Order> order;  // for `flat`, a flattened image
@@ -35,6 +35,7 @@ class PytorchOrder {
   Axes& axes(graph::ValueId id) { return axes_[static_cast<size_t>(id)]; }
   Axes after(const graph::Graph& graph, const graph::Node& node);
   Axes reshaped(const Shape& from, const Shape& to, const Axes& axes) const;
+  Axes permuted(const graph::Graph& graph, const graph::Node& node);
   Axes joined(const graph::Graph& graph, const graph::Node& node);
   void note_parameters(const graph::Graph& graph, const graph::Node& node);
 

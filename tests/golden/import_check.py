@@ -98,6 +98,19 @@ class Plain(nn.Module):
         return self.head(torch.relu(self.first(x.permute(0, 3, 1, 2).flatten(1))))
 
 
+class Moved(nn.Module):
+    """Shuffles an image's channels as ShuffleNet does, and exchanges its height and width."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(6 * 8 * 6, 4)
+
+    def forward(self, x):
+        x = self.conv(x.permute(0, 3, 1, 2))
+        x = x.view(-1, 2, 3, 8, 6).transpose(1, 2).reshape(-1, 6, 8, 6)
+        return self.head(x.transpose(2, 3).flatten(1))
+
+
 def write(path, tensors):
     """The safetensors format, so that this test needs no package more."""
     kinds = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
@@ -141,6 +154,19 @@ def check(name, theirs, model, field, values, dtype=torch.float32, names=None):
             assert "has no tensor" in str(error), error
 
 
+def refused(name, theirs, model, field, values):
+    """What a reshape has made of an image may be in any order in PyTorch."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(f"{folder}/model.safetensors", theirs.state_dict())
+        trainer = et.Trainer(model, et.optimizers.sgd(), 0.1)
+        trainer.load_pytorch(f"{folder}/model.safetensors")
+        try:
+            trainer.predict(et.Batch({field: values}))
+            sys.exit(f"{name}: loaded in an order that is not known")
+        except et.errors.UnsupportedError as error:
+            assert "layer 'head'" in str(error), error
+
+
 def main():
     et.prefer_wide_cpu_vectors()
     torch.manual_seed(5)
@@ -160,6 +186,12 @@ def main():
     check("a flattened sequence", Sequences(), et.Model([L.conv1d(7, name="filter", activation="relu"), L.flatten(),
                                                          L.dense(4, name="out")]),
           "image", RNG.uniform(-1, 1, (3, 9, 6)).astype(np.float32))
+    check("moved axes", Moved(), et.Model([
+        L.conv2d(6, name="conv"), L.reshape([8, 6, 2, 3]), L.permute([0, 1, 2, 4, 3]), L.reshape([8, 6, 6]),
+        L.permute([0, 2, 1, 3]), L.flatten(), L.dense(4, name="head")]), "image", small)
+    rows = nn.ModuleDict({"conv": nn.Conv2d(3, 6, 3), "head": nn.Linear(36, 4)})
+    refused("an image's rows", rows, et.Model([
+        L.conv2d(6, name="conv"), L.reshape([8, 36]), L.dense(4, name="head")]), "image", small)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         check(f"a text classifier, {dtype}", Classifier(), text, "ids", RNG.integers(0, 11, (3, 9)).astype(np.int32), dtype,
               {"convolution": "filter", "head": "out"})

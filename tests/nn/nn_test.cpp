@@ -326,17 +326,51 @@ TEST(PytorchOrder, FollowsWhatBecomesOfAFlattenedImage) {
   for (const char* name : {"first.bias", "second.weight"}) EXPECT_FALSE(of(name)) << name;
 }
 
+TEST(PytorchOrder, FollowsAxesThatAreMoved) {
+  const auto order_after = [](const char* layers) {
+    const nn::ModelGraph model = graph_on_image(
+        cat(layers, R"(, {"layer": "flatten"}, {"layer": "dense", "units": 5, "name": "first"})")
+            .c_str());
+    return nn::PytorchOrder(model.graph).of(model.graph.parameter("first.weight"));
+  };
+  for (
+      const char* layers :
+      {R"({"layer": "permute", "axes": [0, 2, 1, 3]})",
+       R"({"layer": "reshape", "shape": [3, 2, 4]})",
+       // Channels that are shuffled, as in ShuffleNet.
+       R"({"layer": "reshape", "shape": [2, 3, 2, 2]}, {"layer": "permute", "axes": [0, 1, 2, 4, 3]})"}) {
+    const auto order = order_after(layers);
+    ASSERT_TRUE(order) << layers;
+    for (size_t place = 0; place < 6; ++place)
+      for (size_t channel = 0; channel < 4; ++channel)
+        EXPECT_EQ((*order)[place * 4 + channel], channel * 6 + place) << layers;
+  }
+  for (
+      const char* layers :
+      {R"({"layer": "permute", "axes": [0, 3, 1, 2]})", R"({"layer": "reshape", "shape": [6, 4]})",
+       R"({"layer": "reduce", "axes": [3], "keep_dims": true}, {"layer": "reshape", "shape": [2, 3]})"})
+    EXPECT_FALSE(order_after(layers)) << layers;
+}
+
 TEST(PytorchOrder, RefusesWhatItCannotTell) {
-  for (const char* between :
-       {R"({"layer": "slice", "length": 24})", R"({"layer": "reshape", "shape": [24, 1]})",
-        R"({"layer": "group_norm", "groups": 2})"}) {
+  for (
+      const char* before :
+      {R"({"layer": "flatten"}, {"layer": "slice", "length": 24})",
+       R"({"layer": "flatten"}, {"layer": "reshape", "shape": [24, 1]})",
+       R"({"layer": "flatten"}, {"layer": "group_norm", "groups": 2})",
+       R"({"layer": "reshape", "shape": [2, 12]})",
+       R"({"layer": "permute", "axes": [0, 3, 2, 1]}, {"layer": "flatten"})",
+       R"({"layer": "max_pool", "window": 1, "stride": 1}, {"layer": "permute", "axes": [0, 2, 3, 1]},
+           {"layer": "avg_pool", "window": 1, "stride": 1}, {"layer": "flatten"})",
+       R"({"layer": "reshape", "shape": [4, 3, 2]}, {"layer": "max_pool", "window": 1, "stride": 1},
+           {"layer": "flatten"})",
+       R"({"layer": "flatten"}, {"layer": "dense", "units": 24, "name": "before"},
+           {"layer": "reshape", "shape": [2, 3, 4]})"}) {
     const nn::ModelGraph model =
-        graph_on_image(cat(R"({"layer": "flatten"}, )", between,
-                           R"(, {"layer": "dense", "units": 5, "name": "first"})")
-                           .c_str());
+        graph_on_image(cat(before, R"(, {"layer": "dense", "units": 5, "name": "first"})").c_str());
     try {
       nn::PytorchOrder(model.graph).of(model.graph.parameter("first.weight"));
-      ADD_FAILURE() << between;
+      ADD_FAILURE() << before;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::unsupported);
       EXPECT_NE(std::string(error.what()).find("layer 'first'"), std::string::npos) << error.what();
