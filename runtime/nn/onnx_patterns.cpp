@@ -52,17 +52,19 @@ class Patterns {
     return of && of->count() == 1 ? std::optional(of->number(0)) : std::nullopt;
   }
 
-  void multiply(const std::string& value, Product& into, int depth) const;
-  Product product(const std::string& value) const {
+  // `whole`: a value that stays a factor, even if it is a product itself.
+  void multiply(const std::string& value, const std::string& whole, Product& into, int depth) const;
+  Product product(const std::string& value, const std::string& whole = "") const {
     Product out;
-    multiply(value, out, 0);
+    multiply(value, whole, out, 0);
     return out;
   }
   // A node of two inputs, of which one is a number.
   std::optional<std::pair<std::string, double>> with_number(const OnnxNode* node) const;
 
   void gated(OnnxNode& node) const;
-  bool is_gelu_tanh(const std::string& inner, const std::string& x) const;
+  std::string erf_input(const std::string& argument) const;
+  std::string tanh_input(const std::string& argument) const;
   void normalized(OnnxNode& node) const;
   std::optional<std::pair<std::string, double>> deviation(const std::string& value,
                                                           std::vector<int64_t>& axes) const;
@@ -74,21 +76,26 @@ class Patterns {
 
 constexpr int kMostDepth = 4;
 
-void Patterns::multiply(const std::string& value, Product& into, int depth) const {
+void Patterns::multiply(const std::string& value, const std::string& whole, Product& into,
+                        int depth) const {
+  if (value == whole) {
+    into.factors.push_back(value);
+    return;
+  }
   if (const auto by = number(value)) {
     into.scale *= *by;
     return;
   }
   const OnnxNode* node = depth < kMostDepth ? producer(value) : nullptr;
   if (node && node->op == "Mul" && node->inputs.size() == 2) {
-    for (const std::string& input : node->inputs) multiply(input, into, depth + 1);
+    for (const std::string& input : node->inputs) multiply(input, whole, into, depth + 1);
     return;
   }
   if (node && node->inputs.size() == 2 && (node->op == "Div" || node->op == "Pow"))
     if (const auto by = number(node->inputs[1])) {
       if (node->op == "Div") {
         into.scale /= *by;
-        return multiply(node->inputs[0], into, depth + 1);
+        return multiply(node->inputs[0], whole, into, depth + 1);
       }
       if (*by == 2 || *by == 3) {
         into.factors.insert(into.factors.end(), static_cast<size_t>(*by), node->inputs[0]);
@@ -105,43 +112,58 @@ std::optional<std::pair<std::string, double>> Patterns::with_number(const OnnxNo
   return std::nullopt;
 }
 
-// Whether `inner` is sqrt(2 / pi) (x + 0.044715 x^3).
-bool Patterns::is_gelu_tanh(const std::string& inner, const std::string& x) const {
-  const Product scaled = product(inner);
-  if (scaled.factors.size() != 1 || !near(scaled.scale, std::sqrt(2 / std::numbers::pi)))
-    return false;
-  const OnnxNode* sum = producer(scaled.factors[0], "Add");
-  if (!sum || sum->inputs.size() != 2) return false;
-  for (const size_t i : {0, 1}) {
-    const Product cube = product(sum->inputs[i]);
-    if (sum->inputs[1 - i] == x && near(cube.scale, 0.044715) &&
-        cube.factors == std::vector<std::string>(3, x))
-      return true;
+// Returns x if `argument` is x / sqrt(2), otherwise "".
+std::string Patterns::erf_input(const std::string& argument) const {
+  auto by = with_number(producer(argument));
+  for (int depth = 0; by && depth < kMostDepth; ++depth) {
+    const std::string x = by->first;
+    const Product of = product(argument, x);
+    if (near(of.scale, std::sqrt(0.5)) && of.factors == std::vector{x}) return x;
+    by = with_number(producer(x));
   }
-  return false;
+  return "";
 }
 
-// x sigmoid(x), and x (1 + erf(x / sqrt(2))) / 2 or its approximation by tanh.
-void Patterns::gated(OnnxNode& node) const {
-  const Product of = product(node.outputs[0]);
-  if (of.factors.size() != 2) return;
+// Returns x if `argument` is sqrt(2 / pi) (x + 0.044715 x^3), otherwise "".
+std::string Patterns::tanh_input(const std::string& argument) const {
+  const Product scaled = product(argument);
+  if (scaled.factors.size() != 1 || !near(scaled.scale, std::sqrt(2 / std::numbers::pi))) return "";
+  const OnnxNode* sum = producer(scaled.factors[0], "Add");
+  if (!sum || sum->inputs.size() != 2) return "";
   for (const size_t i : {0, 1}) {
-    const std::string x = of.factors[i], gate = of.factors[1 - i];
+    const std::string x = sum->inputs[1 - i];
+    const Product cube = product(sum->inputs[i], x);
+    if (near(cube.scale, 0.044715) && cube.factors == std::vector<std::string>(3, x)) return x;
+  }
+  return "";
+}
+
+// x sigmoid(x), and x (1 + erf(x / sqrt(2))) / 2 or its approximation by tanh. The gate says what x
+// is, which may be a product itself.
+void Patterns::gated(OnnxNode& node) const {
+  const Product all = product(node.outputs[0]);
+  for (const std::string& gate : all.factors) {
+    const auto scale_of = [&](const std::string& x) {  // 0: not x times the gate
+      const Product of = product(node.outputs[0], x);
+      const bool is_gated =
+          of.factors == std::vector{x, gate} || of.factors == std::vector{gate, x};
+      return is_gated ? of.scale : 0;
+    };
     const OnnxNode* sigmoid = producer(gate, "Sigmoid");
-    if (of.scale == 1 && sigmoid && sigmoid->inputs == std::vector{x}) {
+    if (sigmoid && sigmoid->inputs.size() == 1 && scale_of(sigmoid->inputs[0]) == 1) {
       node.op = kOnnxSilu;
-      node.inputs = {x};
+      node.inputs = sigmoid->inputs;
       return;
     }
     const auto sum = with_number(producer(gate, "Add"));
-    if (!sum || sum->second != 1 || !near(of.scale, 0.5)) continue;
+    if (!sum || sum->second != 1) continue;
     const OnnxNode* inner = producer(sum->first);
     if (!inner || inner->inputs.size() != 1) continue;
-    const Product argument = product(inner->inputs[0]);
-    const bool erf = inner->op == "Erf" && near(argument.scale, std::sqrt(0.5)) &&
-                     argument.factors == std::vector{x};
-    const bool tanh = !erf && inner->op == "Tanh" && is_gelu_tanh(inner->inputs[0], x);
-    if (!erf && !tanh) continue;
+    const bool tanh = inner->op == "Tanh";
+    const std::string x = tanh                 ? tanh_input(inner->inputs[0])
+                          : inner->op == "Erf" ? erf_input(inner->inputs[0])
+                                               : "";
+    if (x.empty() || !near(scale_of(x), 0.5)) continue;
     node.op = "Gelu";
     node.inputs = {x};
     node.attributes["approximate"].text = tanh ? "tanh" : "none";
