@@ -324,6 +324,7 @@ void Update::check(const std::map<std::string, Tensor>& given) const {
            "', which this optimizer does not keep: ", remedy(name));
   for (const auto& [name, tensor] : own) {
     const auto it = given.find(name);
+    if (it == given.end() && name == "loss_scale") continue;
     if (it == given.end())
       fail(Code::invalid_argument, "the file has no state '", name, "' (the optimizer expects f32 ",
            shape_text(tensor.shape), ")");
@@ -337,8 +338,16 @@ void Update::check(const std::map<std::string, Tensor>& given) const {
 
 void Update::upload(const std::map<std::string, Tensor>& given) {
   check(given);
-  for (const auto& [name, tensor] : state())
-    graph::upload(store_.device(), as_now(name, given.at(name)), tensor);
+  for (const auto& [name, tensor] : state()) {
+    if (const auto it = given.find(name); it != given.end()) {
+      graph::upload(store_.device(), as_now(name, it->second), tensor);
+      continue;
+    }
+    // The scale stays. None of the updates that made the given state was left out for one.
+    Tensor scale = graph::download(store_.device(), tensor);
+    scale.mutable_view<float>()[2] = 0;
+    graph::upload(store_.device(), scale, tensor);
+  }
 }
 
 }  // namespace etr::optim

@@ -321,6 +321,25 @@ TEST(LossScale, UpdatesThatAreLeftOutAreNotCounted) {
   }
 }
 
+TEST(LossScale, StaysWhereAStateOfAnotherPrecisionIsLoaded) {
+  const std::string options = R"({"optimizer": "adam"})";
+  Harness plain(options), scaled(options, 8);
+  ops::StepValues now;
+  now.learning_rate = 0.1f;
+  now.update = 1;
+  plain.one(0, now);
+  scaled.one(0, now, kOverflows);  // halves the scale
+  scaled.update.upload(plain.update.download());
+  const auto state = scaled.update.download();
+  const auto scale = state.at("loss_scale").view<float>();
+  EXPECT_EQ(scale[0], 4);
+  EXPECT_EQ(scale[2], 0) << "of the updates of the loaded state, none was left out";
+  for (const auto& [name, tensor] : plain.update.download()) {
+    const auto expected = tensor.view<float>(), found = state.at(name).view<float>();
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), expected.end())) << name;
+  }
+}
+
 // An update of which any batch overflows is left out whole, and the next is as if it had not been.
 TEST(LossScale, AnOverflowLeavesOutTheWholeAccumulatedUpdate) {
   const std::string options = R"({"optimizer": "adam", "accumulate": 3})";

@@ -459,8 +459,15 @@ TEST(Shapes, ACheckpointOfAnotherPrecisionLoads) {
   Learner scaled = make_learner(model.dump(), kPlainSgd);
   scaled.step(shaped_images(4, 0));
   plain.step(shaped_images(4, 0));
+  const checkpoint::Files files = saved_model(plain);
   plain.load(saved_model(scaled));
   EXPECT_EQ(plain.steps(), 1u);
+  Learner fresh = make_learner(model.dump(), kPlainSgd);
+  for (Learner* const learner : {&scaled, &fresh}) {
+    learner->load(files);
+    EXPECT_EQ(learner->steps(), 1u);
+    learner->step(shaped_images(4, 0));
+  }
 }
 
 TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
