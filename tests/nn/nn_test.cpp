@@ -305,6 +305,24 @@ TEST(Model, ErrorsNameLayerAndKey) {
             std::string::npos);
 }
 
+// Otherwise repeated rows, which fill a batch up, would count.
+TEST(Model, ReduceLeavesTheBatchAxisToParametersAlone) {
+  for (const char* axis : {"0", "-4"}) {
+    const std::string text = error_of(
+        cat(R"({"layer": "reduce", "axes": [)", axis,
+            R"(], "keep_dims": true, "name": "mean"}, {"layer": "subtract", "input": ["image", "mean"]})"),
+        true);
+    EXPECT_NE(text.find("mean: 'axes' has the batch axis"), std::string::npos) << text;
+    EXPECT_EQ(error_of(cat(R"({"layer": "parameter", "shape": [2, 1, 1, 3], "name": "p"},
+                              {"layer": "reduce", "axes": [)",
+                           axis, R"(], "keep_dims": true, "name": "mean"},
+                              {"layer": "multiply", "input": ["image", "mean"]}, {"layer": "flatten"},
+                              {"layer": "dense", "units": 2})"),
+                       true),
+              "");
+  }
+}
+
 nn::ModelGraph graph_on_image(const char* layers) {
   return nn::Model(parse_json(cat("{\"layers\": [", layers, "]}"), "test"))
       .build(2, {{"image", {DType::f32, {2, 3, 4}}}});

@@ -1,4 +1,6 @@
 // Functions of one or several values, and changes of shape.
+#include <algorithm>
+
 #include "core/error.h"
 #include "nn/layers/common.h"
 
@@ -14,7 +16,7 @@ constexpr OptionSpec kReduce[] = {
     {"function", OptionType::string, "\"mean\"", "how elements are combined", 0, 0, "",
      "sum|mean|max|min"},
     {"axes", OptionType::integers, nullptr,
-     "adjacent axes to reduce; negative values count from the end", -8, 7},
+     "adjacent axes to reduce; negative values count from the end; not the batch axis (0)", -8, 7},
     {"keep_dims", OptionType::boolean, "false", "keep the reduced axes with length 1", 0, 0, "", "",
      "keep_axes"},
 };
@@ -50,11 +52,37 @@ constexpr OptionSpec kRepeat[] = {
 };
 
 const char* const kUnary = "unary";
-const char* const kReduceOp = "reduce";
 const char* const kReshapeOp = "reshape";
 const char* const kPermuteOp = "permute";
 const char* const kSliceOp = "slice";
 const char* const kFlatten = "flatten";
+
+// Returns whether the value has the samples of a batch on its first axis.
+bool is_of_samples(const graph::Graph& graph, graph::ValueId value) {
+  const auto& values = graph.values();
+  std::vector<bool> out(values.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = values[i].kind == graph::ValueKind::input;
+  for (const graph::Node& node : graph.nodes())
+    out[graph::index(node.output)] =
+        std::any_of(node.inputs.begin(), node.inputs.end(),
+                    [&](graph::ValueId input) { return out[graph::index(input)]; });
+  return out[graph::index(value)];
+}
+
+// Over the batch axis, rows that only fill a batch up would count, and samples would depend on each
+// other.
+graph::ValueId build_reduce(const LayerCall& call) {
+  const auto axes = call.options.integers("axes");
+  const auto rank = static_cast<int64_t>(call.shape().size());
+  const bool of_batch = std::any_of(axes.begin(), axes.end(),
+                                    [&](int64_t axis) { return axis == 0 || axis == -rank; });
+  if (of_batch && is_of_samples(call.graph, call.input()))
+    fail(Code::invalid_argument, call.name,
+         ": 'axes' has the batch axis, and each sample is computed by itself: reduce axes from 1 "
+         "on of ",
+         shape_text(call.shape()));
+  return call.graph.add("reduce", call.options.json(), call.inputs, call.name);
+}
 
 template <bool logarithm>
 graph::ValueId build_softmax(const LayerCall& call) {
@@ -117,7 +145,7 @@ const LayerSpec softmax_layer{"softmax", "softmax over the last axis", {}, build
 const LayerSpec log_softmax_layer{
     "log_softmax", "logarithm of the softmax over the last axis", {}, build_softmax<true>};
 const LayerSpec reduce_layer{"reduce", "sum, mean, maximum or minimum over axes", kReduce,
-                             build_plain<kReduceOp>};
+                             build_reduce};
 const LayerSpec reshape_layer{"reshape", "changes the shape", kReshape, build_plain<kReshapeOp>};
 const LayerSpec permute_layer{"permute", "permutes the axes", kPermute, build_plain<kPermuteOp>};
 const LayerSpec slice_layer{"slice", "a range of one axis", kSlice, build_plain<kSliceOp>};
