@@ -152,6 +152,21 @@ TEST(Model, EveryLayerOfTheTableBuilds) {
   }
 }
 
+// Half of (kernel - 1) * dilation, rounded down: the size stays wherever it can.
+TEST(Model, ConvolutionsPadByHalfOfWhatTheirKernelReaches) {
+  const auto size = [](int kernel, int dilation) {
+    const nn::ModelGraph m = model_of(cat(R"({"layer": "conv2d", "filters": 1, "kernel": )", kernel,
+                                          R"(, "dilation": )", dilation, "}"))
+                                 .build(2, image_of({16, 16, 1}));
+    return m.graph.shape(m.output)[1];
+  };
+  for (int dilation = 1; dilation <= 4; ++dilation) EXPECT_EQ(size(3, dilation), 16) << dilation;
+  EXPECT_EQ(size(2, 2), 16);
+  EXPECT_EQ(size(4, 2), 16);
+  EXPECT_EQ(size(2, 1), 15);
+  EXPECT_EQ(size(4, 3), 15);
+}
+
 nn::ModelGraph ready_made(const std::string& spec, const nn::Fields& fields) {
   return nn::Model(parse_json(spec, "test")).build(2, fields);
 }

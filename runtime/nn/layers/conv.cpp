@@ -15,8 +15,8 @@ constexpr OptionSpec kStride{"stride", OptionType::integer, "1", "stride of the 
 constexpr OptionSpec kPad{"pad",
                           OptionType::integer,
                           "-1",
-                          "zeros added on each side; -1: half the (dilated) kernel, which is "
-                          "'same' padding for odd kernels",
+                          "zeros added on each side; -1: half of (kernel - 1) * dilation, rounded "
+                          "down, which keeps the size if the kernel is odd",
                           -1,
                           64,
                           "pixels"};
@@ -45,7 +45,7 @@ Geometry geometry(const LayerCall& call, int64_t channels) {
   const Options& o = call.options;
   Geometry g{o.integer("kernel"), o.integer("pad"), o.integer("dilation"), o.integer("groups"),
              o.integer("filters")};
-  if (g.pad < 0) g.pad = (g.kernel - 1) * g.dilation / 2 + (g.kernel % 2 == 0 ? g.dilation / 2 : 0);
+  if (g.pad < 0) g.pad = (g.kernel - 1) * g.dilation / 2;
   if (channels % g.groups || g.filters % g.groups)
     fail(Code::invalid_argument, call.name, ": ", counted(channels, "channel"), " and ",
          counted(g.filters, "filter"), " do not split into ", g.groups, " groups");
