@@ -277,6 +277,12 @@ void Plan::find_needed(const PlanOptions& options) {
         needs_gradient_[index(node.output)] = true;
 }
 
+bool Plan::any_needs_gradient(size_t begin, size_t end) const {
+  for (size_t n = begin; n < end; ++n)
+    if (needs_gradient_[index(graph_.nodes()[n].output)]) return true;
+  return false;
+}
+
 // Returns the nodes at which the parts for recomputation begin: about as many as the square root of
 // the number of nodes, where the fewest bytes cross.
 std::vector<size_t> Plan::cuts() const {
@@ -346,7 +352,7 @@ void Plan::backward(ops::Emitter& emit, Flight& flight, const ParameterStore& pa
     if (n < parts.back()) {  // only values that cross its end were kept of this part
       const size_t end = parts.back();
       parts.pop_back();
-      forward_again(emit, flight, parts.back(), end);
+      if (any_needs_gradient(parts.back(), end)) forward_again(emit, flight, parts.back(), end);
     }
     backward_of(emit, flight, n, parameters);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -96,6 +97,38 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     w[i] = at;
     EXPECT_NEAR(actual[i], (above - below) / 2e-5, 1e-5) << i;
   }
+}
+
+// Nothing in front of it has a gradient, for which its values would be needed.
+TEST(Plan, RecomputesNothingInFrontOfTheFirstTrainedLayer) {
+  const auto computed_again = [](const std::vector<std::string>& frozen) {
+    Graph g;
+    const ValueId x = g.add_input("x", {3, 4}, DType::f32);
+    const ValueId t = g.add_input("t", {3, 4}, DType::f32);
+    ValueId y = x;
+    for (int i = 0; i < 9; ++i) {
+      const ValueId w = g.add_parameter(cat("w", i), {4, 4}, true, plain_ramp());
+      y = g.add("dense", Json::object(), {y, w}, cat("layer ", i));
+    }
+    const ValueId rows = g.add("squared_error", Json::object(), {y, t}, "loss");
+    const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
+    g.freeze(frozen);
+    const ParameterStore store(device(), g, 1);
+    PlanOptions options{true, loss, {loss}};
+    options.recompute = true;
+    const Plan plan(kernels(), g, store, options);
+    std::set<std::string> labels;
+    for (const gpu::Command& command : plan.commands())
+      if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command))
+        if (dispatch->label.find("(again)") != std::string::npos) labels.insert(dispatch->label);
+    return labels;
+  };
+  EXPECT_EQ(computed_again({"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"}),
+            std::set<std::string>{});
+  EXPECT_TRUE(computed_again({"w1"}).contains("layer 0 (again)"));
+  const auto half = computed_again({"w0", "w1", "w2", "w3"});
+  EXPECT_FALSE(half.contains("layer 0 (again)"));
+  EXPECT_TRUE(half.contains("layer 4 (again)"));
 }
 
 // A parameter that is read as a view, once or twice, has the gradient of one that has that shape.
