@@ -289,7 +289,8 @@ StepMetrics Learner::update() {
   forget_passes();
   if (!passes_->update(values))
     fail(Code::not_finite, "step ", steps_.count() + 1,
-         ": a gradient is not finite. The weights are as they were. Lower the learning rate, clip "
+         ": a gradient is not finite. The parameters are as they were. Lower the learning rate, "
+         "clip "
          "gradients (clip_norm), and check the gradient that the program gave");
   steps_.count_step(metrics.counts);
   metrics.step = steps_.count();
@@ -375,9 +376,7 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
   if (passes_) passes_->wait();
   forget_passes();  // the measurement has gradients of its own
   const graph::ParameterStore& store = weights_->store;
-  std::map<std::string, Tensor> states;
-  for (const std::string& name : store.states())
-    states[name] = graph::download(store.device(), store.tensor(name));
+  const auto states = weights_->states();
   const double divisor =
       weights_->loss_scale
           ? static_cast<double>(
@@ -395,8 +394,7 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
     }
     sum.add(used, divisor);
   }
-  for (const auto& [name, tensor] : states)
-    graph::upload(store.device(), tensor, store.tensor(name));
+  weights_->set_states(states);
   ++weights_->age;  // what was folded for predictions is outdated, like the states
   const auto rows = static_cast<double>(rows_of(batches.front(), model_.inputs()[0]));
   const GradientSquares squares = sum.squares(rows);

@@ -34,7 +34,7 @@ class Passes {
   std::vector<pipeline::Field> backward(const Tensor& output_gradient, bool accumulate);
 
   // Updates the weights with the gradients, and waits. Returns whether the gradients were finite;
-  // if not, the weights are as they were.
+  // if not, the parameters are as they were.
   bool update(const ops::StepValues& values);
 
   // Returns whether backward() may be called: there is an output that it has not been called for,

@@ -45,8 +45,11 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
         {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
   std::vector<gpu::Buffer> kept;
   for (const std::string& name : store.names()) kept.push_back(store.tensor(name).buffer);
-  return first_not_finite(plans.kernels(), runner.input_commands(values), given, kept,
-                          training.plan.commands());
+  const auto states = plans.weights().states();
+  std::string found = first_not_finite(plans.kernels(), runner.input_commands(values), given, kept,
+                                       training.plan.commands());
+  plans.weights().set_states(states);
+  return found;
 }
 
 // Says where a number was not finite. `repeated`: what this rank found when it repeated the step;
@@ -203,7 +206,7 @@ void Steps::collect(Plans& plans, bool wait_all) {
   }
 }
 
-// The weights at the start of the step are unchanged.
+// The parameters are unchanged. Running statistics were moved by the forward pass.
 void Steps::fail_not_finite(Plans& plans) {
   const auto [step, loss] = *std::exchange(failed_, std::nullopt);
   const size_t behind = started_.size();
@@ -220,7 +223,7 @@ void Steps::fail_not_finite(Plans& plans) {
   fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), plans.weights().net),
        "step ", step.metrics.step, ": ",
        of_loss ? cat("the loss is ", shown) : "a gradient is not finite", "; ",
-       whence(first, plans.weights()), ". The weights are as they were",
+       whence(first, plans.weights()), ". The parameters are as they were",
        left_out(step.metrics.step, behind),
        ". Lower the learning rate or clip gradients (clip_norm) if the training diverged; check "
        "the data, and that labels lie within the model's classes");

@@ -237,6 +237,17 @@ void Weights::load(const SavedWeights& own) {
   base_.clear();
 }
 
+checkpoint::NamedTensors Weights::states() const {
+  checkpoint::NamedTensors out;
+  for (const std::string& name : store.states())
+    out[name] = graph::download(device, store.tensor(name));
+  return out;
+}
+
+void Weights::set_states(const checkpoint::NamedTensors& to) {
+  for (const auto& [name, tensor] : to) graph::upload(device, tensor, store.tensor(name));
+}
+
 Tensor Weights::own_state(const std::string& name, const Tensor& given) const {
   if (given.dtype() != DType::f32 || given.shape() != Shape{store.count()})
     fail(Code::invalid_argument, "state '", name, "' is ", dtype_name(given.dtype()), " ",

@@ -95,6 +95,10 @@ struct Weights {
   // outside copies all frozen parameters from the device.
   std::string base() const;
 
+  // Passes in training mode move the running statistics. A pass that only looks gives them back.
+  checkpoint::NamedTensors states() const;
+  void set_states(const checkpoint::NamedTensors& to);
+
   // Like Learner::gradients() and set_gradients(). The model is whole here.
   std::vector<pipeline::Field> read_gradients(const std::string& name) const;
   void write_gradients(const std::vector<pipeline::Field>& given);

@@ -240,13 +240,15 @@ std::vector<float> weights_of(Learner& learner) {
 
 // More steps are in flight before the host knows that one has failed.
 TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
-  const auto batch_of = [](float value) {
+  const auto batch_of = [](float value, int first_label = 0) {
     pipeline::Item batch;
     Tensor x(DType::f32, {4, 3});
     for (size_t i = 0; i < 12; ++i)
       x.mutable_view<float>()[i] = value * static_cast<float>(i % 5) - 1;
     batch.set("image", x);
-    batch.set("label", symbols(4, 0, [](int64_t i, int64_t) { return static_cast<int>(i % 2); }));
+    batch.set("label", symbols(4, 0, [first_label](int64_t i, int64_t) {
+                return first_label + static_cast<int>(i % 2);
+              }));
     return batch;
   };
   for (const char* precision : {"fp32", "fp16"}) {
@@ -281,6 +283,11 @@ TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
     learner.step(batch_of(5));
     EXPECT_EQ(learner.take_metrics(true).size(), 1u);
     EXPECT_NE(weights_of(learner), after) << "training goes on";
+    // The step itself moves the running statistics. Its repetition does not move them again.
+    learner.step(batch_of(6, /*first_label=*/7));
+    const std::vector<float> stepped = weights_of(learner);
+    EXPECT_NE(not_finite(learner), "");
+    EXPECT_EQ(weights_of(learner), stepped) << precision;
   }
 }
 

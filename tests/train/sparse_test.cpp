@@ -333,7 +333,7 @@ TEST(Sparse, AGradientThatIsNotFiniteReachesNoRow) {
   Json job = sparse_job(dir, "", {.parallel = kInOrder});
   job["schedule"]["learning_rate"] = 1000;
   const std::string problem = problem_of(job);
-  EXPECT_NE(problem.find("The weights are as they were"), std::string::npos) << problem;
+  EXPECT_NE(problem.find("The parameters are as they were"), std::string::npos) << problem;
 }
 
 }  // namespace
