@@ -107,7 +107,7 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
   if (options_.number("proximal") > 0) anchor_ = make(own_.count());
   if (options_.number("ema_decay") > 0) {
     averages_ = make(store.count());
-    gpu::run_once(store.device(), {gpu::Copy{store.weights(), averages_.buffer}});
+    begin_averages();
   }
 }
 
@@ -296,6 +296,10 @@ std::vector<std::string> Update::shared_out() const {
   if (anchor_) out.push_back("anchor");
   if (sum_ && own_gradients_) out.push_back("accumulated");
   return out;
+}
+
+void Update::begin_averages() const {
+  if (averages_) gpu::run_once(store_.device(), {gpu::Copy{store_.weights(), averages_.buffer}});
 }
 
 void Update::resume() const { gpu::run_once(store_.device(), {gpu::Fill{failed_.buffer, 0}}); }

@@ -90,6 +90,8 @@ class Update {
 
   // The running mean of the weights, as long as the store's weights; empty if none is kept.
   const gpu::Buffer& averages() const { return averages_.buffer; }
+  // Makes the averages the weights as they are now, for weights that others have given.
+  void begin_averages() const;
 
   // For checkpoints, by name. upload() throws Error(invalid_argument) if something is missing, does
   // not fit, or would be lost.

@@ -134,6 +134,7 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
       served_tables(ranks_ ? ranks_->rows() : nullptr, weights->whole, update_, seed_);
   if (ranks_) ranks_->share(weights->store);
   if (stage_) stage_->share(weights->store);
+  if (!loaded_) weights->update->begin_averages();
   weights->ranks = ranks_.get();
   weights_ = std::move(weights);
   plans_ = std::move(plans);

@@ -789,6 +789,29 @@ TEST(RanksOfAJob, SayWhatWasNotFiniteInABatchOfAShapeOfItsOwn) {
   EXPECT_NE(second.find("the batch's field 'image'"), std::string::npos) << second;
 }
 
+// Every rank has initial weights of its own until it gets those of the first.
+TEST(RanksOfAJob, BeginTheirAveragesWithTheWeightsThatTheyShare) {
+  auto groups = exchange::local_groups(2, 30);
+  std::vector<std::future<std::vector<float>>> ranks;
+  for (exchange::Group& group : groups)
+    ranks.push_back(std::async(std::launch::async, [&] {
+      const auto kernels =
+          std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
+      const auto seed = static_cast<uint64_t>(3 + group.rank());
+      train::Learner learner(
+          kernels,
+          {parse_json(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 3}]})",
+                      "model"),
+           Json{{"optimizer", "sgd"}, {"ema_decay", 0.9}}, Json{{"learning_rate", 0.01}}, seed,
+           1000},
+          std::make_unique<parallel::DataParallel>(std::move(group), kernels->device()));
+      return values_of(learner.predict(images_of(6)));
+    }));
+  const std::vector<float> first = ranks[0].get();
+  EXPECT_EQ(first, ranks[1].get());
+  EXPECT_NE(first, std::vector<float>(first.size(), 0));
+}
+
 TEST(RanksOfAJob, SayOnWhichOfThemAStepWasNotFinite) {
   TempDir dir;
   const auto ranks = together(2, [&](int rank) {
