@@ -6,6 +6,7 @@
 
 #include "core/options.h"
 #include "core/text.h"
+#include "nn/layer.h"
 #include "nn/onnx_importer.h"
 #include "nn/onnx_patterns.h"
 
@@ -329,6 +330,16 @@ void OnnxImporter::name_layers(const std::vector<int>& layers) {
   }
 }
 
+// A layer has limits that the file need not keep. Its node is what the user knows.
+void OnnxImporter::check_options(const OnnxLayer& of, const Json& options) const {
+  if (!of.node) return;
+  try {
+    Options(find_layer(of.kind).options, cat("layer '", of.kind, "'"), options);
+  } catch (const Error& error) {
+    lacks(*of.node, error.what());
+  }
+}
+
 ImportedModel OnnxImporter::written(int output) {
   const std::vector<int> all = reachable(output);
   name_layers(all);
@@ -352,6 +363,7 @@ ImportedModel OnnxImporter::written(int output) {
       });
     if (of.kind == "dense" || of.kind.starts_with("conv"))
       json["bias"] = of.weights.contains("bias");
+    check_options(of, json);
     json["layer"] = of.kind;
     json["name"] = of.name;
     if (of.tied >= 0) json["tied_to"] = layer(of.tied).name;

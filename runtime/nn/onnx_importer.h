@@ -75,6 +75,7 @@ class OnnxImporter {
   std::vector<int> reachable(int output) const;
   void name_layers(const std::vector<int>& layers);
   std::string wish(const OnnxLayer& layer) const;
+  void check_options(const OnnxLayer& of, const Json& options) const;
   ImportedModel written(int output);
 
   // Values.

@@ -15,7 +15,7 @@ constexpr OptionSpec kOptions[] = {
     {"pad", OptionType::integer, "0", "zeros added on each side", 0, 4096, "pixels"},
     {"pad_height", OptionType::integer, "-1", "zeros added above and below; -1: as 'pad'", -1, 4096,
      "pixels"},
-    {"dilation", OptionType::integer, "1", "distance between kernel elements", 1, 64, "pixels"},
+    {"dilation", OptionType::integer, "1", "distance between kernel elements", 1, 4096, "pixels"},
     {"groups", OptionType::integer, "1", "number of independent groups of channels", 1, 1 << 16},
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused into the product"},
 };

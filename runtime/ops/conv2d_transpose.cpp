@@ -10,7 +10,8 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}, {"w"}};
 constexpr OptionSpec kOptions[] = {
     {"stride", OptionType::integer, "1", "factor by which the image grows", 1, 64, "pixels"},
-    {"pad", OptionType::integer, "0", "pixels cut off on each side of the result", 0, 64, "pixels"},
+    {"pad", OptionType::integer, "0", "pixels cut off on each side of the result", 0, 4096,
+     "pixels"},
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {

@@ -120,6 +120,10 @@ INSTANTIATE_TEST_SUITE_P(
         RoundTrip{R"({"layer": "conv1d", "filters": 5, "kernel": 5, "stride": 2},
                      {"layer": "flatten"}, {"layer": "dense", "units": 2})",
                   {11, 4}},
+        RoundTrip{R"({"layer": "conv1d", "filters": 3, "kernel": 80, "stride": 4},
+                     {"layer": "conv1d", "filters": 3, "dilation": 128}, {"layer": "flatten"},
+                     {"layer": "dense", "units": 2})",
+                  {161, 2}},
         RoundTrip{R"({"layer": "embedding", "entries": 9, "width": 8, "name": "e"},
                      {"layer": "position_embedding"}, {"layer": "layer_norm"},
                      {"layer": "attention", "heads": 2, "causal": true}, {"layer": "rms_norm"},
@@ -331,6 +335,12 @@ TEST(OnnxImport, ErrorsNameTheNodeAndItsOperator) {
     return onnx.emit("MatMul", {"x", onnx.constant({3, 1}, {1, 2, 3})});
   }));
   EXPECT_NE(features.find("its weight is for 3 features, and its input has 4"), std::string::npos);
+  const std::string window = problem(file_of({1, 2, 200, 200}, [](auto& onnx) {
+    return onnx.emit("MaxPool", {"x"}, ops::OnnxAttributes().integers("kernel_shape", {100, 100}));
+  }));
+  EXPECT_NE(window.find("node 'MaxPool_1' (MaxPool): layer 'max_pool': option 'window'"),
+            std::string::npos)
+      << window;
   const std::string large = problem(file_of({1, 4}, [](auto& onnx) {
     const auto shape = onnx.integers({int64_t{1} << 40});
     return onnx.emit("Add", {"x", onnx.emit("ConstantOfShape", {shape})});

@@ -92,23 +92,37 @@ INSTANTIATE_TEST_SUITE_P(GroupsAndDilation, Conv2d,
                                          Conv{3, 9, 8, 5, 3, 5, 2, 1, true, false, 1, 5},
                                          Conv{1, 9, 9, 3, 3, 3, 1, 2, false, false, 2, 3}));
 
-// A row of pixels: what conv1d is.
+// A row of pixels: what conv1d is. With the long kernels and dilations of networks for sound, too.
 TEST(Conv2dOp, PadsHeightAndWidthApart) {
-  check_op({.op = "conv2d",
-            .options = R"({"pad": 2, "pad_height": 0, "stride": 2})",
-            .inputs = {{2, 1, 11, 3}, {1, 5, 3, 7}},
-            .reference = [](const auto& in) {
-              Doubles y(2 * 6 * 7);
-              for (size_t n = 0; n < 2; ++n)
-                for (size_t o = 0; o < 6; ++o)
-                  for (size_t f = 0; f < 7; ++f)
-                    for (size_t k = 0; k < 5; ++k)
-                      for (size_t c = 0; c < 3; ++c)
-                        if (2 * o + k >= 2 && 2 * o + k - 2 < 11)
-                          y[(n * 6 + o) * 7 + f] +=
-                              in[0][(n * 11 + 2 * o + k - 2) * 3 + c] * in[1][(k * 3 + c) * 7 + f];
-              return y;
-            }});
+  struct Row {
+    size_t length, kernel, stride, pad, dilation;
+  };
+  for (const Row& row : {Row{11, 5, 2, 2, 1}, Row{97, 80, 4, 3, 1}, Row{83, 3, 1, 128, 128}}) {
+    const size_t outputs =
+        (row.length + 2 * row.pad - (row.kernel - 1) * row.dilation - 1) / row.stride + 1;
+    check_op({.op = "conv2d",
+              .options = Json{{"pad", row.pad},
+                              {"pad_height", 0},
+                              {"stride", row.stride},
+                              {"dilation", row.dilation}}
+                             .dump(),
+              .inputs = {{2, 1, static_cast<int64_t>(row.length), 3},
+                         {1, static_cast<int64_t>(row.kernel), 3, 7}},
+              .reference = [=](const auto& in) {
+                Doubles y(2 * outputs * 7);
+                for (size_t n = 0; n < 2; ++n)
+                  for (size_t o = 0; o < outputs; ++o)
+                    for (size_t k = 0; k < row.kernel; ++k) {
+                      const size_t at = o * row.stride + k * row.dilation - row.pad;
+                      if (at >= row.length) continue;  // also in front of the row
+                      for (size_t f = 0; f < 7; ++f)
+                        for (size_t c = 0; c < 3; ++c)
+                          y[(n * outputs + o) * 7 + f] +=
+                              in[0][(n * row.length + at) * 3 + c] * in[1][(k * 3 + c) * 7 + f];
+                    }
+                return y;
+              }});
+  }
 }
 
 struct Transposed {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr OptionSpec kFilters{
     "filters", OptionType::integer, nullptr, "number of output channels", 1, 1 << 16};
-constexpr OptionSpec kKernel{"kernel", OptionType::integer, "3", "size of the kernel", 1, 64,
+constexpr OptionSpec kKernel{"kernel", OptionType::integer, "3", "size of the kernel", 1, 4096,
                              "pixels"};
 constexpr OptionSpec kStride{"stride", OptionType::integer, "1", "stride of the kernel", 1, 64,
                              "pixels"};
@@ -18,11 +18,11 @@ constexpr OptionSpec kPad{"pad",
                           "zeros added on each side; -1: half of (kernel - 1) * dilation, rounded "
                           "down, which keeps the size if the kernel is odd",
                           -1,
-                          64,
+                          4096,
                           "pixels"};
 constexpr OptionSpec kDilation{"dilation", OptionType::integer,
                                "1",        "distance between neighbouring elements of the kernel",
-                               1,          64,
+                               1,          4096,
                                "pixels"};
 constexpr OptionSpec kGroups{"groups",
                              OptionType::integer,
