@@ -373,14 +373,17 @@ Json expand_ssd(const Options& o) {
   if (first > levels)
     fail(Code::invalid_argument, "model 'ssd': 'first_head' is ", first, ", but there are ", levels,
          " levels");
+  const double smallest = o.number("smallest"), largest = o.number("largest");
+  if (levels > first && smallest > largest)
+    fail(Code::invalid_argument, "model 'ssd': 'smallest' is ", smallest, " and 'largest' is ",
+         largest, ", but anchors grow from level to level");
   const auto filters = [&](int64_t level) {
     return std::min(o.integer("width") << (level - 1), o.integer("max_width"));
   };
   const auto scale = [&](int64_t level) {
-    const double step = levels > first ? (o.number("largest") - o.number("smallest")) /
-                                             static_cast<double>(levels - first)
-                                       : 0;
-    return o.number("smallest") + step * static_cast<double>(level - first);
+    const double step =
+        levels > first ? (largest - smallest) / static_cast<double>(levels - first) : 0;
+    return smallest + step * static_cast<double>(level - first);
   };
   Json layers{conv("conv1", filters(1), 3, 1, true), batch_norm("bn1", true)};
   for (int64_t level = 1; level <= levels; ++level)
@@ -388,10 +391,12 @@ Json expand_ssd(const Options& o) {
                            /*project=*/true, /*norm=*/true));
   Json heads = Json::array();
   for (int64_t level = first; level <= levels; ++level) {
-    Json head = named(cat("head", level), layer("box_head", {{"classes", o.integer("classes")},
-                                                             {"scale", scale(level)},
-                                                             {"next_scale", scale(level + 1)},
-                                                             {"ratios", o.numbers("ratios")}}));
+    Json head = named(cat("head", level),
+                      layer("box_head", {{"classes", o.integer("classes")},
+                                         {"scale", scale(level)},
+                                         // Behind the last level, at most what the layer takes.
+                                         {"next_scale", std::min(scale(level + 1), 2.0)},
+                                         {"ratios", o.numbers("ratios")}}));
     heads.push_back(head["name"]);
     head["input"] = cat("level", level);
     layers.push_back(head);

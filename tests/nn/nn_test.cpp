@@ -276,6 +276,11 @@ TEST(ReadyMadeModels, MistakesAreNamed) {
   EXPECT_NE(error(R"({"model": "resnet20"})").find("there is no model 'resnet20'"),
             std::string::npos);
   EXPECT_NE(error(R"({"model": "cifar_resnet", "depth": 21})").find("6 n + 2"), std::string::npos);
+  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "largest": 1.8})"), "");
+  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "smallest": 0.9, "largest": 0.2})"),
+            "model 'ssd': 'smallest' is 0.9 and 'largest' is 0.2, but anchors grow from level to "
+            "level");
+  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "smallest": 0.95, "levels": 3})"), "");
   EXPECT_NE(error(R"({"model": "resnet", "depths": 18})").find("did you mean 'depth'?"),
             std::string::npos);
   EXPECT_EQ(error(R"({"model": "mlp", "loss": {"loss": "huber"}})"), "");
