@@ -100,14 +100,15 @@ class Builder {
       for (const std::string& name : layer.inputs) inputs.push_back(find(name, scope, full_name));
       if (inputs.empty()) inputs.push_back(input);
       check_count(layer, full_name, inputs.size());
+      if (values_.contains(full_name))
+        fail(Code::invalid_argument, "model: two layers or fields are called '", full_name, "'");
       const auto nested = [&](const char* option, graph::ValueId from, const std::string& part) {
         const auto found = layer.nested.find(option);
         if (found == layer.nested.end()) return from;
         return build(found->second, from, full_name + "." + (part.empty() ? "" : part + "."));
       };
       input = layer.spec->build({graph_, layer.options, full_name, inputs, nested, served_, lora_});
-      if (!values_.emplace(full_name, input).second)
-        fail(Code::invalid_argument, "model: two layers or fields are called '", full_name, "'");
+      values_.emplace(full_name, input);
     }
     return input;
   }

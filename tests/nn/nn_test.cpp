@@ -310,6 +310,10 @@ TEST(Model, ErrorsNameLayerAndKey) {
   EXPECT_NE(error_of(R"({"layer": "relu", "name": "a"}, {"layer": "bias", "name": "a"})", true)
                 .find("two layers"),
             std::string::npos);
+  EXPECT_EQ(error_of(R"({"layer": "flatten"}, {"layer": "dense", "units": 3, "name": "a"},
+                        {"layer": "dense", "units": 3, "name": "a"})",
+                     true),
+            "model: two layers or fields are called 'a'");
   EXPECT_NE(
       error_of(R"({"layer": "add"})", true).find("reads 1 value; a layer 'add' takes 2 to 16"),
       std::string::npos);
