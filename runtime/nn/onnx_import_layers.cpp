@@ -288,7 +288,7 @@ void OnnxImporter::recurrent(const OnnxNode& node, bool lstm) {
   if (x.axes.size() != 3 || x.axes[1] != Axis{0} || node.integer("layout", 0) != 0)
     lacks(node, "it is supported for [positions, N, features]");
   if (direction == "bidirectional")
-    lacks(node, "both directions at once; they are supported as two layers");
+    lacks(node, "it runs in both directions at once, which is supported as two layers");
   if (node.has("activations") || node.has("clip") || node.integer("input_forget", 0) != 0)
     lacks(node, "it is supported with its usual functions");
   if (!lstm && node.integer("linear_before_reset", 0) == 0)
@@ -299,7 +299,8 @@ void OnnxImporter::recurrent(const OnnxNode& node, bool lstm) {
     const auto count = of.count();
     budget_.take(count, node);
     for (size_t k = 0; k < count; ++k)
-      if (i == 4 || of.number(k) != 0) lacks(node, "lengths, and states to begin with, are not");
+      if (i == 4 || of.number(k) != 0)
+        lacks(node, "lengths, and initial states other than 0, are not supported");
   }
   if (w.dims.size() != 3 || r.dims.size() != 3 || w.dims[0] != 1 || !w.is_real || !r.is_real ||
       w.count() == 0 || r.count() == 0)

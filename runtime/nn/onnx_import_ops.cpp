@@ -72,7 +72,8 @@ void OnnxImporter::shape_node(const OnnxNode& node) {
   if (node.op == "Size") {
     int64_t count = 1;
     for (const int64_t dim : dims)
-      if (__builtin_mul_overflow(count, dim, &count)) lacks(node, "a size that is too large");
+      if (__builtin_mul_overflow(count, dim, &count))
+        lacks(node, "the size of its input is too large");
     made->integers = {count};
     made->dims.clear();
   }
@@ -332,7 +333,8 @@ void OnnxImporter::slice(const OnnxNode& node) {
     inputs.push_back(node.has_input(i) ? value(node, i).constant : nullptr);
   }
   for (const OnnxRange& part : onnx_ranges(node, x.dims(), inputs)) {
-    if (part.step != 1 && part.length > 1) lacks(node, cat("a step of ", part.step));
+    if (part.step != 1 && part.length > 1)
+      lacks(node, cat("its step is ", part.step, "; only 1 is supported"));
     x = range(node, x, part.axis, part.begin, part.length);
   }
   set(node, std::move(x));

@@ -335,6 +335,22 @@ TEST(OnnxImport, ErrorsNameTheNodeAndItsOperator) {
     return onnx.emit("MatMul", {"x", onnx.constant({3, 1}, {1, 2, 3})});
   }));
   EXPECT_NE(features.find("its weight is for 3 features, and its input has 4"), std::string::npos);
+  const std::string step = problem(file_of({1, 8}, [](auto& onnx) {
+    return onnx.emit("Slice", {"x", onnx.integers({0}), onnx.integers({8}), onnx.integers({1}),
+                               onnx.integers({2})});
+  }));
+  EXPECT_NE(step.find("(Slice): its step is 2; only 1 is supported"), std::string::npos) << step;
+  const std::string states = problem(file_of({1, 5, 3}, [](auto& onnx) {
+    const auto zeros = [](size_t count) { return std::vector<float>(count); };
+    return onnx.emit(
+        "LSTM",
+        {onnx.transpose("x", {1, 0, 2}), onnx.constant({1, 8, 3}, zeros(24)),
+         onnx.constant({1, 8, 2}, zeros(16)), "", "", onnx.constant({1, 1, 2}, {0, 1})},
+        ops::OnnxAttributes().integer("hidden_size", 2));
+  }));
+  EXPECT_NE(states.find("lengths, and initial states other than 0, are not supported"),
+            std::string::npos)
+      << states;
   const std::string window = problem(file_of({1, 2, 200, 200}, [](auto& onnx) {
     return onnx.emit("MaxPool", {"x"}, ops::OnnxAttributes().integers("kernel_shape", {100, 100}));
   }));
