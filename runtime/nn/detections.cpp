@@ -56,9 +56,10 @@ Tensor detections(const Tensor& output, const DetectionOptions& options) {
     fail(Code::invalid_argument,
          "detections are made of a detector's output, f32 [N, anchors, 1 + classes + 8], not ",
          dtype_name(output.dtype()), " ", shape_text(shape));
-  if (options.max_detections < 1 || options.max_detections > 1 << 20)
+  constexpr int64_t kMost = 1 << 20;
+  if (options.max_detections < 1 || options.max_detections > kMost)
     fail(Code::invalid_argument, "detections: 'max_detections' is ", options.max_detections,
-         "; it must be 1 or more");
+         "; it must lie in [1, ", kMost, "]");
   const auto columns = static_cast<size_t>(shape[2]);
   const auto anchors = static_cast<size_t>(shape[1]);
   Tensor out(DType::f32, {shape[0], options.max_detections, 6});

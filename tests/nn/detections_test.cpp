@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "nn/detections.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -77,7 +78,10 @@ TEST(Detections, KeepsTheBestOfMany) {
 TEST(Detections, RefusesOtherOutputs) {
   EXPECT_THROW(nn::detections(Tensor(DType::f32, {2, 10}), {}), Error);
   EXPECT_THROW(nn::detections(Tensor(DType::i32, {2, 3, 10}), {}), Error);
-  EXPECT_THROW(nn::detections(output_of({}), {0.5f, 0.5f, 0}), Error);
+  for (const int64_t most : {0, 2'000'000}) {
+    const std::string text = error_text([&] { nn::detections(output_of({}), {0.5f, 0.5f, most}); });
+    EXPECT_NE(text.find("it must lie in [1, 1048576]"), std::string::npos) << text;
+  }
 }
 
 }  // namespace
