@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/options.h"
 #include "core/platform.h"
+#include "core/text.h"
 #include "train/batch_fields.h"
 #include "train/profile.h"
 #include "train/summary.h"
@@ -26,7 +27,16 @@ std::optional<double> smoothing_of(const nn::Loss& loss) {
 
 optim::Schedule schedule_of(const LearnerSpec& spec, int64_t accumulate) {
   const Options options(optim::schedule_schema(), "schedule", spec.schedule);
-  return {options, optim::counts_fresh(options) ? spec.total_fresh : spec.total_steps / accumulate};
+  if (optim::counts_fresh(options)) return {options, spec.total_fresh};
+  const int64_t updates = spec.total_steps / accumulate;
+  try {
+    return {options, updates};
+  } catch (const Error& error) {  // which would ask for a length that was given
+    if (updates > 0 || spec.total_steps == 0) throw;
+    fail(error.code(), "the run has ", counted(spec.total_steps, "step"), ", and 'accumulate' is ",
+         accumulate, ", so that it makes no update: lower 'accumulate', or train for more steps (",
+         error.what(), ")");
+  }
 }
 
 }  // namespace

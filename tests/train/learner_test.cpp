@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "support/error_text.h"
 #include "train/profile.h"
 #include "train/small_learner.h"
 
@@ -327,6 +328,22 @@ TEST(Learner, KeepsFewBatchesWhileNobodyTakesResults) {
   EXPECT_EQ(kept(), 0);
   step(1);
   EXPECT_EQ(learner.take_metrics(true).size(), 1u) << "training goes on";
+}
+
+TEST(Learner, ARunThatMakesNoUpdateSaysSoWhereItsScheduleNeedsALength) {
+  const auto error_of = [](int64_t steps) {
+    return error_text([&] {
+      const Learner learner(shared_kernels(),
+                            {parse_json(R"({"layers": [{"layer": "dense", "units": 2}]})", "model"),
+                             Json{{"optimizer", "sgd"}, {"accumulate", 4}},
+                             Json{{"schedule", "linear"}, {"learning_rate", 0.1}}, 3, steps});
+    });
+  };
+  EXPECT_EQ(error_of(3).find("the run has 3 steps, and 'accumulate' is 4, so that it makes no "),
+            0u)
+      << error_of(3);
+  EXPECT_EQ(error_of(0).find("schedule 'linear' needs a step at which it ends"), 0u) << error_of(0);
+  EXPECT_EQ(error_of(4), "");
 }
 
 // A loss can be infinite while its gradients are finite.
