@@ -20,6 +20,11 @@ constexpr OptionSpec kPad{"pad",
                           -1,
                           4096,
                           "pixels"};
+constexpr OptionSpec kCut{
+    "pad",   OptionType::integer,
+    "-1",    "pixels cut off on each side of the result; -1: half of kernel - 1, rounded down",
+    -1,      4096,
+    "pixels"};
 constexpr OptionSpec kDilation{"dilation", OptionType::integer,
                                "1",        "distance between neighbouring elements of the kernel",
                                1,          4096,
@@ -34,7 +39,7 @@ constexpr OptionSpec kGroups{"groups",
 
 constexpr OptionSpec kConv[] = {kFilters, kKernel,  kStride,     kPad, kDilation,
                                 kGroups,  kUseBias, kActivation, kInit};
-constexpr OptionSpec kTransposed[] = {kFilters, kKernel,     kStride, kPad,
+constexpr OptionSpec kTransposed[] = {kFilters, kKernel,     kStride, kCut,
                                       kUseBias, kActivation, kInit};
 
 struct Geometry {
@@ -135,7 +140,8 @@ extern const LayerSpec conv1d_layer, conv2d_layer, conv2d_transpose_layer, max_p
 const LayerSpec conv1d_layer{"conv1d", "1-D convolution of [N, positions, C]", kConv, build_conv1d};
 const LayerSpec conv2d_layer{"conv2d", "2-D convolution of [N, H, W, C]", kConv, build_conv2d};
 const LayerSpec conv2d_transpose_layer{
-    "conv2d_transpose", "transposed 2-D convolution; the result is 'stride' times as large",
+    "conv2d_transpose",
+    "transposed 2-D convolution: of H pixels it makes (H - 1) * stride - 2 * pad + kernel",
     kTransposed, build_conv2d_transpose};
 const LayerSpec max_pool_layer{"max_pool", "maximum over windows of [N, H, W, C]", kPool,
                                build_plain<kMaxPool>};
