@@ -71,13 +71,14 @@ class Elementwise final : public Optimizer {
   std::map<std::string, ops::DeviceTensor> state_;
 };
 
-constexpr OptionSpec kWeightDecay{
-    "weight_decay",
-    OptionType::number,
-    "0",
-    "L2 penalty on weights; biases and normalisation parameters are exempt",
-    0,
-    10};
+constexpr OptionSpec kWeightDecay{"weight_decay",
+                                  OptionType::number,
+                                  "0",
+                                  "L2 penalty on weights; biases, normalisation parameters, "
+                                  "embeddings and 'parameter' layers are "
+                                  "exempt",
+                                  0,
+                                  10};
 
 // sgd -----------------------------------------------------------------------------------------
 
@@ -112,7 +113,8 @@ constexpr OptionSpec kAdamwOptions[] = {kBeta1,
                                         kEpsilon,
                                         {"weight_decay", OptionType::number, "0.01",
                                          "decoupled weight decay: multiplied by the learning rate; "
-                                         "biases and normalisation parameters are exempt",
+                                         "biases, normalisation parameters, embeddings and "
+                                         "'parameter' layers are exempt",
                                          0, 10}};
 
 template <bool decoupled>

@@ -136,7 +136,10 @@ constexpr OptionSpec kLars[] = {
     {"trust_coefficient", OptionType::number, "0.001",
      "trust coefficient: size of a step relative to the tensor", 0, 10, "", "", "trust"},
     {"weight_decay", OptionType::number, "0.0001",
-     "L2 penalty on weights; biases and normalisation parameters are exempt", 0, 10},
+     "L2 penalty on weights; biases, normalisation parameters, embeddings and 'parameter' layers "
+     "are "
+     "exempt",
+     0, 10},
 };
 
 std::unique_ptr<Optimizer> make_lars(const Options& o, const Portion& portion) {
@@ -148,7 +151,9 @@ constexpr OptionSpec kLamb[] = {
     {"beta2", OptionType::number, "0.999", "decay rate of the second moment", 0, 0.999999},
     {"epsilon", OptionType::number, "1e-6", "added to the square root", kLeastEpsilon, 1},
     {"weight_decay", OptionType::number, "0.01",
-     "penalty on weights; biases and normalisation parameters are exempt", 0, 10},
+     "penalty on weights; biases, normalisation parameters, embeddings and 'parameter' layers are "
+     "exempt",
+     0, 10},
 };
 
 std::unique_ptr<Optimizer> make_lamb(const Options& o, const Portion& portion) {
