@@ -3,20 +3,17 @@
 #include <algorithm>
 
 namespace etr::graph {
-namespace {
 
-// Returns the values that depend on a parameter.
-std::vector<bool> trained(const Graph& graph) {
+std::vector<bool> trained(const Graph& graph, const std::vector<ValueId>& inputs) {
   std::vector<bool> out(graph.values().size());
   for (size_t i = 0; i < out.size(); ++i) out[i] = graph.values()[i].kind == ValueKind::parameter;
+  for (const ValueId id : inputs) out[index(id)] = true;
   for (const Node& node : graph.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (node.op->inputs[i].role == ops::InputRole::differentiable && out[index(node.inputs[i])])
         out[index(node.output)] = true;
   return out;
 }
-
-}  // namespace
 
 std::vector<Crossing> crossing(const Graph& graph, size_t cut, ValueId loss) {
   const auto& nodes = graph.nodes();

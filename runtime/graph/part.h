@@ -9,6 +9,9 @@
 
 namespace etr::graph {
 
+// Returns the values that have a gradient: parameters, these inputs, and what depends on them.
+std::vector<bool> trained(const Graph& graph, const std::vector<ValueId>& inputs = {});
+
 // A value that nodes before a cut produce and nodes after it use.
 struct Crossing {
   ValueId value;

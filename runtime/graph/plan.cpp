@@ -66,7 +66,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     ops::Emitter prepare(kernels, arena_, preparation_);
     find_folds(prepare, options);
   }
-  if (options.training) find_needed(options);
+  if (options.training) needs_gradient_ = trained(graph, options.input_gradients);
   if (part_) {
     run_micro_batches(emit, parameters, options);
   } else {
@@ -263,18 +263,6 @@ void Plan::forward(ops::Emitter& emit, const Flight& flight) {
     emit.set_label(graph_.nodes()[n].label);
     graph_.nodes()[n].op->forward(whole_call_of(emit, flight, n), emit);
   }
-}
-
-void Plan::find_needed(const PlanOptions& options) {
-  needs_gradient_.assign(tensors_.size(), false);
-  for (size_t i = 0; i < tensors_.size(); ++i)
-    needs_gradient_[i] = graph_.values()[i].kind == ValueKind::parameter;
-  for (const ValueId id : options.input_gradients) needs_gradient_[index(id)] = true;
-  for (const Node& node : graph_.nodes())
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.op->inputs[i].role == ops::InputRole::differentiable &&
-          needs_gradient_[index(node.inputs[i])])
-        needs_gradient_[index(node.output)] = true;
 }
 
 bool Plan::any_needs_gradient(size_t begin, size_t end) const {

@@ -113,7 +113,6 @@ class Plan {
                    const ParameterStore& parameters);
   std::map<std::string, gpu::Buffer> gradients_of(const Flight& flight) const;
   void begin_backward(ops::Emitter& emit, Flight& flight, const PlanOptions& options);
-  void find_needed(const PlanOptions& options);
   bool any_needs_gradient(size_t begin, size_t end) const;  // of these nodes
   std::vector<size_t> cuts() const;
   void forward_again(ops::Emitter& emit, Flight& flight, size_t begin, size_t end);
