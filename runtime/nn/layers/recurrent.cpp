@@ -17,14 +17,6 @@ constexpr OptionSpec kRecurrent[] = {
      "the first position"},
 };
 
-// Uniform in +-1 / sqrt(units) for all parameters, as cuDNN's frontends do.
-graph::Initializer uniform(int64_t units) {
-  const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(units)));
-  return [bound](std::span<float> out, Rng& rng) {
-    for (float& v : out) v = rng.uniform(-bound, bound);
-  };
-}
-
 graph::ValueId build_recurrent(const LayerCall& call, const char* cell, int64_t parts) {
   graph::Graph& g = call.graph;
   const Shape x = call.shape();
@@ -33,8 +25,10 @@ graph::ValueId build_recurrent(const LayerCall& call, const char* cell, int64_t 
          shape_text(x));
   const int64_t units = call.options.integer("units"), gates = parts * units;
   const bool reverse = call.options.boolean("reverse");
+  // As cuDNN's frontends do.
+  const auto limit = static_cast<float>(1 / std::sqrt(static_cast<double>(units)));
   const auto parameter = [&](const char* name, const Shape& shape, bool decay) {
-    return g.add_parameter(cat(call.name, ".", name), shape, decay, uniform(units));
+    return g.add_parameter(cat(call.name, ".", name), shape, decay, uniform(limit));
   };
   const auto states = g.add(
       "recurrent", {{"cell", cell}, {"reverse", reverse}},
