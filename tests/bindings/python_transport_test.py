@@ -264,6 +264,39 @@ class TransportTest(Case):
         self.assertIsInstance(error, TypeError)
         self.assertIn("must return a Transport", str(error))
 
+    def test_it_may_stop_and_close_the_run_while_another_thread_closes_it(self):
+        job = self.job(8)
+        job["train"] = {"steps": 10**9}
+        for end in et.JobRun.stop, et.JobRun.close:
+            held, aborted, place = threading.Event(), threading.Event(), Place(2)
+
+            class Ending(Threads):
+                gradients = 0
+
+                def all_reduce(self, array, op):
+                    self.gradients += array.dtype == np.float32
+                    if self.gradients > 1:  # those of a step that is on its way
+                        held.set()
+                        aborted.wait(60)  # by close()
+                        end(run)
+                    super().all_reduce(array, op)
+
+                def abort(self, reason):
+                    super().abort(reason)
+                    aborted.set()
+
+            other = threading.Thread(target=self.run_on, args=(job, Threads(place, 1)))
+            other.start()
+            run = et.Job(job).run(transport=Ending(place, 0), device=et.Runtime(0))
+            events = run.events(1e-9)
+            while not held.wait(1):
+                next(events)
+            closer = threading.Thread(target=run.close, daemon=True)
+            closer.start()
+            closer.join(60)
+            self.assertFalse(closer.is_alive(), f"{end.__name__}() in a transport waits for close(), which waits for the transport")
+            other.join(60)
+
     def test_a_program_may_end_within_a_run(self):
         program = textwrap.dedent("""
             import sys, threading

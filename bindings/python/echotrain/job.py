@@ -144,8 +144,8 @@ class JobRun(_NotPicklable):
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
                  transport: Optional[Transport] = None) -> None:
         self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
-        self._closing, self._closed = threading.RLock(), False
-        self._calling, self._program_ends = threading.Lock(), False
+        self._flags, self._closed = threading.RLock(), False
+        self._calling, self._closing, self._program_ends = threading.Lock(), threading.Lock(), False
         self._transport = transport
         self._failures: Optional[Failures] = None
         self._runtime = runtime
@@ -179,12 +179,13 @@ class JobRun(_NotPicklable):
                 raise self._failures.original(error) if self._failures else error
 
     def _end_with_program(self) -> None:
-        """Waits for a call of another thread to return, because it could not once the interpreter
+        """Waits for calls of other threads to return, because they could not once the interpreter
         is gone."""
         self._program_ends = True
         self.stop()
-        if self._calling.acquire(timeout=5 + (self._transport or Transport).timeout):
-            self._calling.release()
+        for call in self._calling, self._closing:
+            if call.acquire(timeout=5 + (self._transport or Transport).timeout):
+                call.release()
         self.close()
 
     def __repr__(self) -> str:
@@ -244,7 +245,7 @@ class JobRun(_NotPicklable):
 
     def stop(self) -> None:
         """Asks the run to end soon and in order. Does nothing if it is closed."""
-        with self._closing:
+        with self._flags:
             if not self._closed:
                 self._handle.stop()
 
@@ -253,9 +254,16 @@ class JobRun(_NotPicklable):
         checkpoint is lost; to keep it, call `stop` and read to the last event. A thread that is
         waiting for an event gets it first."""
         self.stop()
-        with self._closing:
+        with self._flags:
             self._closed = True
+        # It waits for the transport, whose methods may call stop() and close(): these must not wait
+        # for it.
+        first = self._closing.acquire(blocking=False)
+        try:
             self._handle.close()
+        finally:
+            if first:
+                self._closing.release()
 
     def __enter__(self) -> "JobRun":
         return self

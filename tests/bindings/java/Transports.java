@@ -10,12 +10,16 @@ import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Phaser;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 
 /** Several devices in one process, and ranks over a transport that is written in Java: here threads of one process. */
 final class Transports {
@@ -24,6 +28,7 @@ final class Transports {
   static void tests() {
     Behaviour.test("two devices, and two ranks over a transport, train alike", Transports::alike);
     Behaviour.test("what a transport throws ends the run on all ranks", Transports::failures);
+    Behaviour.test("a transport may stop and close the run while another thread closes it", Transports::ending);
     Behaviour.test("what needs a function that a transport lacks", Transports::lacking);
   }
 
@@ -197,6 +202,58 @@ final class Transports {
     errors = together(job(null), new Threads(place, 0), new Cut(place, 1, new ConnectException("refused")));
     own = (EchoTrainException) errors.get(1);
     Behaviour.expect(own.code() == Code.RANK_LOST && own.getCause() instanceof ConnectException, own);
+  }
+
+  private static void ending() throws Exception {
+    for (Consumer<Job.Run> end : List.<Consumer<Job.Run>>of(Job.Run::stop, Job.Run::close)) {
+      AtomicReference<Job.Run> run = new AtomicReference<>();
+      CountDownLatch held = new CountDownLatch(1), aborted = new CountDownLatch(1);
+      final class Ending extends Threads {
+        private int gradients;
+
+        Ending(Place place) { super(place, 0); }
+
+        @Override
+        public void allReduce(ByteBuffer data, Number number, Reduction reduction) throws Exception {
+          if (number == Number.F32 && ++gradients > 1) {  // those of a step that is on its way
+            held.countDown();
+            aborted.await(60, TimeUnit.SECONDS);  // by close()
+            end.accept(run.get());
+          }
+          super.allReduce(data, number, reduction);
+        }
+
+        @Override
+        public Transport split(int colour, int key) {
+          return new Ending(place.parts.computeIfAbsent(colour, c -> new Place()));
+        }
+
+        @Override
+        public void abort(String reason) {
+          super.abort(reason);
+          aborted.countDown();
+        }
+      }
+      Place place = new Place();
+      Job job = job(null, "train.steps=1000000000");
+      Thread other = new Thread(() -> {
+        try (Job.Run its = job.run(Behaviour.device(), Job.Start.NEW, new Threads(place, 1))) {
+          for (Job.Event event : its) {}
+        } catch (EchoTrainException lost) {
+          // The other rank is gone.
+        }
+      });
+      other.start();
+      run.set(job.run(Behaviour.device(), Job.Start.NEW, new Ending(place)));
+      Iterator<Job.Event> events = run.get().events(1e-9).iterator();
+      while (!held.await(1, TimeUnit.SECONDS)) events.next();
+      Thread closer = new Thread(run.get()::close);
+      closer.setDaemon(true);
+      closer.start();
+      closer.join(60_000);
+      Behaviour.expect(!closer.isAlive(), "the transport waits for close(), which waits for the transport");
+      other.join(60_000);
+    }
   }
 
   private static void lacking() throws Exception {

@@ -230,10 +230,12 @@ public final class Job implements AutoCloseable {
      * an event gets it first.
      */
     @Override
-    public synchronized void close() {
-      stop();
-      closed = true;
-      handle.close();
+    public void close() {
+      synchronized (this) {
+        stop();
+        closed = true;
+      }
+      handle.close();  // without the monitor: it waits for the transport, whose methods may call stop()
     }
   }
 
