@@ -21,15 +21,17 @@
 %pragma(csharp) imclassclassmodifiers="internal class"
 #endif
 
-// The rules for strings in Java and C# apply to lists of strings, too.
+// The rules for strings in C# apply to lists of strings, too.
 #if defined(SWIGJAVA)
 %include "java.i"
 #elif defined(SWIGCSHARP)
 %include "csharp.i"
 #endif
 
+#if !defined(SWIGJAVA)  // where they are arrays
 %template(Strings) std::vector<std::string>;
 %template(Extents) std::vector<long long>;
+#endif
 
 #if defined(SWIGPYTHON)
 %include "python.i"

@@ -134,6 +134,86 @@ std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
   $result = echotrain_utf8(jenv, $input, "result");
 }
 
+// Lists are passed as arrays. The proxy of a vector would keep its native memory until it is deleted.
+%{
+namespace {
+
+std::vector<long long> echotrain_numbers(JNIEnv* env, jlongArray array) {
+  std::vector<jlong> numbers(static_cast<size_t>(env->GetArrayLength(array)));
+  env->GetLongArrayRegion(array, 0, static_cast<jsize>(numbers.size()), numbers.data());
+  return {numbers.begin(), numbers.end()};
+}
+
+jlongArray echotrain_array(JNIEnv* env, const std::vector<long long>& numbers) {
+  const std::vector<jlong> values(numbers.begin(), numbers.end());
+  const auto size = static_cast<jsize>(values.size());
+  const jlongArray array = env->NewLongArray(size);
+  if (array) env->SetLongArrayRegion(array, 0, size, values.data());
+  return array;
+}
+
+// An element that is null is an error.
+std::vector<std::string> echotrain_texts(JNIEnv* env, jobjectArray array, const char* name) {
+  const jsize size = env->GetArrayLength(array);
+  std::vector<std::string> texts;
+  for (jsize i = 0; i < size; ++i) {
+    const auto text = static_cast<jstring>(env->GetObjectArrayElement(array, i));
+    if (!text)
+      throw echotrain::Error(ETR_INVALID_ARGUMENT, std::string("argument '") + name + "' has null at index " +
+                                                       std::to_string(i) + "; give a text");
+    texts.push_back(echotrain_utf8(env, text, name));
+    env->DeleteLocalRef(text);
+  }
+  return texts;
+}
+
+jobjectArray echotrain_array(JNIEnv* env, const std::vector<std::string>& texts) {
+  const jclass type = env->FindClass("java/lang/String");
+  if (!type) return nullptr;
+  const jobjectArray array = env->NewObjectArray(static_cast<jsize>(texts.size()), type, nullptr);
+  for (size_t i = 0; array && i < texts.size(); ++i) {
+    const jstring text = echotrain_string(env, texts[i]);
+    if (!text) return nullptr;  // an exception is pending
+    env->SetObjectArrayElement(array, static_cast<jsize>(i), text);
+    env->DeleteLocalRef(text);
+  }
+  return array;
+}
+
+}  // namespace
+%}
+%define ECHOTRAIN_ARRAY(ELEMENT, JNI, JAVA)
+%typemap(jni) std::vector<ELEMENT>, const std::vector<ELEMENT>& "JNI"
+%typemap(jtype) std::vector<ELEMENT>, const std::vector<ELEMENT>& "JAVA"
+%typemap(jstype) std::vector<ELEMENT>, const std::vector<ELEMENT>& "JAVA"
+%typemap(javain) const std::vector<ELEMENT>& "$javainput"
+%typemap(javaout) std::vector<ELEMENT> { return $jnicall; }
+%typemap(out) std::vector<ELEMENT> { $result = echotrain_array(jenv, $1); }
+%enddef
+ECHOTRAIN_ARRAY(long long, jlongArray, long[])
+ECHOTRAIN_ARRAY(std::string, jobjectArray, String[])
+%typemap(in) const std::vector<long long>& (std::vector<long long> numbers) {
+  if (!$input) {
+    SWIG_JavaThrowException(jenv, SWIG_JavaNullPointerException, "argument '$1_name' is null");
+    return $null;
+  }
+  numbers = echotrain_numbers(jenv, $input);
+  $1 = &numbers;
+}
+%typemap(in) const std::vector<std::string>& (std::vector<std::string> texts) {
+  if (!$input) {
+    SWIG_JavaThrowException(jenv, SWIG_JavaNullPointerException, "argument '$1_name' is null");
+    return $null;
+  }
+  try {
+    texts = echotrain_texts(jenv, $input, "$1_name");
+  } catch (const echotrain::Error& error) {
+    echotrain_throw(jenv, error.status(), error.what());
+    return $null;
+  }
+  $1 = &texts;
+}
+
 // The hand-written layer frees natives through a Cleaner, which watches the proxy: the generated
 // calls pass it on, so that it stays reachable during a call even if its owner does not.
 %typemap(javafinalize) SWIGTYPE ""

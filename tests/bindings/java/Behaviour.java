@@ -204,6 +204,7 @@ public final class Behaviour {
       }
       failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> Job.load(cut));
       failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> Job.load("x", cut));
+      failsWith(Code.INVALID_ARGUMENT, "argument 'overrides' has null at index 1", () -> Job.load("x", "seed=1", null));
       failsWith(Code.INVALID_ARGUMENT, "option 'root'",
           () -> Pipeline.builder().add(Stages.folder(cut), Stages.label()).build().next());
       expect(Files.notExists(Paths.get(root + "/cut")), "nothing is written");
@@ -355,6 +356,8 @@ public final class Behaviour {
       Thread.sleep(200);
       expect(resident() - before < 64L << 20, (resident() - before) + " bytes more");
     });
+    test("small calls leave no native memory behind", () -> inANewProcess(
+        List.of("-Xms32m", "-Xmx32m", "-XX:+AlwaysPreTouch"), "NativeMemory"));
     test("collected in any order", () -> {
       Random random = new Random(1);
       for (int i = 0; i < 20; ++i) {

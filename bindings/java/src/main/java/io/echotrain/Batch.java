@@ -1,7 +1,6 @@
 package io.echotrain;
 
 import io.echotrain.internal.BatchHandle;
-import io.echotrain.internal.Extents;
 import io.echotrain.internal.Tensor;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -53,13 +52,13 @@ public final class Batch implements AutoCloseable {
   synchronized void expire() { handle = null; }
 
   /** Returns the names of the fields. */
-  public synchronized List<String> fields() { return new ArrayList<>(handle().fields()); }
+  public synchronized List<String> fields() { return new ArrayList<>(Arrays.asList(handle().fields())); }
 
   /** Returns the field's extents, outermost first: [N, H, W, C]. */
   public synchronized long[] shape(String field) {
     Tensor tensor = handle().tensor(field);
     try {
-      return tensor.shape().stream().mapToLong(Long::longValue).toArray();
+      return tensor.shape();
     } finally {
       tensor.delete();
     }
@@ -161,9 +160,7 @@ public final class Batch implements AutoCloseable {
       throw new IllegalArgumentException("field '" + field + "': " + Arrays.toString(shape) + " of " + dtype + " needs "
           + wanted + " bytes; there are " + direct.remaining());
     }
-    Extents extents = new Extents();
-    for (long extent : shape) extents.add(extent);
-    handle().set_direct(field, dtype.ordinal(), extents, direct.slice());
+    handle().set_direct(field, dtype.ordinal(), shape, direct.slice());
     return this;
   }
 

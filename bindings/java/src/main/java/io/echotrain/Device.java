@@ -2,11 +2,13 @@ package io.echotrain;
 
 import io.echotrain.internal.DeviceInfo;
 import io.echotrain.internal.DeviceOptions;
+import io.echotrain.internal.Devices;
 import io.echotrain.internal.RuntimeHandle;
 import io.echotrain.internal.Bindings;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.function.Function;
 
 /** An open Vulkan device with its kernels; trainers share it. */
 public final class Device implements AutoCloseable {
@@ -152,16 +154,25 @@ public final class Device implements AutoCloseable {
   public Device() { this(""); }
 
   /** Returns the device's place in {@link #list}: discrete GPUs come first, CPU devices last. */
-  public int index() { return handle.device().getIndex(); }
+  public int index() { return info(DeviceInfo::getIndex); }
 
-  public Kind kind() { return Kind.values()[handle.device().getKind()]; }
+  public Kind kind() { return Kind.values()[info(DeviceInfo::getKind)]; }
 
   /** Returns the size in bytes of the largest heap of device-local memory. */
-  public long memoryBytes() { return handle.device().getMemory_bytes(); }
+  public long memoryBytes() { return info(DeviceInfo::getMemory_bytes); }
 
-  public String name() { return handle.device().getName(); }
+  public String name() { return info(DeviceInfo::getName); }
 
-  public String driver() { return handle.device().getDriver(); }
+  public String driver() { return info(DeviceInfo::getDriver); }
+
+  private <T> T info(Function<DeviceInfo, T> read) {
+    DeviceInfo info = handle.device();
+    try {
+      return read.apply(info);
+    } finally {
+      info.delete();
+    }
+  }
 
   /** Releases the device when its trainers and runs, which remain usable, are closed, too. */
   @Override
@@ -171,8 +182,13 @@ public final class Device implements AutoCloseable {
   public static List<String> list() {
     Natives.load();
     List<String> names = new ArrayList<>();
-    for (DeviceInfo info : Bindings.devices()) names.add(info.getName());
-    return names;
+    Devices devices = Bindings.devices();
+    try {
+      for (DeviceInfo info : devices) names.add(info.getName());
+      return names;
+    } finally {
+      devices.delete();
+    }
   }
 
   /**

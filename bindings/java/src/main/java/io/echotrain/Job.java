@@ -3,7 +3,6 @@ package io.echotrain;
 import io.echotrain.internal.EvalResult;
 import io.echotrain.internal.JobHandle;
 import io.echotrain.internal.RunHandle;
-import io.echotrain.internal.Strings;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.Objects;
@@ -244,9 +243,7 @@ public final class Job implements AutoCloseable {
 
   private Job(String text, boolean isJson, String... overrides) {
     Natives.load();
-    Strings strings = new Strings();
-    for (String override : overrides) strings.add(override);
-    handle = new JobHandle(text, isJson, strings);
+    handle = new JobHandle(text, isJson, overrides);
     Natives.free(handle, handle.release());
   }
 

@@ -1,10 +1,10 @@
 package io.echotrain;
 
-import io.echotrain.internal.Extents;
 import io.echotrain.internal.TransportCall;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
 
@@ -53,8 +53,8 @@ final class LentTransport extends io.echotrain.internal.Transport {
 
   private final Function[] functions = {
     (to, call) -> to.allReduce(output(call), number(call), reduction(call)),
-    (to, call) -> to.reduceScatter(input(call), parts(call), output(call), number(call), reduction(call)),
-    (to, call) -> to.allGather(input(call), parts(call), output(call)),
+    (to, call) -> to.reduceScatter(input(call), call.parts(), output(call), number(call), reduction(call)),
+    (to, call) -> to.allGather(input(call), call.parts(), output(call)),
     (to, call) -> to.broadcast(output(call), call.peer()),
     (to, call) -> to.barrier(),
     (to, call) -> to.send(input(call), call.peer(), call.tag()),
@@ -79,11 +79,8 @@ final class LentTransport extends io.echotrain.internal.Transport {
       if (timeout > 0) transport.timeout = timeout;  // 0: an abort, which may come meanwhile
       functions[call.operation()].run(transport, call);
     } catch (Throwable failure) {  // no exception may leave the callback
-      Extents missing = new Extents();
-      if (failure instanceof Transport.RankLost) {
-        for (int rank : ((Transport.RankLost) failure).missing()) missing.add((long) rank);
-      }
-      call.fail(statusOf(failure), failures.add(failure), missing);
+      int[] missing = failure instanceof Transport.RankLost ? ((Transport.RankLost) failure).missing() : new int[0];
+      call.fail(statusOf(failure), failures.add(failure), Arrays.stream(missing).asLongStream().toArray());
     }
   }
 
@@ -113,10 +110,6 @@ final class LentTransport extends io.echotrain.internal.Transport {
   }
 
   private static ByteBuffer empty() { return ByteBuffer.allocateDirect(0).order(ByteOrder.nativeOrder()); }
-
-  private static long[] parts(TransportCall call) {
-    return call.parts().stream().mapToLong(Long::longValue).toArray();
-  }
 
   private static Transport.Number number(TransportCall call) { return Transport.Number.values()[call.number()]; }
 

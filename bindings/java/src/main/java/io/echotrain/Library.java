@@ -1,7 +1,6 @@
 package io.echotrain;
 
 import io.echotrain.internal.Bindings;
-import io.echotrain.internal.Strings;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -126,12 +125,8 @@ public final class Library {
    */
   public static String writeReport(String title, List<ReportedRun> runs, String htmlPath, double targetAccuracy) {
     Natives.load();
-    Strings names = new Strings();
-    Strings paths = new Strings();
-    for (ReportedRun run : runs) {
-      names.add(run.name);
-      paths.add(run.metricsPath);
-    }
+    String[] names = runs.stream().map(run -> run.name).toArray(String[]::new);
+    String[] paths = runs.stream().map(run -> run.metricsPath).toArray(String[]::new);
     return Bindings.write_report(title, names, paths, htmlPath, targetAccuracy);
   }
 }

@@ -1,6 +1,5 @@
 package io.echotrain;
 
-import io.echotrain.internal.Strings;
 import io.echotrain.internal.StudyHandle;
 import java.util.Objects;
 
@@ -16,9 +15,7 @@ public final class Study implements AutoCloseable {
 
   private Study(String path, String... overrides) {
     Natives.load();
-    Strings strings = new Strings();
-    for (String override : overrides) strings.add(override);
-    handle = new StudyHandle(path, strings);
+    handle = new StudyHandle(path, overrides);
     Natives.free(handle, handle.release());
   }
 
