@@ -496,6 +496,15 @@ public final class Behaviour {
         fails(IllegalArgumentException.class, () -> new Batch().set("image", new float[5], 2, 3));
       }
     });
+    test("a fit that fails leaves no steps to the next one", () -> {
+      try (Trainer trainer = trainer(); Pipeline pipeline = batches().option("epochs", 0).build()) {
+        trainer.setStepListener((epoch, step) -> { throw new IllegalStateException("mine"); });
+        fails(IllegalStateException.class, () -> trainer.fit(pipeline, 1, null, null));
+        trainer.setStepListener(null);
+        long samples = trainer.fit(batches().build(), 1, null, null).get(0).samples;
+        expect(samples == 64, samples);
+      }
+    });
     test("batches of any size, weights and summaries", () -> {
       try (Trainer trainer = trainer()) {
         failsWith(Code.STATE, "before the first batch", () -> trainer.weights());

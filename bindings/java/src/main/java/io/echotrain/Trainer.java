@@ -293,11 +293,21 @@ public final class Trainer implements AutoCloseable {
 
   private Scores fitEpoch(Pipeline pipeline, int epoch) {
     double[] sums = new double[3];  // samples, loss, accuracy
-    for (Batch batch : pipeline) {
-      step(batch);
-      collect(sums, epoch, false);
+    try {
+      for (Batch batch : pipeline) {
+        step(batch);
+        collect(sums, epoch, false);
+      }
+      collect(sums, epoch, true);
+    } catch (Throwable failure) {
+      // The next call's first result is then its own.
+      try {
+        while (result(true) != null) {}
+      } catch (EchoTrainException another) {
+        failure.addSuppressed(another);
+      }
+      throw failure;
     }
-    collect(sums, epoch, true);
     if (sums[0] == 0) {
       throw new EchoTrainException(EchoTrainException.Code.STATE, "epoch " + (epoch + 1)
           + " gave no batch: there are fewer samples than a batch holds, or the pipeline's epochs are over",
