@@ -417,3 +417,16 @@ class NulTest(Case):
             list(et.Pipeline([et.stages.folder("a\0b"), et.stages.label()]))
         with self.assertRaisesRegex(et.errors.InvalidArgumentError, "NUL"):
             et.Job({"output": {"dir": "a\0b"}})
+
+
+class EarlyStoppingTest(Case):
+    def test_it_begins_anew_with_each_fit(self):
+        trainer, stopping = self.trainer(), et.EarlyStopping("loss", patience=1)
+        for losses, epochs in (([1, 2, 2], 2), ([9, 8, 7], 3)):
+            trainer.stop_training, run = False, 0
+            stopping.on_train_begin(trainer)
+            for run, loss in enumerate(losses, 1):
+                stopping.on_epoch_end(trainer, run, {"loss": loss})
+                if trainer.stop_training:
+                    break
+            self.assertEqual(run, epochs)

@@ -59,6 +59,9 @@ class EarlyStopping(Callback):
         self.best: Optional[float] = None
         self.wait: int = 0
 
+    def on_train_begin(self, trainer: Trainer) -> None:
+        self.best, self.wait = None, 0
+
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: Dict[str, float]) -> None:
         if self.monitor not in logs:
             raise ValueError(f"EarlyStopping watches '{self.monitor}'; there is {', '.join(logs)}")
