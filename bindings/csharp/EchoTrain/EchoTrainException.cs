@@ -1,4 +1,5 @@
 using System;
+using System.Text;
 
 namespace EchoTrain
 {
@@ -52,5 +53,10 @@ namespace EchoTrain
             }
             return text;
         }
+
+        // Returns the text with replacements for what Whole() refuses. For texts of the program's
+        // exceptions: reporting one must not fail.
+        internal static string Passable(string text) =>
+            Encoding.UTF8.GetString(Encoding.UTF8.GetBytes(text.Replace('\0', '?')));
     }
 }

@@ -22,7 +22,8 @@ namespace EchoTrain
 
             internal string Add(Exception failure)
             {
-                string text = failure is EchoTrainException ? failure.Message : failure.GetType().Name + ": " + failure.Message;
+                string text = EchoTrainException.Passable(
+                    failure is EchoTrainException ? failure.Message : failure.GetType().Name + ": " + failure.Message);
                 lock (gate)
                 {
                     if (first != null) return text;

@@ -212,7 +212,7 @@ namespace EchoTrain
             /// Keeps the exception and returns the reason to report to the library.
             internal string Add(string name, Exception failure)
             {
-                string reason = failure.GetType().Name + ": " + failure.Message;
+                string reason = EchoTrainException.Passable(failure.GetType().Name + ": " + failure.Message);
                 kept.Enqueue(new KeyValuePair<string, Exception>($"the function '{name}' failed: {reason}", failure));
                 if (kept.Count > Most) kept.TryDequeue(out _);
                 return reason;

@@ -13,6 +13,7 @@ public static partial class Behaviour
         Test("a run that is left or disposed of gives its folder back", EndedRuns);
         Test("a run has a trainer that outlives it", TrainersOfRuns);
         Test("the inner exception is what ended the run", Causes);
+        Test("the text of an exception may hold what C cannot", Unpassable);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("arguments that are missing or out of range", Arguments);
         Test("bad records are log lines with their subject", LogLines);
@@ -94,6 +95,27 @@ public static partial class Behaviour
             var error = Fails<EchoTrainException>(() => trainer.Evaluate(validation));
             Expect(error.Code == ErrorCode.Callback && error.InnerException == mine, error);
         }
+    }
+
+    private const long IndexInPass = 0xFFFFFFFFFF;  // of an ordinal
+
+    private static void Unpassable()
+    {
+        var wrong = new FormatException("The input string '12\0\ud800' was not in a correct format.");
+        foreach (string rule in new[] { "skip", "fail" })
+            using (var pipeline = new Pipeline(new { epochs = 1, on_error = rule }).Source("four", item =>
+            {
+                if ((item.Ordinal & IndexInPass) == 1) throw wrong;
+                if ((item.Ordinal & IndexInPass) < 4) item.Set("label", new[] { 0 });
+            }))
+            {
+                if (rule == "skip")
+                {
+                    Expect(pipeline.Count() == 3, "one of four is bad");
+                    Expect(pipeline.BadRecords.Contains("'12?\ufffd' was"), pipeline.BadRecords);
+                }
+                else Expect(Fails<EchoTrainException>(() => pipeline.Count()).InnerException == wrong, "the exception itself");
+            }
     }
 
     private static void StoppedEvaluations()

@@ -206,6 +206,10 @@ public static partial class Behaviour
         errors = Together(SmallJob(null), new Wire(place, 0), new CutWire(place, 1, new IOException("refused")));
         own = (EchoTrainException)errors[1];
         Expect(own.Code == ErrorCode.RankLost && own.InnerException is IOException, own);
+        place = new Place();  // a text that C cannot hold
+        errors = Together(SmallJob(null), new Wire(place, 0), new CutWire(place, 1, new FormatException("'12\0\ud800'")));
+        own = (EchoTrainException)errors[1];
+        Expect(own.Code == ErrorCode.Callback && own.InnerException is FormatException && own.Message.Contains("'12?"), own);
     }
 
     private static void Lacking()
