@@ -184,7 +184,7 @@ bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
     ++stats.items_out;
     return true;
   } catch (const Error& error) {
-    if (error.code() == Code::cancelled && host_.stopped()) return false;  // the record is not bad
+    if (host_.stopped()) return false;  // nobody gets it: the end may have caused the error
     item.missing = host_.bad_records().handle(stats.name, stats.position, item, error, epoch);
     return item.missing;
   }

@@ -130,6 +130,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
       end = End::pass;
       return false;
     } catch (const Error& error) {
+      if (host_.stopped()) return false;  // nobody gets it: the end may have caused the error
       ++uncounted_;
       count_reads();
       item.missing = host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);

@@ -3,13 +3,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -537,6 +541,43 @@ TEST(BadRecords, AFullDiskUnderACacheMakesNone) {
   const std::string why = "the cache keeps no more samples";
   EXPECT_NE(told.find(why), std::string::npos) << told;
   EXPECT_EQ(told.find(why), told.rfind(why)) << told;
+}
+
+// A function of the program may fail because the program ends.
+TEST(BadRecords, WhatFailsAfterTheCancellationIsNone) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 4, -1, -1);
+  const Json source = {{"stage", "source"}, {"function", "ends"}};
+  const Json shard = {{"stage", "webdataset"}, {"pattern", dir.path("a.tar")}};
+  const Json map = {{"stage", "map"}, {"function", "ends"}};
+  for (const Json& stages : {Json::array({source}), Json::array({shard, map})}) {
+    SCOPED_TRACE(stages.dump());
+    std::promise<void> entered, leave;
+    const std::shared_future<void> left = leave.get_future().share();
+    const pipeline::MapFunctions functions{
+        {"ends", [&, first = std::make_shared<std::atomic<bool>>(true)](Item&, uint64_t) {
+           if (first->exchange(false)) entered.set_value();
+           left.wait();
+           fail(Code::callback, "the program ends");
+         }}};
+    {
+      Pipeline p({{"on_error", "quarantine"},
+                  {"quarantine_dir", dir.path("quarantine")},
+                  {"bad_records_file", dir.path("list.jsonl")},
+                  {"stages", stages}},
+                 functions);
+      std::thread consumer([&] {
+        Item item;
+        EXPECT_THROW(p.next(item), Error);
+      });
+      entered.get_future().wait();
+      p.cancel();
+      leave.set_value();
+      consumer.join();
+    }
+    EXPECT_FALSE(std::filesystem::exists(dir.path("list.jsonl")));
+    EXPECT_FALSE(std::filesystem::exists(dir.path("quarantine")));
+  }
 }
 
 // Samples that do not fit into a batch --------------------------------------------------------------
