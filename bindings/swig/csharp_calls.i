@@ -54,9 +54,11 @@ class CallQueue {
   // Returns the transport that queues calls; give it to a run or a split.
   Transport* lend() { return new QueuedTransport(state_); }
 
-  // Returns the next call, which the caller owns; nullptr if none came in time.
+  // Returns the next call, which the caller owns; nullptr if none came in time. Once this has been
+  // called, the queue closes with the destruction of the last function that it made.
   Call* take(double seconds) {
     std::unique_lock<std::mutex> lock(state_->mutex);
+    state_->served = true;
     state_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
                              [&] { return !state_->calls.empty() || state_->closed; });
     if (state_->calls.empty()) return nullptr;
@@ -101,13 +103,24 @@ class CallQueue {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::shared_ptr<Call::State>> calls;
-    bool closed = false;
+    int functions = 0;
+    bool served = false, closed = false;
   };
 
   class Queued : public MapFunction {
    public:
     Queued(std::shared_ptr<State> queue, int function)
-        : queue_(std::move(queue)), function_(function) {}
+        : queue_(std::move(queue)), function_(function) {
+      const std::lock_guard<std::mutex> lock(queue_->mutex);
+      ++queue_->functions;
+    }
+    ~Queued() override {
+      {
+        const std::lock_guard<std::mutex> lock(queue_->mutex);
+        if (--queue_->functions == 0 && queue_->served) queue_->closed = true;
+      }
+      queue_->changed.notify_all();
+    }
     std::string apply(BatchHandle& item) override {
       auto call = std::make_shared<Call::State>();
       call->item = &item;

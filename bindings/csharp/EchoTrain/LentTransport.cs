@@ -68,7 +68,7 @@ namespace EchoTrain
         internal static Native.Transport Lend(Transport transport, Failures failures)
         {
             var lent = new LentTransport(transport, failures);
-            ServedQueues.Add(lent.queue);
+            ServedQueues.Add(lent.queue, () => { });  // its run ends with an error anyway
             for (int i = 0; i < Threads; ++i)
                 new Thread(lent.Serve) { IsBackground = true, Name = "EchoTrain transport" }.Start();
             return lent.queue.lend();

@@ -185,8 +185,21 @@ namespace EchoTrain
 
         public void Dispose()
         {
+            End(Handle);  // first: a call that fails while the pipeline runs makes its sample a bad one
             functions.Queue.close();
             Handle.close();
+        }
+
+        private static void End(PipelineHandle handle)
+        {
+            try
+            {
+                handle.cancel();
+            }
+            catch (EchoTrainException)
+            {
+                // It is closed, or has wrong settings, which it has reported.
+            }
         }
 
         internal static IEnumerable<KeyValuePair<string, object>> OptionsOf(object options)
@@ -231,7 +244,7 @@ namespace EchoTrain
         /// calls, because Mono does not cope with native threads that call managed code.
         private sealed class Functions
         {
-            private const double PatienceSeconds = 0.1;  // how soon an unreachable pipeline is noticed
+            private const double PatienceSeconds = 0.1;  // how long a thread that is to be aborted may wait
             private readonly List<KeyValuePair<string, Action<Batch>>> functions =
                 new List<KeyValuePair<string, Action<Batch>>>();
             private readonly Failures failures;
@@ -251,21 +264,22 @@ namespace EchoTrain
             {
                 if (started || functions.Count == 0) return;
                 started = true;
-                ServedQueues.Add(Queue);
                 var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
+                ServedQueues.Add(Queue, () =>
+                {
+                    if (owner.TryGetTarget(out PipelineHandle handle)) End(handle);
+                });
                 for (int i = 0; i < Environment.ProcessorCount; ++i)
-                    new Thread(() => Serve(owner)) { IsBackground = true, Name = "EchoTrain functions" }.Start();
+                    new Thread(Serve) { IsBackground = true, Name = "EchoTrain functions" }.Start();
             }
 
-            private void Serve(WeakReference<PipelineHandle> owner)
+            // Until the queue closes, which it also does when an unreachable pipeline's finalizer has
+            // destroyed its functions. The finalizer waits for workers, which wait for this.
+            private void Serve()
             {
                 while (!Queue.is_closed())
-                {
                     using (Call call = Queue.take(PatienceSeconds))
                         if (call != null) call.finish(Run(call));
-                    // An unreachable pipeline's finalizer waits for workers, which wait for us.
-                    if (!owner.TryGetTarget(out PipelineHandle _)) Queue.close();
-                }
                 ServedQueues.Remove(Queue);
             }
 

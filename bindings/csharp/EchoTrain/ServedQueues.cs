@@ -6,23 +6,28 @@ namespace EchoTrain
 {
     /// The queues of calls that threads of this assembly serve. At the end of the process nobody
     /// serves them any more. Waiting calls must then fail; otherwise the finalizers of pipelines
-    /// and runs that were not disposed of would wait for them.
+    /// and runs that were not disposed of would wait for them. What makes the calls is cancelled
+    /// first, because it would take their failures for its data's.
     internal static class ServedQueues
     {
-        private static readonly HashSet<CallQueue> served = new HashSet<CallQueue>();
+        private static readonly Dictionary<CallQueue, Action> served = new Dictionary<CallQueue, Action>();
 
         static ServedQueues()
         {
             AppDomain.CurrentDomain.ProcessExit += (sender, nothing) =>
             {
                 lock (served)
-                    foreach (CallQueue queue in served) queue.close();
+                    foreach (KeyValuePair<CallQueue, Action> each in served)
+                    {
+                        each.Value();
+                        each.Key.close();
+                    }
             };
         }
 
-        internal static void Add(CallQueue queue)
+        internal static void Add(CallQueue queue, Action cancel)
         {
-            lock (served) served.Add(queue);
+            lock (served) served.Add(queue, cancel);
         }
 
         internal static void Remove(CallQueue queue)

@@ -331,6 +331,25 @@ public static partial class Behaviour
             GC.Collect();
             GC.WaitForPendingFinalizers();
         });
+        Test("pipelines that are left behind end their threads", () =>
+        {
+            Func<int> threads = () => Directory.GetDirectories("/proc/self/task").Length;
+            int before = threads();
+            var thread = new Thread(() =>  // whose stack is gone when it has ended
+            {
+                for (int i = 0; i < 20; ++i)
+                    new Pipeline(new { threads = 2 }).Source("ones", item => item.Set("x", new[] { 1f }, 1)).Next().Dispose();
+            });
+            thread.Start();
+            thread.Join();
+            for (int i = 0; i < 500 && threads() > before + 10; ++i)
+            {
+                GC.Collect();
+                GC.WaitForPendingFinalizers();
+                Thread.Sleep(20);
+            }
+            Expect(threads() <= before + 10, threads() + " threads, and " + before + " before");
+        });
         Test("a source of one's own", () =>
         {
             using (var p = new Pipeline(new { epochs = 1 }).Source("count", item =>

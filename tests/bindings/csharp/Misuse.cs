@@ -14,6 +14,7 @@ public static partial class Behaviour
         Test("a run has a trainer that outlives it", TrainersOfRuns);
         Test("the inner exception is what ended the run", Causes);
         Test("the text of an exception may hold what C cannot", Unpassable);
+        Test("samples that a pipeline holds when it is disposed of are not bad", HeldAtTheEnd);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("arguments that are missing or out of range", Arguments);
         Test("bad records are log lines with their subject", LogLines);
@@ -116,6 +117,18 @@ public static partial class Behaviour
                 }
                 else Expect(Fails<EchoTrainException>(() => pipeline.Count()).InnerException == wrong, "the exception itself");
             }
+    }
+
+    private static void HeldAtTheEnd()
+    {
+        string folder = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+        string list = folder + ".jsonl";
+        for (int round = 0; round < 5; ++round)
+            using (var pipeline = new Pipeline(new
+                { threads = Environment.ProcessorCount + 6, on_error = "quarantine", quarantine_dir = folder, bad_records_file = list })
+                .Source("ones", item => item.Set("x", new[] { 1f }, 1)).Map("slow", item => Thread.Sleep(20)).Add(Stages.Batch(1)))
+                for (int i = 0; i < 3; ++i) pipeline.Next().Dispose();
+        Expect(!Directory.Exists(folder) && !File.Exists(list), "good samples are in quarantine");
     }
 
     private static void StoppedEvaluations()
