@@ -166,6 +166,15 @@ std::string file_difference(const Json& saved, const Json& now) {
   return "";
 }
 
+// The difference between the class folders, each of which takes a class number.
+std::string class_difference(const Json& saved, const Json& now) {
+  if (saved == now) return "";
+  const Json before = saved.at("count"), after = now.value("count", Json());
+  if (before == after) return "its class folders have other names";
+  return cat("it had ", text_of(before), " class folders and has ", text_of(after),
+             ", and labels are counted over all of them, also those without a sample");
+}
+
 std::string words_for(const std::string& key) { return key == "count" ? "files" : key; }
 
 }  // namespace
@@ -187,9 +196,12 @@ std::string data_difference(const Json& saved, const Json& now) {
     if (saved.value(key, Json()) != now.value(key, Json()))
       return cat("it had ", text_of(saved.value(key, Json())), " ", words_for(key), " and has ",
                  text_of(now.value(key, Json())));
-  return saved.value("digest", Json()) == now.value("digest", Json())
-             ? ""
-             : "its files have other names or sizes";
+  if (saved.value("digest", Json()) != now.value("digest", Json()))
+    return "its files have other names or sizes";
+  // Earlier versions did not note the classes.
+  return saved.contains("classes")
+             ? class_difference(saved["classes"], now.value("classes", Json::object()))
+             : "";
 }
 
 std::string stages_difference(const Json& before, const Json& after) {

@@ -60,8 +60,9 @@ class Source {
 
   // Identifies the data, wherever it is stored; saved positions belong to it. Lists the data if
   // start_pass() has not done so yet. Returns {"count": number of files, "bytes", "digest"}, plus
-  // {"files": [[NAME, BYTES], ...]} if they are few and {"records"} if known. A source with inner
-  // sources returns a list of such objects; one that calls the program's functions returns null.
+  // {"files": [[NAME, BYTES], ...]} if they are few, {"records"} if known and {"classes": {"count",
+  // "digest"}} if folders are classes. A source with inner sources returns a list of such objects;
+  // one that calls the program's functions returns null.
   virtual Json data() = 0;
 
   // The number of samples in a pass, if known before it is read.

@@ -2,7 +2,9 @@
 // their names. The number is stored in the field "cls" as text, as in WebDataset shards.
 #include <algorithm>
 
+#include "core/crc32c.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/utf8.h"
@@ -48,6 +50,7 @@ class Folder final : public IndexedSource {
   uint64_t count() override {
     if (files_.empty()) {
       ClassFolders listed = list_class_folders(root_, extensions_);
+      classes_ = std::move(listed.classes);
       files_ = part_of(std::move(listed.files));
       if (!is_trial_) warn(listed.skipped);
     }
@@ -62,6 +65,16 @@ class Folder final : public IndexedSource {
   bool file_a_record() const override { return true; }
   uint64_t stamp_of_file(uint64_t index) const override {
     return stamp_of(root_ + "/" + files_[index].name);
+  }
+
+  // A class folder without a sample has a number too, so the files alone do not tell the labels.
+  void describe(Json& data) const override {
+    uint32_t digest = 0;
+    for (const std::string& name : classes_) {
+      const std::string line = name + "\n";
+      digest = crc32c(std::as_bytes(std::span(line)), digest);
+    }
+    data["classes"] = {{"count", classes_.size()}, {"digest", digest}};
   }
 
   void read(uint64_t index, Item& item) override {
@@ -124,6 +137,7 @@ class Folder final : public IndexedSource {
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   const int64_t every_;
   const bool validation_only_;
+  std::vector<std::string> classes_;
   std::vector<ClassFile> files_;
 };
 

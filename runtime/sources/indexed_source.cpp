@@ -9,6 +9,7 @@ Json IndexedSource::data() {
   const uint64_t records = count();
   Json out = describe_files(paths(), !file_a_record());
   out["records"] = records;
+  describe(out);
   return out;
 }
 

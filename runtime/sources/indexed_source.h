@@ -63,6 +63,8 @@ class IndexedSource : public pipeline::Source {
   virtual std::vector<std::string> paths() const = 0;
   virtual bool file_a_record() const { return false; }
   virtual uint64_t stamp_of_file(uint64_t /*index*/) const { return 0; }  // if file_a_record()
+  // Adds to data() what else decides what the samples are; valid after count().
+  virtual void describe(Json& /*data*/) const {}
   // How to read remote and local files.
   io::RemoteOptions remote() const { return remote_options(context_); }
   io::ReadOptions reading() const { return read_options(context_); }

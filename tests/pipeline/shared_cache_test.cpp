@@ -187,6 +187,23 @@ TEST_F(SharedCacheTest, RefusesWhatIsMadeOtherwise) {
   EXPECT_HAS(failure(spec()), "'2/new.png' is new");
 }
 
+TEST_F(SharedCacheTest, BelongsToTheClassFoldersAlsoTheEmptyOnes) {
+  digest(spec());
+  const Json held = Json::parse(get(folder() + "/upstream.json"));
+  fs::create_directory(dir_.path("images/00"));  // between 0 and 1, whose numbers it moves
+  EXPECT_HAS(failure(spec()), "it had 3 class folders and has 4");
+  fs::rename(dir_.path("images/2"), dir_.path("images/000"));
+  fs::remove(dir_.path("images/00"));
+  EXPECT_HAS(failure(spec()), "is missing");
+  fs::rename(dir_.path("images/000"), dir_.path("images/2"));
+  EXPECT_EQ(failure(spec()), "");
+  Json earlier = held;  // of a version that did not note them
+  earlier["data"].erase("classes");
+  fs::remove_all(folder());
+  put(folder() + "/upstream.json", earlier.dump(1) + "\n");
+  EXPECT_EQ(failure(spec()), "");
+}
+
 TEST_F(SharedCacheTest, RefusesADescriptionThatMakesNoSense) {
   digest(spec());
   const Json right = Json::parse(get(folder() + "/upstream.json"));

@@ -7,6 +7,7 @@
 #include "io/tar_writer.h"
 #include "sources/alone.h"
 #include "support/child.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -76,6 +77,32 @@ TEST(ImageFolder, HiddenEntriesAreNotLogged) {
   const Log log;
   EXPECT_EQ(read_all(images_spec(dir)).size(), 1u);
   EXPECT_EQ(log.lines().find("beside its samples"), std::string::npos) << log.lines();
+}
+
+// They move the class numbers of the folders behind them.
+TEST(ImageFolder, APositionBelongsToTheClassFoldersAlsoTheEmptyOnes) {
+  TempDir dir;
+  for (const char* name : {"b/1.png", "b/2.png", "c/1.png"})
+    put(dir.path(name), make_png(4, 4, 1, 1));
+  const Json spec = images_spec(dir);
+  Pipeline first(spec);
+  Item item;
+  first.next(item);
+  const Json state = first.save();
+  const auto said = [&](const Json& position) {
+    return error_text([&] { Pipeline(spec).restore(position); });
+  };
+  EXPECT_EQ(said(state), "");
+  std::filesystem::create_directory(dir.path("a"));
+  EXPECT_HAS(said(state), "it had 2 class folders and has 3");
+  Json earlier = state;  // of a version that did not note them
+  earlier["data"].erase("classes");
+  EXPECT_EQ(said(earlier), "");
+  std::filesystem::remove(dir.path("a"));
+  std::filesystem::create_directory(dir.path("d"));
+  const Json with_d = Pipeline(spec).save();
+  std::filesystem::rename(dir.path("d"), dir.path("a"));
+  EXPECT_HAS(said(with_d), "its class folders have other names");
 }
 
 TEST(ImageFolder, OfOtherExtensionsIsReadWhereItIsTold) {
