@@ -281,8 +281,8 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
 
 void Segment::pass_on(Chunk&& chunk) {
   substitute(chunk);
-  // How far an epoch came that was ended early depends on time, so the next one must not use it.
-  if (chunk.end == End::epoch && !host_.wants(chunk.epoch)) last_good_ = {};
+  // A run that is restored in the next epoch has not seen the samples of this one.
+  if (chunk.end == End::epoch) last_good_ = {};
   // Maps change sizes: account for the actual size in the queue.
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
   // The end of a pass without output fills the queue: nothing else would keep the head from running

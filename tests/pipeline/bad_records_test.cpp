@@ -234,6 +234,25 @@ TEST(BadRecords, SubstituteIsRestoredAlike) {
   }
 }
 
+// The first record is bad in each epoch, and none of the epoch before may replace it: a restored run
+// has not read that one.
+TEST(BadRecords, SubstituteTakesNothingFromTheEpochBefore) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 12, 0, 5);
+  Json spec = policy_spec(dir.path("a.tar"), "substitute");
+  spec["epochs"] = 3;
+  Pipeline original(spec);
+  EXPECT_EQ(labels_of_epoch(original), (std::vector<int32_t>{1, 2, 3, 4, 4, 6, 7, 8, 9, 0, 1}));
+  digest_of_epoch(original, 3);
+  Pipeline restored(spec);
+  restored.restore(original.save());
+  for (const uint64_t left : {8, 11}) {
+    const auto labels = labels_of_epoch(original);
+    EXPECT_EQ(labels.size(), left);
+    EXPECT_EQ(labels, labels_of_epoch(restored));
+  }
+}
+
 TEST(BadRecords, AShareMayBeBad) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
