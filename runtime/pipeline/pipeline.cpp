@@ -134,6 +134,25 @@ void Pipeline::check_overtaking(const std::vector<AnyStage>& stages) const {
   }
 }
 
+// A `take` behind a `repeat` ends the epoch in the source as soon as it is satisfied, whichever pass
+// the source is in. A `repeat` behind both would want the passes that are then missing.
+void Pipeline::check_passes(const std::vector<AnyStage>& stages) const {
+  size_t repeat = 0, take = 0;
+  for (size_t i = 1; i < stages.size(); ++i) {
+    SerialStage* const stage = serial_of(stages[i]);
+    if (!stage) continue;
+    const bool repeats = stage->traits().passes != 1;
+    if (repeats && take != 0)
+      fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+           "') cannot repeat what stage ", take + 1, " ('", entries_[take].name,
+           "') takes from the passes of stage ", repeat + 1, " ('", entries_[repeat].name,
+           "'): leave one of the three out");
+    if (repeats) repeat = i;
+    const PassControl* const control = stage->pass_control();
+    if (repeat != 0 && control && control->ends_passes()) take = i;
+  }
+}
+
 // Copies of a sample are told apart by the 32 bits of Item::replica. Batches start from 0 again.
 void Pipeline::check_replicas(const std::vector<AnyStage>& stages) const {
   uint64_t last = 0;
@@ -199,6 +218,7 @@ void Pipeline::build() {
   check_cache(stages);
   check_views(stages);
   check_overtaking(stages);
+  check_passes(stages);
   check_replicas(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)
     if (MapStage* map = map_of(stages[i]), *next = map_of(stages[i + 1]); map && next)

@@ -167,6 +167,7 @@ class PassControl {
   virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
   // pass_id() of the pass of which no more is needed; 0: none. Thread safe.
   virtual uint64_t satisfied_pass() const { return 0; }
+  virtual bool ends_passes() const { return false; }  // satisfied_pass() is not always 0
 
  protected:
   ~PassControl() = default;

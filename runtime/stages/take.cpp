@@ -39,6 +39,7 @@ class Take final : public SerialStage, private PassControl {
   }
 
   uint64_t satisfied_pass() const override { return satisfied_.load(); }
+  bool ends_passes() const override { return true; }
 
  private:
   const uint64_t count_;

@@ -86,6 +86,29 @@ TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
   EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
 }
 
+// How far the source has read when the first `take` is satisfied would decide the number of samples.
+TEST(Pipeline, RefusesToRepeatWhatIsTakenFromRepeatedPasses) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 73);
+  const auto said = [&](const std::string& stages) {
+    return error_text([&] { Pipeline(spec_of(pattern, stages)); });
+  };
+  const std::string repeat = R"(, {"stage": "repeat", "count": 2})",
+                    once = R"(, {"stage": "repeat", "count": 1})",
+                    endless = R"(, {"stage": "repeat"})",
+                    take = R"(, {"stage": "take", "count": 100})",
+                    shuffle = R"(, {"stage": "shuffle", "buffer": 9})";
+  for (const std::string& stages : {repeat + take + repeat, endless + shuffle + take + repeat,
+                                    repeat + take + shuffle + take + endless})
+    EXPECT_NE(said(stages).find("') takes from the passes of stage 3 ('repeat')"),
+              std::string::npos)
+        << stages << said(stages);
+  for (const std::string& stages :
+       {repeat + take, take + repeat, repeat + repeat + take, once + take + repeat,
+        repeat + take + once, take + repeat + take})
+    EXPECT_EQ(said(stages), "") << stages;
+}
+
 // The source reads on until it sees that `take` has enough; with longer queues, more of these
 // samples reach the stages before `take`.
 TEST(Pipeline, PassesAfterATakeDoNotDependOnHowFarTheSourceRead) {
