@@ -21,6 +21,10 @@ namespace etr::pipeline {
 // The pipeline's own options, without its stages.
 Schema pipeline_schema();
 
+// Removes what makes a pipeline write files: decision logs, the list of bad records, quarantine.
+// For a pipeline that is run only to look at its samples or its speed.
+Json without_side_files(Json spec);
+
 // next() is for one consumer thread; the other functions are thread safe.
 //
 //   {"stages": [{"stage": "webdataset", "pattern": "train-*.tar"}, {"stage": "decode"}, ...],

@@ -65,7 +65,7 @@ size_t first_as_good(std::span<const double> rates) {
 Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
   if (!spec.is_object() || !spec.contains("stages"))
     fail(Code::invalid_argument, "tune: the pipeline has no 'stages'");
-  Json trial_spec = spec;
+  Json trial_spec = without_side_files(spec);
   trial_spec["epochs"] = 0;  // trials end by time
   Json chosen = Json::object(), trials = Json::array();
   double best_rate = 0;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "pipeline/pipeline.h"
 #include "study/advise_measure.h"
 #include "study/advise_pipeline.h"
 #include "train/milestones.h"
@@ -22,7 +23,7 @@ train::Job trial_of(const train::Job& job) {
                    {"progress_every", 0.05}};
   // A schedule that counts fresh examples has an end, which the trial must not reach.
   if (job.train().integer("fresh") > 0) spec["train"]["fresh"] = int64_t{1'000'000'000'000'000};
-  spec["pipeline"] = short_pipeline(train::without_side_files(job.pipeline()));
+  spec["pipeline"] = short_pipeline(pipeline::without_side_files(job.pipeline()));
   return train::Job::parse(spec.dump(), "the job, as a trial");
 }
 

@@ -14,7 +14,6 @@
 #include "study/advise_pipeline.h"
 #include "train/batch_fields.h"
 #include "train/learner.h"
-#include "train/supply.h"
 #include "train/trainer.h"
 
 namespace etr::study {
@@ -236,7 +235,7 @@ void AdviseOptions::report(const std::string& what) const {
 Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
                  const AdviseOptions& options) {
   check_supported(job);
-  const Json spec = train::without_side_files(job.pipeline());
+  const Json spec = pipeline::without_side_files(job.pipeline());
   const PlainPipeline plain = plain_pipeline(spec, job.seed());
   Measured m;
   m.echoes = plain.echoes;

@@ -40,20 +40,6 @@ bool is_by_clock(const Json& stage) {
   return mode != "fixed" && mode != "together";
 }
 
-Json without_side_files(Json pipeline) {
-  pipeline.erase("bad_records_file");
-  for (const char* key : {"on_error", "on_error_in"}) {
-    auto text = pipeline.value(key, std::string());
-    const std::string writing = "quarantine";
-    for (size_t at = 0; (at = text.find(writing, at)) != std::string::npos;)
-      text.replace(at, writing.size(), "skip");
-    if (!text.empty()) pipeline[key] = text;
-  }
-  for (Json& stage : pipeline["stages"])
-    if (stage["stage"] == "echo" || stage["stage"] == "overtake") stage.erase("log");
-  return pipeline;
-}
-
 Json part_of_ranks(Json pipeline, const Ranks* ranks) {
   if (!ranks) return pipeline;
   if (ranks->sharers() > 1) check_not_by_clock(pipeline);

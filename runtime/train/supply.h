@@ -13,10 +13,6 @@
 
 namespace etr::train {
 
-// Removes what makes a pipeline write files: decision logs, the list of bad records, quarantine.
-// For a pipeline that is run only to look at its samples.
-Json without_side_files(Json pipeline);
-
 // Returns whether the stage's output depends on how long other stages and the consumer take.
 bool is_by_clock(const Json& stage);
 

@@ -165,7 +165,7 @@ std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr&
 Json Trainer::pipeline_spec(Json of) const {
   of = part_of_ranks(std::move(of), ranks_.get());
   if (membership_) of = membership_->part(std::move(of));
-  return only_looks(start_) ? without_side_files(std::move(of)) : of;
+  return only_looks(start_) ? pipeline::without_side_files(std::move(of)) : of;
 }
 
 Json Trainer::pipeline_stats() const {
@@ -245,8 +245,8 @@ void Trainer::await_batch(pipeline::Pipeline& from) const {
 Learner& Trainer::shaped_learner() {
   if (learner().trainable() == 0) {
     // The samples that a budget measures are read at the first wait, which a stop can end.
-    pipeline::Pipeline one(without_side_files(pipeline_spec(job_.pipeline())), {}, /*defers=*/true,
-                           pipeline::Pipeline::Budget::at_start);
+    pipeline::Pipeline one(pipeline::without_side_files(pipeline_spec(job_.pipeline())), {},
+                           /*defers=*/true, pipeline::Pipeline::Budget::at_start);
     pipeline::Item batch;
     await_batch(one);
     if (one.next(batch) != pipeline::Pipeline::Next::item)

@@ -232,6 +232,22 @@ class Runs(unittest.TestCase):
             self.assertEqual(run_.end(), 130, run_.output)
             self.assertIn("interrupted", run_.output)
 
+    def test_looking_at_a_pipeline_leaves_the_files_of_its_run_alone(self):
+        log, bad, pipeline = (self.root / name for name in ("echo.jsonl", "bad.jsonl", "pipeline.json"))
+        decisions = '{"epoch":0,"after":3,"echoes":2}\n'
+        log.write_text(decisions)
+        pipeline.write_text(json.dumps({
+            "stages": [{"stage": "webdataset", "pattern": f"{self.root}/data/train-*.tar.zst"}, {"stage": "label", "classes": 5},
+                       {"stage": "decode"}, {"stage": "echo", "mode": "on_demand", "factor": 2, "log": str(log)},
+                       {"stage": "keep", "fields": "image,label"}, {"stage": "batch", "size": 8}],
+            "on_error": "quarantine", "quarantine_dir": str(self.root / "quarantined"), "bad_records_file": str(bad)}))
+        for words in (["explain", pipeline, "--seconds", "0.2"],
+                      ["tune-pipeline", pipeline, "--seconds", "0.1", "--out", self.root / "tuned.json"]):
+            result = run(*words)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(log.read_text(), decisions, words)
+            self.assertFalse(bad.exists() or (self.root / "quarantined").exists(), words)
+
     def test_sigterm_ends_in_order_too(self):
         run_ = Terminal("train", *self.endless("terminated"))
         run_.until("step ")

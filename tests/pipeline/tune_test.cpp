@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
@@ -92,6 +93,29 @@ TEST(Tune, WhatItFoundServesAPipeline) {
   EXPECT_EQ(p.stats()["threads"], 3);
   std::ofstream(path) << "{}";
   EXPECT_THROW(Pipeline{spec}, Error);
+}
+
+// The log of a run would say that the run had begun anew.
+TEST(Tune, LeavesTheFilesOfARunAlone) {
+  TempDir dir;
+  const std::string log = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n";
+  std::ofstream(dir.path("echo.jsonl")) << log;
+  Json spec = spec_of(dir);
+  const Json echo{
+      {"stage", "echo"}, {"mode", "on_demand"}, {"factor", 2}, {"log", dir.path("echo.jsonl")}};
+  spec["stages"].insert(spec["stages"].begin() + 2, echo);
+  spec["on_error"] = "quarantine";
+  spec["quarantine_dir"] = dir.path("bad");
+  spec["bad_records_file"] = dir.path("bad.jsonl");
+  std::ofstream(dir.path("bad.tar")) << "no tar";
+  spec["stages"][0]["pattern"] =
+      cat("{", spec["stages"][0]["pattern"].get<std::string>(), ",", dir.path("bad.tar"), "}");
+  EXPECT_GT(pipeline::tune(spec, {}, {0.02, 0, {}})["samples_per_s"], 0);
+  EXPECT_EQ(platform::read_file(dir.path("echo.jsonl")), log);
+  for (const char* file : {"bad", "bad.jsonl"})
+    EXPECT_FALSE(std::filesystem::exists(dir.path(file))) << file;
+  for (const char* wrong : {R"({"stages": 3, "on_error": 4})", R"({"stages": [3, {"stage": 4}]})"})
+    EXPECT_THROW(pipeline::tune(Json::parse(wrong), {}, {0.02, 0, {}}), Error) << wrong;
 }
 
 TEST(Tune, StopsWhenAsked) {
