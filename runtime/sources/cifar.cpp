@@ -34,8 +34,7 @@ class Cifar final : public IndexedSource {
 
  protected:
   uint64_t count() override {
-    if (files_.empty())
-      for (const std::string& path : io::expand_pattern(pattern_, remote())) open(path);
+    if (files_.empty()) files_ = open();
     return files_.back().end;
   }
 
@@ -70,15 +69,19 @@ class Cifar final : public IndexedSource {
 
   size_t record_bytes() const { return label_bytes_ + kPixels; }
 
-  void open(const std::string& path) {
-    auto bytes = std::make_unique<io::RecordFile>(path, reading());
-    if (bytes->size() == 0 || bytes->size() % record_bytes() != 0)
-      fail(Code::corrupt_data, "'", path, "' has ", bytes->size(),
-           " bytes, which is not a number of records of ", record_bytes(),
-           " bytes; is it another CIFAR (option 'labels')?");
-    const uint64_t before = files_.empty() ? 0 : files_.back().end;
-    const uint64_t records = bytes->size() / record_bytes();
-    files_.push_back({std::make_shared<std::string>(path), std::move(bytes), before + records});
+  std::vector<File> open() const {
+    std::vector<File> files;
+    uint64_t records = 0;
+    for (const std::string& path : io::expand_pattern(pattern_, remote())) {
+      auto bytes = std::make_unique<io::RecordFile>(path, reading());
+      if (bytes->size() == 0 || bytes->size() % record_bytes() != 0)
+        fail(Code::corrupt_data, "'", path, "' has ", bytes->size(),
+             " bytes, which is not a number of records of ", record_bytes(),
+             " bytes; is it another CIFAR (option 'labels')?");
+      records += bytes->size() / record_bytes();
+      files.push_back({std::make_shared<std::string>(path), std::move(bytes), records});
+    }
+    return files;
   }
 
   const std::string pattern_;

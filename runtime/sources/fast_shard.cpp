@@ -65,13 +65,18 @@ class FastShardSource final : public IndexedSource {
     }
   }
 
+  // If one cannot be opened, none is kept: the next call would go on without those behind it.
   void open() {
+    std::vector<std::shared_ptr<io::FastShard>> shards;
+    std::vector<std::shared_ptr<const std::string>> paths;
     std::vector<uint64_t> begins{0};
     for (const std::string& path : io::expand_pattern(pattern_, remote())) {
-      shards_.push_back(shard_of(path));
-      paths_.push_back(std::make_shared<std::string>(path));
-      begins.push_back(begins.back() + shards_.back()->size());
+      shards.push_back(shard_of(path));
+      paths.push_back(std::make_shared<std::string>(path));
+      begins.push_back(begins.back() + shards.back()->size());
     }
+    shards_ = std::move(shards);
+    paths_ = std::move(paths);
     begins_ = std::move(begins);
   }
 

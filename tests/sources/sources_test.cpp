@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include "core/platform.h"
+#include "io/fast_shard.h"
 #include "pipeline/permutation.h"
 #include "sources/files.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -69,6 +72,35 @@ TEST(Cifar, ReadsPlanarRecordsOfSeveralFiles) {
   Json wrong = options;
   wrong["labels"] = "cifar100";
   EXPECT_HAS(failure(spec_of("cifar", wrong)), "another CIFAR");
+}
+
+// A pipeline asks for the data more than once: for a position, for its length, for each pass.
+TEST(SeveralFiles, OfWhichOneIsDamagedAreNeverReadInPart) {
+  TempDir dir;
+  for (int shard = 0; shard < 3; ++shard) {
+    io::FastShardWriter writer(dir.path(std::to_string(shard) + ".ets"));
+    const std::string text = std::to_string(shard);
+    const io::FastShardWriter::Field fields[] = {{"cls", std::as_bytes(std::span(text)), 0}};
+    writer.add(text, fields);
+    writer.finish();
+    write(dir.path(std::to_string(shard) + ".bin"), std::string(3073, '\0'));
+  }
+  for (const auto& [stage, ending] : {std::pair("fast_shard", ".ets"), {"cifar", ".bin"}}) {
+    const Json spec = spec_of(stage, {{"pattern", dir.path(std::string("*") + ending)}});
+    const Json state = Pipeline(spec).save();
+    const std::string damaged = dir.path(std::string("1") + ending);
+    const std::string whole = platform::read_file(damaged);
+    put(damaged, whole.substr(0, whole.size() - 5));
+    Pipeline p(spec);
+    const std::string said = error_text([&] { p.restore(state); });
+    EXPECT_HAS(said, damaged);
+    EXPECT_HAS(error_text([&] { p.length(); }), damaged);
+    EXPECT_HAS(error_text([&] { read_all(p); }), damaged);
+    Pipeline later(spec);
+    EXPECT_HAS(error_text([&] { later.restore(state); }), damaged);
+    put(damaged, whole);
+    EXPECT_EQ(read_all(later).size(), 3u);
+  }
 }
 
 TEST(Npy, ReadsArraysAndNarrowsThem) {
