@@ -301,9 +301,11 @@ class PassRules {
   std::vector<Rule> rules_;
 };
 
-// The random numbers for one replica of a sample in one stage, independent of the thread.
+// The random numbers for one replica of a sample or batch in one stage, independent of the thread.
 inline Rng item_rng(const StageContext& context, uint64_t epoch, const Item& item) {
-  return Rng(context.seed, epoch, item.ordinal, context.position << 32 | item.replica);
+  // Batches that begin with copies of one sample have the same ordinal.
+  const uint64_t batch = item.batch_number == 0 ? 0 : mix64(item.batch_number);
+  return Rng(context.seed ^ batch, epoch, item.ordinal, context.position << 32 | item.replica);
 }
 
 template <typename T>

@@ -298,6 +298,22 @@ TEST(MixupAndCutmix, LabelsTellWhatTheImagesHold) {
   EXPECT_THROW(run("mixup", "{}", integers), Error);
 }
 
+// An echo node gives copies of one sample, and several batches may begin with them.
+TEST(MixupAndCutmix, BatchesOfOneOrdinalAreMixedDifferently) {
+  for (const char* stage : {"mixup", "cutmix"}) {
+    std::set<std::vector<float>> labels;
+    for (uint32_t number = 0; number < 20; ++number) {
+      Item batch = batch_of(5);
+      batch.ordinal = 7;
+      batch.batch_number = number;
+      const Item out = run(stage, R"({"alpha": 1})", std::move(batch));
+      const auto of_batch = out.find("label")->view<float>();
+      labels.emplace(of_batch.begin(), of_batch.end());
+    }
+    EXPECT_GT(labels.size(), stage == std::string("mixup") ? 19u : 15u) << stage;
+  }
+}
+
 TEST(PaddedBatch, PadsAndTellsLengths) {
   TempDir dir;
   std::ofstream(dir.path("a.txt")) << "abc\nd\nefghi\nzz\n";
