@@ -480,7 +480,7 @@ std::shared_ptr<const Error> Pipeline::failure_at_end() const {
 // item, or the end of an epoch if the current message has no more items, or if there is no current
 // message. Returns false if there is none of this by `due`.
 bool Pipeline::advance(std::unique_lock<std::mutex>& lock, const Due& due) {
-  if (!started_) start();
+  if (!started_ && !failure_) start();  // it may have failed on the way to a restored position
   if (!wait_until(lock, due, [this] { return begun(); })) return false;
   while (!cancelled_ && !failure_) {
     if (!has_current_) {

@@ -77,7 +77,8 @@ class Pipeline final : private SegmentHost {
   // position. If the world differs, the rest of the epoch is redistributed: each sample that no
   // rank has delivered fresh enters the stages of one rank once, in the source's order, and copies
   // that an echo node made and a rank delivered do not come again. Throws Error(unsupported) if a
-  // stage counts samples (take, skip) or combines them by content.
+  // stage counts samples (take, skip) or combines them by content. If it fails on the way to the
+  // position, next() and each later restore() throw the same Error.
   void restore(const Json& state);
 
   uint64_t epoch() const;     // of the next item
@@ -122,6 +123,8 @@ class Pipeline final : private SegmentHost {
   const Json* own_position(const std::vector<Json>& positions) const;
   void check_shareable() const;
   bool needs_contents() const;
+  void go_to(const std::vector<Json>& positions, const Json& data, std::optional<uint64_t> samples,
+             bool& on_the_way);
   void plan_restore(const Json& state, std::optional<uint64_t> samples);
   void plan_share(const std::vector<Json>& positions, std::optional<uint64_t> samples);
   void begin_rest(Delivered delivered);

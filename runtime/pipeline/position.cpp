@@ -47,6 +47,7 @@ Json Pipeline::save() const {
 void Pipeline::restore(const Json& state) {
   const auto check_not_started = [this] {
     if (started_) fail(Code::state, "a pipeline is restored before its first batch is read");
+    if (failure_) throw Error(*failure_);
   };
   {
     std::scoped_lock lock(mutex_);
@@ -67,16 +68,30 @@ void Pipeline::restore(const Json& state) {
     samples = source_->source().samples();
   std::scoped_lock lock(mutex_);
   check_not_started();
+  bool on_the_way = false;
   try {
-    for (const Json& position : positions)
-      check_position(position, {{"pipeline", canonical_}, {"data", what}});
-    if (const Json* own = own_position(positions)) return plan_restore(*own, samples);
-    check_complete(positions);
-    plan_share(positions, samples);
-  } catch (const nlohmann::json::exception&) {  // raised by the notes of stages and sources
-    fail(Code::corrupt_data, kDamagedPosition,
-         ": 'data', 'stages' or 'decisions' do not hold what such a pipeline notes there");
+    go_to(positions, what, samples, on_the_way);
+  } catch (...) {  // stages may be anywhere now: neither there nor at the beginning
+    if (on_the_way) failure_ = current_error();
+    throw;
   }
+}
+
+// Sets `on_the_way` when it begins to change the pipeline.
+void Pipeline::go_to(const std::vector<Json>& positions, const Json& data,
+                     std::optional<uint64_t> samples, bool& on_the_way) try {
+  for (const Json& position : positions)
+    check_position(position, {{"pipeline", canonical_}, {"data", data}});
+  const Json* const own = own_position(positions);
+  if (!own) {
+    check_complete(positions);
+    check_shareable();
+  }
+  on_the_way = true;
+  own ? plan_restore(*own, samples) : plan_share(positions, samples);
+} catch (const nlohmann::json::exception&) {  // raised by the notes of stages and sources
+  fail(Code::corrupt_data, kDamagedPosition,
+       ": 'data', 'stages' or 'decisions' do not hold what such a pipeline notes there");
 }
 
 // Returns nullptr if the epoch must be redistributed.

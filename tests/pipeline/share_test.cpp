@@ -291,6 +291,24 @@ std::string said(const Json& spec, const Json& state) {
   });
 }
 
+// Else it would begin with the epoch of the position, or skip what was delivered then.
+TEST(Share, APipelineThatCouldNotBeRestoredDoesNotGoOn) {
+  TempDir dir;
+  const Json spec = shuffled(dir, Json::array({stage("take", {{"count", 30}})}));
+  const Json state = positions_of(spec, 3, 2);
+  Pipeline pipeline = rank_of(spec, 0, 2);
+  const std::string refused = error_text([&] { pipeline.restore(state); });
+  EXPECT_NE(refused.find("counts its samples"), std::string::npos) << refused;
+  Item item;
+  EXPECT_TRUE(pipeline.wait(60));
+  EXPECT_EQ(error_text([&] { pipeline.next(item); }), refused);
+  EXPECT_EQ(error_text([&] { pipeline.restore(state[0]); }), refused);
+  Pipeline asked_first = rank_of(spec, 0, 2);  // what is refused before does no harm
+  EXPECT_NE(error_text([&] { asked_first.restore(state[0]); }), "");
+  Pipeline fresh = rank_of(spec, 0, 2);
+  EXPECT_EQ(digest_of_epoch(asked_first), digest_of_epoch(fresh));
+}
+
 TEST(Share, RefusesWhatItCannotShareOut) {
   TempDir dir;
   const auto with = [&](const char* name, const Json& options) {
