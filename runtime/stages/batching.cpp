@@ -18,11 +18,16 @@ void Batching::start_epoch(uint64_t) {
   rival_.reset();
 }
 
-// Nothing: `item` can be in a batch with `first`.
+// Nothing: `item` can be in a batch with `first`. Otherwise, `first` cannot be in one with `item`
+// either.
 std::optional<Error> Batching::misfit(const Item& first, const Item& item) const {
   if (first.ghost || item.ghost) return std::nullopt;
   try {
     check_fits(first, item);
+    for (const Field& field : item.fields)
+      if (!first.find(field.name))
+        fail(Code::invalid_argument, "cannot batch: the sample has a field '", field.name,
+             "', which the others of its batch lack; drop it with keep");
     return std::nullopt;
   } catch (const Error& error) {
     return error;
@@ -50,11 +55,7 @@ void Batching::settle(const Item* next, Emitter& out) {
   if (!next || !misfit(held, *next) || misfit(rival, *next))
     return out.reject(rival, *misfit(held, rival));
   const Item odd = std::exchange(held, rival);
-  out.reject(odd, misfit(rival, odd)
-                      .value_or(Error(
-                          Code::invalid_argument,
-                          "cannot batch: the sample has a field that those after it lack; drop the "
-                          "field with keep")));
+  out.reject(odd, *misfit(rival, odd));
 }
 
 void Batching::finish_pass(Emitter& out) {

@@ -24,8 +24,8 @@ class Batching : public pipeline::SerialStage {
   }
 
  protected:
-  // Throws Error if `item` cannot be in a batch with `first`, the batch's first sample. The error
-  // is attributed to `item`.
+  // Throws Error if `item` lacks a field of `first`, the batch's first sample, or has another one
+  // under its name that cannot be joined with it. The error is attributed to `item`.
   virtual void check_fits(const pipeline::Item& first, const pipeline::Item& item) const = 0;
   // Sets the batch's field `name`, and related fields, from `items`, which all have it.
   virtual void join(const std::string& name, const std::vector<pipeline::Item>& items,

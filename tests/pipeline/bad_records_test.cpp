@@ -669,6 +669,37 @@ TEST(BadRecords, TheOddSampleIsTheOneInTheError) {
                                "'x': u8 [2] beside u8 [1]", "crop or resize"});
 }
 
+// Wherever the sample stands that has a field more or less than the others.
+TEST(BadRecords, ASampleWithOtherFieldsIsOdd) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  for (const char* stage : {"batch", "padded_batch"})
+    for (const bool lacks : {true, false})
+      for (const uint64_t odd : {0, 1, 4, 6}) {
+        SCOPED_TRACE(std::string(stage) + ": " + std::to_string(odd) + (lacks ? " lacks" : " has"));
+        const pipeline::MapFunctions functions{
+            {"shape", [&](Item& item, uint64_t) {
+               item.fields.clear();
+               item.set("x", Tensor::scalar<int32_t>(DType::i32, 1));
+               if (((item.ordinal & 0xffffffff) == odd) != lacks)
+                 item.set("w", Tensor::scalar<int32_t>(DType::i32, 2));
+             }}};
+        Json spec = batches_spec(dir.path("a.tar"), 4, "skip");
+        spec["stages"][3]["stage"] = stage;
+        spec["stages"].erase(2);
+        Pipeline p(spec, functions);
+        Item item;
+        for (int batch = 0; batch < 4; ++batch) {
+          ASSERT_EQ(p.next(item), Pipeline::Next::item);
+          EXPECT_EQ(item.find("w") != nullptr, lacks);
+        }
+        const Json list = p.bad_record_list();
+        ASSERT_EQ(list.size(), 1u) << list;
+        EXPECT_EQ(list[0]["key"], "s" + std::to_string(odd));
+        EXPECT_NE(list[0]["reason"].get<std::string>().find("'w'"), std::string::npos) << list;
+      }
+}
+
 // In a serial stage there is no sample that could stand in.
 TEST(BadRecords, TheLogTellsWhatIsReplacedFromWhatIsDropped) {
   TempDir dir;
