@@ -134,6 +134,22 @@ void Pipeline::check_overtaking(const std::vector<AnyStage>& stages) const {
   }
 }
 
+// A row of `pack_sequences` may hold fresh sequences and repeats, and counts as its first one.
+void Pipeline::check_joining(const std::vector<AnyStage>& stages) const {
+  size_t repeats = 0;
+  for (size_t i = 1; i < stages.size(); ++i) {
+    const SerialStage* stage = serial_of(stages[i]);
+    if (!stage) continue;
+    const SerialTraits traits = stage->traits();
+    if (traits.repeats_samples) repeats = i;
+    if (traits.joins_samples && repeats != 0)
+      fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+           "') would put fresh sequences and repeats of stage ", repeats + 1, " ('",
+           entries_[repeats].name, "') into one row: put '", entries_[repeats].name,
+           "' behind it, where it repeats rows");
+  }
+}
+
 // A `take` behind a `repeat` ends the epoch in the source as soon as it is satisfied, whichever pass
 // the source is in. A `repeat` behind both would want the passes that are then missing.
 void Pipeline::check_passes(const std::vector<AnyStage>& stages) const {
@@ -218,6 +234,7 @@ void Pipeline::build() {
   check_cache(stages);
   check_views(stages);
   check_overtaking(stages);
+  check_joining(stages);
   check_passes(stages);
   check_replicas(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)

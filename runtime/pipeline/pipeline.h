@@ -107,6 +107,7 @@ class Pipeline final : private SegmentHost {
   void parse(const Json& spec);
   ErrorRules error_rules() const;
   void check_overtaking(const std::vector<AnyStage>& stages) const;
+  void check_joining(const std::vector<AnyStage>& stages) const;
   void check_passes(const std::vector<AnyStage>& stages) const;
   void check_replicas(const std::vector<AnyStage>& stages) const;
   void check_views(const std::vector<AnyStage>& stages) const;

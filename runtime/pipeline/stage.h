@@ -146,6 +146,7 @@ class Emitter {
 struct SerialTraits {
   bool makes_batches = false;       // its output is counted in batches
   bool depends_on_content = false;  // what it emits depends on tensors, see SerialStage
+  bool joins_samples = false;       // to samples of its own, whose examples are not counted
   bool may_block = false;           // needs its own thread
   // Repeats samples: from one with the replica number r it makes those from r * replica_stride to
   // r * replica_stride + copies - 1.

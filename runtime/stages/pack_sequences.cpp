@@ -33,7 +33,9 @@ class PackSequences final : public SerialStage {
         open_(static_cast<size_t>(options.integer("open_rows"))),
         too_long_(options.string("too_long")) {}
 
-  SerialTraits traits() const override { return {.depends_on_content = true}; }
+  SerialTraits traits() const override {
+    return {.depends_on_content = true, .joins_samples = true};
+  }
   double holds_bytes(double) const override {
     return 4.0 * static_cast<double>(length_) * static_cast<double>(open_);
   }

@@ -225,7 +225,9 @@ void look_at_places(Measured& m, const PlainPipeline& plain, const AdviseOptions
   for (StageCost& s : m.stages) {
     if (s.stage >= plain.batch_stage) break;
     s.bytes = bytes[s.stage];
-    const Json echo{{"stage", "echo"}, {"factor", 2}, {"device", true}};
+    Json echo{{"stage", "echo"}, {"factor", 2}};
+    s.takes_echo = s.takes_echo && can_be_made(with_echo(spec, s.stage, echo), /*defers=*/false);
+    echo["device"] = true;
     s.device_echo = can_be_made(with_echo(spec, s.stage, echo), /*defers=*/true);
     random = random || s.augments;
     if (!random && !has_cache &&

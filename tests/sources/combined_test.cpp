@@ -331,6 +331,25 @@ TEST(PackSequences, FillsRowsAndKeepsEverySequence) {
       << "little padding";
 }
 
+TEST(PackSequences, RowsAreRepeatedAndNotTheirSequences) {
+  TempDir dir;
+  const Json pack{{"stage", "pack_sequences"}, {"field", "text"}, {"length", 8}},
+      echo{{"stage", "echo"}, {"factor", 2}, {"mode", "together"}};
+  const auto with = [&](const std::vector<Json>& stages) {
+    Json spec{{"epochs", 1}, {"stages", {lines(dir, "a", 40)}}};
+    for (const Json& stage : stages) spec["stages"].push_back(stage);
+    return spec;
+  };
+  EXPECT_HAS(failure(with({echo, pack})),
+             "pipeline stage 3 ('pack_sequences') would put fresh sequences and repeats of stage 2 "
+             "('echo') into one row: put 'echo' behind it");
+  Pipeline p(with({pack, echo}));
+  const size_t rows = read_all(p).size();
+  EXPECT_GT(rows, 20u);
+  EXPECT_EQ(p.stats()["consumer"]["fresh"], rows / 2);
+  EXPECT_EQ(p.stats()["consumer"]["echoed"], rows / 2);
+}
+
 TEST(PackSequences, TooLongIsSplitCutOrAnError) {
   TempDir dir;
   write(dir.path("t"), "abcdefghij\nxy\n");

@@ -53,6 +53,22 @@ TEST(AdvisePipeline, AStageAndNotAnotherWordIsTakenForACache) {
   EXPECT_EQ(cacheable({{"stage", "keep"}, {"fields", "cache"}}), 0u);
 }
 
+TEST(AdvisePipeline, ANodeIsNotAdvisedWhereItMayNotStand) {
+  TempDir dir;
+  std::ofstream(dir.path("a.txt")) << "one\ntwo\nthree\nfour\n";
+  const Json spec{{"stages",
+                   {{{"stage", "text_lines"}, {"pattern", dir.path("a.txt")}},
+                    {{"stage", "keep"}, {"fields", "text"}},
+                    {{"stage", "pack_sequences"}, {"field", "text"}, {"length", 8}},
+                    {{"stage", "batch"}, {"size", 1}}}}};
+  study::Measured m;
+  for (size_t i = 0; i < 3; ++i) m.stages.push_back({.name = "any", .stage = i});
+  study::look_at_places(m, study::plain_pipeline(spec, 1), {});
+  EXPECT_FALSE(m.stages[0].takes_echo);
+  EXPECT_FALSE(m.stages[1].takes_echo);
+  EXPECT_TRUE(m.stages[2].takes_echo) << "rows are repeated";
+}
+
 TEST(AdvisePipeline, EstimatesSamplesOfFiles) {
   TempDir dir;
   for (int i = 0; i < 50; ++i) std::ofstream(dir.path(cat(i, ".bin"))) << std::string(1000, 'x');
