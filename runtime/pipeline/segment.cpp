@@ -199,11 +199,13 @@ void Segment::substitute(Chunk& chunk) {
       last_good_ = item;
       continue;
     }
-    if (last_good_.fields.empty() && !last_good_.cached) {
+    if (last_good_.fields.empty() && !last_good_.views && !last_good_.cached) {
       host_.bad_records().note_drop(stats_.position, item, chunk.epoch);
       continue;
     }
     item.fields = last_good_.fields;
+    item.views = last_good_.views;
+    item.batch = last_good_.batch;  // the last batch of an epoch may be smaller
     item.origin = last_good_.origin;
     item.record.reset();  // a cache must not keep these fields as this record's
     item.cached = last_good_.cached;

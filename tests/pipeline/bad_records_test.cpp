@@ -253,6 +253,49 @@ TEST(BadRecords, SubstituteTakesNothingFromTheEpochBefore) {
   }
 }
 
+// Behind an echo node with 'device', the image is in the views.
+TEST(BadRecords, SubstituteReplacesThePictureThatTheDeviceCrops) {
+  TempDir dir;
+  io::TarWriter writer(dir.path("a.tar"), 3);
+  for (int i = 0; i < 6; ++i) {
+    const std::string png = make_png(i == 3 ? 4 : 9, 9, 1, i), name = "s" + std::to_string(i);
+    writer.add(name + ".png", std::as_bytes(std::span(png)));
+    writer.add(name + ".cls", std::as_bytes(std::span("1", 1)));
+  }
+  writer.finish();
+  Json spec = policy_spec(dir.path("a.tar"), "substitute");
+  spec["stages"].push_back(
+      {{"stage", "echo"}, {"mode", "together"}, {"factor", 2}, {"device", true}});
+  spec["stages"].push_back({{"stage", "random_crop"}, {"height", 7}, {"width", 7}});
+  Pipeline p(spec, {}, /*defers=*/true);
+  std::vector<Item> items;
+  for (Item item; p.next(item) == Pipeline::Next::item;) items.push_back(item);
+  ASSERT_EQ(items.size(), 12u);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const pipeline::ImageView& view = items[i].views->front();
+    EXPECT_EQ(view.width, 7) << i;
+    if (i / 2 == 3) {
+      EXPECT_EQ(view.image, items[5].views->front().image) << i;
+      EXPECT_EQ(items[i].origin->key, "s2");
+    }
+  }
+}
+
+TEST(BadRecords, ABatchThatReplacesAnotherHasItsSize) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 10, -1, -1);
+  Json spec = policy_spec(dir.path("a.tar"), "substitute");
+  spec["stages"].push_back({{"stage", "batch"}, {"size", 4}, {"drop_remainder", false}});
+  spec["stages"].push_back({{"stage", "map"}, {"function", "full"}});
+  Pipeline p(spec, {{"full", [](Item& batch, uint64_t) {
+                       if (batch.batch.size < 4) fail(Code::corrupt_data, "not full");
+                     }}});
+  int batches = 0;
+  for (Item item; p.next(item) == Pipeline::Next::item; ++batches)
+    EXPECT_EQ(item.batch.size, item.find("label")->shape()[0]);
+  EXPECT_EQ(batches, 3);
+}
+
 TEST(BadRecords, AShareMayBeBad) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 30, 7, 12);
