@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "stages/batch_mix.h"
 
 namespace etr::stages {
@@ -22,6 +23,9 @@ class Cutmix final : public BatchMix {
     if (images.shape().size() != 4)
       fail(Code::invalid_argument, "cutmix takes images [N, H, W, C]; 'image' is ",
            shape_text(images.shape()));
+    if (images.shape()[0] != static_cast<int64_t>(partner.size()))
+      fail(Code::invalid_argument, "cutmix: 'image' is ", shape_text(images.shape()),
+           ", and 'label' has ", counted(partner.size(), "row"), "; each image needs one");
     const int64_t h = images.shape()[1], w = images.shape()[2], c = images.shape()[3];
     const float side = std::sqrt(1 - share);
     const auto bh = static_cast<int64_t>(side * static_cast<float>(h)),

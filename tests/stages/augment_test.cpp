@@ -298,6 +298,23 @@ TEST(MixupAndCutmix, LabelsTellWhatTheImagesHold) {
   EXPECT_THROW(run("mixup", "{}", integers), Error);
 }
 
+// As a function of the program may leave them.
+TEST(MixupAndCutmix, ImagesAndLabelsMustBeAsMany) {
+  for (const char* stage : {"mixup", "cutmix"})
+    for (const int64_t images : {2, 9}) {
+      Item batch = batch_of(5);
+      batch.set("image", *batch_of(images).find("image"));
+      try {
+        run(stage, R"({"alpha": 1})", std::move(batch));
+        ADD_FAILURE() << stage;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::invalid_argument);
+        EXPECT_NE(std::string(error.what()).find(cat("[", images, ", 6, 6, 1]")), std::string::npos)
+            << error.what();
+      }
+    }
+}
+
 // An echo node gives copies of one sample, and several batches may begin with them.
 TEST(MixupAndCutmix, BatchesOfOneOrdinalAreMixedDifferently) {
   for (const char* stage : {"mixup", "cutmix"}) {
