@@ -93,6 +93,7 @@ class Zip final : public Source {
         }
       }
     }
+    over_ = ended > 0;
     if (ended > 0 && ended < branches_.size() && equal_lengths_)
       fail(Code::invalid_argument, "zip: source ", which + 1, " ends after ",
            counted(index_, "sample"),
@@ -107,7 +108,7 @@ class Zip final : public Source {
   std::vector<std::string> prefixes_;
   const bool equal_lengths_;
   uint64_t index_ = 0;
-  bool over_ = false;  // a source has lost records
+  bool over_ = false;  // a source has ended or lost records
 };
 
 }  // namespace

@@ -115,6 +115,17 @@ TEST(Zip, LengthsMustAgreeUnlessToldOtherwise) {
   EXPECT_EQ(texts(spec_of("zip", options)).size(), 4u);
 }
 
+TEST(Zip, LengthsThatDifferAreOneBadRecord) {
+  TempDir dir;
+  const Json a = lines(dir, "a", 20), b = lines(dir, "b", 8);
+  for (const Json& sources : {Json{a, b}, Json{b, a}}) {
+    Pipeline p(spec_of("zip", {{"sources", sources}, {"prefixes", ",other_"}},
+                       {{"epochs", 2}, {"on_error", "skip"}}));
+    for (int epoch = 0; epoch < 2; ++epoch) EXPECT_EQ(read_all(p).size(), 8u);
+    EXPECT_EQ(p.stats()["bad_record_times"], 2) << "once in each epoch";
+  }
+}
+
 // The rest of a shard that is cut off is lost. What comes after it has other partners.
 TEST(Zip, EndsWhereItCannotKnowWhatBelongsTogether) {
   TempDir dir;
