@@ -46,7 +46,7 @@ class FastShardSource final : public IndexedSource {
   void read(uint64_t index, Item& item) override {
     const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
     const auto shard = static_cast<size_t>(after - begins_.begin()) - 1;
-    const io::FastShard::Record record = shards_[shard]->record(index - begins_[shard]);
+    const io::FastShard::Record record = record_of(shard, index - begins_[shard], item);
     item.origin = std::make_shared<Origin>(Origin{paths_[shard], std::string(record.key)});
     for (const auto& field : record.fields)
       item.fields.push_back({as_utf8(field.name), tensor_of(field, shards_[shard])});
@@ -55,6 +55,16 @@ class FastShardSource final : public IndexedSource {
   bool reads_in_parallel() const override { return true; }
 
  private:
+  // Names the record by its number if its key cannot be read.
+  io::FastShard::Record record_of(size_t shard, uint64_t number, Item& item) const {
+    try {
+      return shards_[shard]->record(number);
+    } catch (const Error&) {
+      item.origin = std::make_shared<Origin>(Origin{paths_[shard], cat("record ", number)});
+      throw;
+    }
+  }
+
   std::shared_ptr<io::FastShard> shard_of(const std::string& path) const {
     if (!io::is_remote(path)) return std::make_shared<io::FastShard>(path, reading());
     const std::string fetched = io::fetch_remote(path, remote());

@@ -96,6 +96,34 @@ TEST(Shrinking, IsAnErrorOfTheRecord) {
   }
 }
 
+TEST(Shrinking, RecordsOfAFastShardAreNamed) {
+  TempDir dir;
+  const std::string path = dir.path("a.ets");
+  {
+    io::FastShardWriter writer(path);
+    for (int i = 0; i < 100; ++i) {
+      const std::string bytes = noise(30'000);
+      const auto frame = io::zstd_frame(std::as_bytes(std::span(bytes)), 1);
+      const io::FastShardWriter::Field fields[] = {{"bin", frame, bytes.size()}};
+      writer.add(std::to_string(i), fields);
+    }
+    writer.finish();
+  }
+  Pipeline p(spec_of("fast_shard", {{"pattern", path}, {"shuffle", false}},
+                     {{"epochs", 1},
+                      {"on_error", "skip"},
+                      {"queue_items", 4},
+                      {"budget_bytes", 16 << 20}}));  // it is not kept in memory
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  std::filesystem::resize_file(path, 1'500'000);
+  read_all(p);
+  const Json list = p.bad_record_list();
+  ASSERT_GT(list.size(), 40u);
+  for (const Json& bad : list) EXPECT_EQ(bad["shard"], path);
+  EXPECT_EQ(list.back()["key"], "record 99");
+}
+
 // Pipes ---------------------------------------------------------------------------------------------
 
 // Nobody writes to it: opening and reading would wait for ever.
