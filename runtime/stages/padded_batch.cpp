@@ -1,6 +1,6 @@
 // Stacks samples whose fields differ in size. Each axis is as long as the longest in the batch,
-// padded at its end. A padded field is accompanied by FIELD_length, i32 [N]: the first extent of
-// each sample.
+// padded at its end. A field with an axis is accompanied by FIELD_length, i32 [N]: the first extent
+// of each sample. All batches have these fields, also one whose samples happen to be equally long.
 #include <algorithm>
 #include <cstring>
 
@@ -59,11 +59,12 @@ class PaddedBatch final : public Batching {
       to += stride;
     }
     batch.set(name, std::move(stacked));
-    if (!differ) return;
+    const std::string length = name + "_length";
+    if (first.shape().empty() || items.front().find(length)) return;  // the samples' own field
     Tensor lengths(DType::i32, {count});
     for (size_t i = 0; i < items.size(); ++i)
       lengths.mutable_view<int32_t>()[i] = static_cast<int32_t>(items[i].find(name)->shape()[0]);
-    batch.set(name + "_length", std::move(lengths));
+    batch.set(length, std::move(lengths));
   }
 
  private:

@@ -347,7 +347,25 @@ TEST(PaddedBatch, PadsAndTellsLengths) {
   EXPECT_EQ(std::vector<int32_t>(lengths.begin(), lengths.end()), (std::vector<int32_t>{3, 1, 5}));
   p.next(batch);
   EXPECT_EQ(batch.find("text")->shape(), (Shape{1, 2}));
-  EXPECT_EQ(batch.find("text_length"), nullptr);
+  EXPECT_EQ(batch.find("text_length")->view<int32_t>()[0], 2) << "all batches have the same fields";
+}
+
+TEST(PaddedBatch, LeavesALengthOfTheSamplesAsItIs) {
+  TempDir dir;
+  std::ofstream(dir.path("a.jsonl")) << R"({"n": 7, "x": [1, 2]})"
+                                        "\n"
+                                        R"({"n": 8, "x": [1, 2, 3]})"
+                                        "\n";
+  for (const char* columns : {"x_length:i32=n,x:f32", "x:f32,x_length:i32=n"}) {
+    const Json source{{"stage", "jsonl"}, {"pattern", dir.path("a.jsonl")}, {"columns", columns}};
+    pipeline::Pipeline p(
+        {{"epochs", 1}, {"stages", {source, {{"stage", "padded_batch"}, {"size", 2}}}}});
+    Item batch;
+    p.next(batch);
+    EXPECT_EQ(batch.fields.size(), 2u) << columns;
+    const auto lengths = batch.find("x_length")->view<int32_t>();
+    EXPECT_EQ(std::vector<int32_t>(lengths.begin(), lengths.end()), (std::vector<int32_t>{7, 8}));
+  }
 }
 
 TEST(Flip, VerticalTurnsUpsideDown) {
