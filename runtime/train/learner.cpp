@@ -79,7 +79,7 @@ ReservoirStats Learner::reservoir() const {
 
 // A step with host turns reaches the device's queue piece by piece, and commands without turns would
 // overtake its later pieces, and so its update.
-void Learner::end_steps() const {
+void Learner::wait() const {
   if (plans_) plans_->results(/*wait_all=*/true);
 }
 
@@ -163,7 +163,7 @@ void Learner::shape(const pipeline::Item& batch) {
 void Learner::step(const pipeline::Item& batch, const std::optional<SampleCounts>& counts,
                    bool plan_changes) {
   if (ranks_ && plans_ && ranks_->exchange_due()) {
-    end_steps();
+    wait();
     ranks_->exchange(weights_->store);
     ++weights_->age;
   }
@@ -182,10 +182,6 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   }
 }
 
-void Learner::wait() {
-  if (plans_) plans_->results(/*wait_all=*/true);
-}
-
 void Learner::wait_for_steps(double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (in_flight() > 0 && std::chrono::steady_clock::now() < until) try {
@@ -198,7 +194,7 @@ void Learner::wait_for_steps(double seconds) {
 
 void Learner::settle() {
   if (!ranks_ || !weights_) return;
-  end_steps();
+  wait();
   ranks_->settle(weights_->store);
   ++weights_->age;
 }
@@ -206,14 +202,14 @@ void Learner::settle() {
 void Learner::finish(bool all_end) {
   if (!ranks_) return;
   if (!weights_) return ranks_->leave(all_end);
-  end_steps();
+  wait();
   ranks_->finish(weights_->store, all_end);
   ++weights_->age;
 }
 
 void Learner::average_states() {
   if (!weights_ || (!ranks_ && !stage_)) return;
-  end_steps();  // their exchanges use the ranks' group
+  wait();  // their exchanges use the ranks' group
   if (ranks_) ranks_->average_states(weights_->store);
   if (stage_) stage_->average_states(weights_->store);
   ++weights_->age;
@@ -221,7 +217,7 @@ void Learner::average_states() {
 
 void Learner::forget_residuals() {
   if (!ranks_ || !weights_) return;
-  end_steps();
+  wait();
   ranks_->forget_residuals();
 }
 
@@ -323,7 +319,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
 }
 
 EvalMetrics Learner::evaluate(EvaluationInput& input, bool is_part) {
-  end_steps();
+  wait();
   return in_evaluation([&] {
     ops::StepValues values;
     steps_.put_hyperparameters(values);
@@ -342,12 +338,12 @@ EvalMetrics Learner::evaluate(EvaluationInput& input, bool is_part) {
 }
 
 Tensor Learner::predict(const pipeline::Item& batch) {
-  end_steps();
+  wait();
   return train::predict(plans_for(batch, /*with_target=*/false), batch);
 }
 
 void Learner::predict(const pipeline::Item& batch, const pipeline::OpaqueField& to) {
-  end_steps();
+  wait();
   train::predict(plans_for(batch, /*with_target=*/false), batch, to);
 }
 
@@ -414,13 +410,13 @@ std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline
 
 std::vector<pipeline::Field> Learner::weights(const std::string& name) {
   const Weights& weights = begun(kNoWeights);
-  end_steps();
+  wait();
   return weights.read(name);
 }
 
 void Learner::set_weights(const std::vector<pipeline::Field>& given) {
   Weights& weights = begun(kNoWeights);
-  end_steps();
+  wait();
   replace_weights([&] { weights.write(given); });
 }
 
@@ -428,7 +424,7 @@ std::string Learner::onnx() const {
   const Weights& weights = begun(
       "there is nothing to export before the first batch, from which the shapes of the inputs are "
       "known: predict or train on one");
-  end_steps();
+  wait();
   return weights.onnx(model_);
 }
 

@@ -85,7 +85,7 @@ class Learner {
   // the earlier results have been taken. Neither that step nor those in flight after it, which give
   // no results, changed the weights.
   std::vector<StepMetrics> take_metrics(bool wait_all);
-  void wait();  // for the steps in flight; take_metrics() returns their results
+  void wait() const;  // for the steps in flight; take_metrics() returns their results
   // Waits until the oldest step whose result has not been taken has ended, and not for later ones.
   void wait_oldest() { steps_.wait_oldest(); }
   // After other ranks were lost: waits for the steps in flight, for at most `seconds`, because some
@@ -229,7 +229,6 @@ class Learner {
   Plans& plans_for(const pipeline::Item& batch, bool with_target);
   void begin(const pipeline::Item& batch, bool with_target);
   void replace_weights(const std::function<void()>& set);
-  void end_steps() const;
   Weights& begun(const char* otherwise) const;
   Passes& passes_for(const pipeline::Item& batch);
   Weights& with_gradients() const;

@@ -69,7 +69,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
-  end_steps();
+  wait();
   const auto saved = weights.saved();
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);
@@ -120,7 +120,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin,
                 origin,
                 std::move(state.base),
                 state.scale};
-  end_steps();
+  wait();
   // Before the ranks' state changes, because it may not fit.
   std::optional<SavedWeights> own;
   if (plans_) own = weights_->own_of(loaded);
