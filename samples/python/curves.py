@@ -8,6 +8,7 @@ Needs matplotlib.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 
@@ -40,7 +41,7 @@ def main():
     parser.add_argument("--accuracy", action="store_true")
     arguments = parser.parse_args()
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), constrained_layout=True)
-    for folder, colour in zip(arguments.run, COLOURS):
+    for folder, colour in zip(arguments.run, itertools.cycle(COLOURS)):
         name = pathlib.Path(folder).name
         steps = rows_of(folder, "step")
         left.plot([row["step"] for row in steps], smoothed([row["loss"] for row in steps]), color=colour, label=name)

@@ -100,6 +100,7 @@ def base_by_echotrain(path, steps, device):
 def train(trainer, data):
     for images, labels in data:
         trainer.step({"image": images, "label": labels})
+        list(trainer.results())  # raises if a loss is not finite
     list(trainer.results(wait=True))
 
 

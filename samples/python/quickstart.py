@@ -48,8 +48,8 @@ def run(name, train, test, device, target, seconds, seed):
     clock, last = 0.0, 0.0
     for batch in train:
         t.step(batch)
-        if steps == 0:  # the driver compiles the kernels: not training time
-            list(t.results(wait=True))
+        list(t.results(wait=steps == 0))  # raises if a loss is not finite
+        if steps == 0:  # the driver compiled the kernels: not training time
             last = time.perf_counter()
         now = time.perf_counter()
         clock, last = clock + now - last, now

@@ -187,13 +187,15 @@ class MisuseTest(Case):
         with self.assertRaisesRegex(TypeError, "argument 'name' is a str, not int"):
             et.Pipeline([et.source([{"x": zero}]), et.map(lambda sample: sample, name=3)])
 
-    def test_failures_in_words_that_are_not_utf8(self):
+    def test_failures_in_words_that_are_no_utf8_or_long(self):
         def fail(sample):
-            raise ValueError("\ud800")
+            raise ValueError(words)
 
-        with et.Pipeline([et.source([{"label": np.int32(1)}]), fail]) as pipeline:
-            with self.assertRaisesRegex(ValueError, "\ud800"):
-                list(pipeline)
+        for words in ("\ud800", "a field padded with \0\0", "долго " * 400):
+            with et.Pipeline([et.source([{"label": np.int32(1)}]), fail]) as pipeline:
+                with self.assertRaises(ValueError) as caught:
+                    list(pipeline)
+            self.assertEqual(str(caught.exception), words)
 
     def test_an_evaluation_that_is_stopped_within_fit(self):
         told = []

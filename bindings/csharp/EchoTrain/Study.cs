@@ -52,12 +52,12 @@ namespace EchoTrain
             return told.Length == 0 ? null : told;
         }
 
-        /// <summary>Returns the results by condition, from the trials that a folder (empty: its
-        /// own) holds so far.</summary>
+        /// <summary>Returns the results by condition, from the trials that a folder (empty:
+        /// that of Start) holds so far.</summary>
         public string Results(string directory = "") => handle.results(directory);
 
-        /// <summary>Writes report.html, results.json, tables and figures into a folder (empty: its
-        /// own), from the trials that it holds so far.</summary>
+        /// <summary>Writes report.html, results.json, tables and figures into a folder (empty:
+        /// that of Start), from the trials that it holds so far.</summary>
         public void WriteReport(string directory = "") => handle.write_report(directory);
 
         /// <summary>Ends the study soon, abandoning the trials that are running.</summary>

@@ -261,7 +261,8 @@ class SampleInfo(NamedTuple):
 
 
 def _reason_of(failure: BaseException) -> str:
-    return f"{type(failure).__name__}: {failure}".encode(errors="backslashreplace").decode()
+    told = f"{type(failure).__name__}: {failure}".replace("\0", "\\0")
+    return told.encode(errors="backslashreplace").decode()
 
 
 class _Failures:

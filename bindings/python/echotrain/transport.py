@@ -105,7 +105,7 @@ class Transport:
 
 def _reason_of(failure: BaseException) -> str:
     told = str(failure) if isinstance(failure, EchoTrainError) else f"{type(failure).__name__}: {failure}"
-    return told.encode(errors="backslashreplace").decode()
+    return told.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 class Failures:
@@ -129,7 +129,7 @@ class Failures:
     def original(self, error: EchoTrainError) -> BaseException:
         """Returns the exception that ended the run, or the error itself if that has another cause
         or says more."""
-        if self._first is None or isinstance(self._first, EchoTrainError) or self._told[:500] not in str(error):
+        if self._first is None or isinstance(self._first, EchoTrainError) or self._told[:250] not in str(error):
             return error
         self._first.__cause__ = error
         return self._first

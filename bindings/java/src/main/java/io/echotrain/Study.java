@@ -49,12 +49,12 @@ public final class Study implements AutoCloseable {
   }
 
   /**
-   * Returns the results by condition, from the trials that a folder (empty: its own) holds so far.
+   * Returns the results by condition, from the trials that a folder (empty: that of start) holds so far.
    */
   public String results(String directory) { return handle.results(directory); }
 
   /**
-   * Writes report.html, results.json, tables and figures into a folder (empty: its own), from the
+   * Writes report.html, results.json, tables and figures into a folder (empty: that of start), from the
    * trials that it holds so far.
    */
   public void writeReport(String directory) { handle.write_report(directory); }
