@@ -249,8 +249,8 @@ enum {
 typedef struct etr_runtime_options {
   uint32_t struct_size;
   int32_t kernels; /* ETR_KERNELS_* */
-  /* NULL or "": the first device; a number: the device with that index; other text: the first
-   * device whose name contains it (case is ignored). */
+  /* NULL or "": the first device; a number below 100: the device with that index; other text: the
+   * first device whose name contains it (case is ignored). */
   const char* device;
   const char* cache_dir; /* pipeline cache; NULL: the user's cache directory; "": none */
   int32_t validation;    /* not 0: load the validation layer; its messages go to the log hook */
