@@ -108,8 +108,7 @@ TEST(Tune, LeavesTheFilesOfARunAlone) {
   spec["quarantine_dir"] = dir.path("bad");
   spec["bad_records_file"] = dir.path("bad.jsonl");
   std::ofstream(dir.path("bad.tar")) << "no tar";
-  spec["stages"][0]["pattern"] =
-      cat("{", spec["stages"][0]["pattern"].get<std::string>(), ",", dir.path("bad.tar"), "}");
+  spec["stages"][0]["pattern"] = dir.path("*.tar*");
   EXPECT_GT(pipeline::tune(spec, {}, {0.02, 0, {}})["samples_per_s"], 0);
   EXPECT_EQ(platform::read_file(dir.path("echo.jsonl")), log);
   for (const char* file : {"bad", "bad.jsonl"})
