@@ -357,7 +357,7 @@ public final class Behaviour {
       expect(resident() - before < 64L << 20, (resident() - before) + " bytes more");
     });
     test("small calls leave no native memory behind", () -> inANewProcess(
-        List.of("-Xms32m", "-Xmx32m", "-XX:+AlwaysPreTouch"), "NativeMemory"));
+        List.of("-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"), "NativeMemory"));
     test("collected in any order", () -> {
       Random random = new Random(1);
       for (int i = 0; i < 20; ++i) {
