@@ -24,12 +24,12 @@ final class NativeMemory {
 
   public static void main(String[] arguments) throws IOException {
     try (Device device = Behaviour.device()) {
-      calls(device, 50_000);
+      calls(device, 20_000);
       long before = resident();
-      calls(device, 200_000);
+      calls(device, 60_000);
       long more = resident() - before;
       System.out.println(more + " bytes more");
-      if (more > 16 << 20) System.exit(1);
+      if (more > 10 << 20) System.exit(1);
     }
   }
 }
