@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /** Everyday use and misuse of the Java binding. Argument: a folder of class folders with PNGs. */
@@ -125,6 +126,19 @@ public final class Behaviour {
       }
     });
     test("a batch may come first", () -> inANewProcess(List.of(), "FirstUse"));
+    test("libraries that were cut off are unpacked anew", () -> {
+      Path cache = Files.createTempDirectory("echotrain-natives");
+      List<String> options = List.of("-Dechotrain.cache.dir=" + cache);
+      inANewProcess(options, "FirstUse");
+      try (Stream<Path> all = Files.walk(cache)) {
+        for (Path file : all.filter(Files::isRegularFile).collect(Collectors.toList()))
+          Files.write(file, Arrays.copyOf(Files.readAllBytes(file), 1000));
+      }
+      inANewProcess(options, "FirstUse");
+      try (Stream<Path> all = Files.walk(cache)) {
+        all.sorted(Collections.reverseOrder()).forEach(path -> path.toFile().delete());
+      }
+    });
     test("buffers are views, and outlive their batch", () -> {
       FloatBuffer kept;
       float first;

@@ -3,11 +3,14 @@ package io.echotrain;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.ref.Cleaner;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.AtomicMoveNotSupportedException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
@@ -18,7 +21,7 @@ import java.util.List;
  *
  * <p>It looks in this order: the folder in the system property {@code echotrain.library.path};
  * {@code java.library.path}; the natives jar, unpacked into {@code
- * ~/.cache/echotrain/java/VERSION-DIGEST} ({@code echotrain.cache.dir} names another folder).
+ * ~/.cache/echotrain/java/DIGEST} ({@code echotrain.cache.dir} names another folder).
  */
 final class Natives {
   private static final String BINDING = "libechotrain_java.so";
@@ -107,15 +110,20 @@ final class Natives {
     return Files.createDirectories(base.resolve(name.substring(0, 16)));
   }
 
-  // Atomic, also if two processes unpack at once.
+  // Atomic, also if two processes unpack at once. A file of another size is damaged.
   private static void unpack(Path target, byte[] content) throws IOException {
-    if (Files.exists(target)) return;
+    if (Files.exists(target) && Files.size(target) == content.length) return;
     Path part = Files.createTempFile(target.getParent(), target.getFileName().toString(), ".part");
-    Files.write(part, content);
     try {
+      try (FileChannel out = FileChannel.open(part, StandardOpenOption.WRITE)) {
+        for (ByteBuffer bytes = ByteBuffer.wrap(content); bytes.hasRemaining(); ) out.write(bytes);
+        out.force(true);
+      }
       Files.move(part, target, StandardCopyOption.ATOMIC_MOVE);
     } catch (AtomicMoveNotSupportedException error) {
       Files.move(part, target, StandardCopyOption.REPLACE_EXISTING);
+    } finally {
+      Files.deleteIfExists(part);
     }
   }
 
