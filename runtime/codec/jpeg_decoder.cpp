@@ -80,8 +80,11 @@ class Jpeg {
     });
     check_pixels(info_.image_width, info_.image_height, options_);
     // Huffman codes take at least one bit per block. This check makes the memory that is allocated
-    // proportional to the file.
-    if (!info_.arith_code && blocks() > 8 * static_cast<int64_t>(bytes_.size()))
+    // proportional to the file. For arithmetic coding, which hardly any program writes, there is
+    // no such bound.
+    if (info_.arith_code)
+      fail(Code::unsupported, "a JPEG with arithmetic coding; save it with Huffman coding");
+    if (blocks() > 8 * static_cast<int64_t>(bytes_.size()))
       fail(Code::corrupt_data, "bad JPEG: ", bytes_.size(), " bytes are too few for ",
            info_.image_width, " x ", info_.image_height, " pixels");
   }

@@ -23,11 +23,13 @@ std::string place_in(std::string_view text, size_t at) {
 class DocumentBuilder {
  public:
   // `at`: the parser's position in `text`.
-  DocumentBuilder(std::string_view text, const char* const& at) : text_(text), at_(at) {}
+  DocumentBuilder(std::string_view text, const char* const& at, size_t most_containers)
+      : text_(text), at_(at), most_containers_(most_containers) {}
 
   Json& document() { return root_; }
   const std::string& problem() const { return problem_; }
   bool too_deep() const { return too_deep_; }
+  bool too_many() const { return containers_ > most_containers_; }
   const std::string& twice() const { return twice_; }
 
   // Called by Json::sax_parse; returning false ends parsing.
@@ -74,8 +76,9 @@ class DocumentBuilder {
 
   bool open() {
     too_deep_ = open_.size() == kMaxJsonDepth;
-    if (!too_deep_) open_.emplace_back();
-    return !too_deep_;
+    if (too_deep_ || ++containers_ > most_containers_) return false;
+    open_.emplace_back();
+    return true;
   }
 
   template <typename Value>
@@ -121,6 +124,8 @@ class DocumentBuilder {
 
   const std::string_view text_;
   const char* const& at_;
+  const size_t most_containers_;
+  size_t containers_ = 0;
   std::vector<Open> open_;
   Json root_;
   std::string problem_, twice_;
@@ -154,7 +159,7 @@ class Cursor {
 std::optional<Json> parsed(std::string_view text, const std::string& origin, const JsonRules& rules,
                            std::string& problem) {
   const char* at = text.data();
-  DocumentBuilder builder(text, at);
+  DocumentBuilder builder(text, at, rules.most_containers);
   const size_t zero = text.find('\0');  // nlohmann's parser would end the text there
   if (zero != std::string_view::npos)
     problem = cat(place_in(text, zero), ": a zero byte, which JSON does not have");
@@ -163,6 +168,8 @@ std::optional<Json> parsed(std::string_view text, const std::string& origin, con
     return std::move(builder.document());
   if (builder.too_deep())
     fail(rules.code, origin, " is nested more than ", kMaxJsonDepth, " levels deep");
+  if (builder.too_many())
+    fail(rules.code, origin, " has more than ", rules.most_containers, " lists and objects");
   if (!builder.twice().empty()) fail(rules.code, origin, ": ", builder.twice());
   if (problem.empty()) problem = builder.problem();
   const std::string_view first = "line 1, ";

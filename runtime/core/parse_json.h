@@ -1,6 +1,7 @@
 // Parses external JSON documents.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -19,11 +20,12 @@ constexpr size_t kMaxJsonDepth = 256;
 struct JsonRules {
   bool comments = true;                // skip comments; false: they are errors
   Code code = Code::invalid_argument;  // of errors
+  size_t most_containers = SIZE_MAX;   // arrays and objects, which take up to 40 times their text
 };
 
 // Takes time and memory proportional to the text. `origin` names the text in errors ("job file
-// x.json"). Throws Error if the text is not JSON, is nested deeper than kMaxJsonDepth, or has a
-// duplicate key in one object. Duplicate keys are rejected because readers differ in which of the
+// x.json"). Throws Error if the text is not JSON, is nested deeper than kMaxJsonDepth, has
+// more arrays and objects than the rules allow, or has a duplicate key in one object. Duplicate keys are rejected because readers differ in which of the
 // two they use; the error says where they are.
 Json parse_json(std::string_view text, const std::string& origin, const JsonRules& rules = {});
 

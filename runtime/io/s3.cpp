@@ -19,11 +19,12 @@ namespace {
 
 // Percent-encodes as RFC 3986 and the signature require.
 std::string encode(std::string_view text, bool slashes) {
+  // isalnum() would follow the program's locale.
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~";
   std::string out;
   for (const char c : text) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
-                       c == '.' || c == '~' || (c == '/' && !slashes);
-    if (plain) {
+    if (kPlain.find(c) != kPlain.npos || (c == '/' && !slashes)) {
       out += c;
       continue;
     }

@@ -224,6 +224,17 @@ void Pipeline::check_views(const std::vector<AnyStage>& stages) const {
   }
 }
 
+namespace {
+
+// Tells each map which one comes next: a decoder need not make more pixels than that needs.
+void introduce(std::vector<AnyStage>& stages) {
+  for (size_t i = 1; i + 1 < stages.size(); ++i)
+    if (MapStage* map = map_of(stages[i]), *next = map_of(stages[i + 1]); map && next)
+      map->followed_by(*next);
+}
+
+}  // namespace
+
 void Pipeline::build() {
   uint64_t passes = 1;
   std::vector<AnyStage> stages;
@@ -237,9 +248,7 @@ void Pipeline::build() {
   check_joining(stages);
   check_passes(stages);
   check_replicas(stages);
-  for (size_t i = 1; i + 1 < entries_.size(); ++i)
-    if (MapStage* map = map_of(stages[i]), *next = map_of(stages[i + 1]); map && next)
-      map->followed_by(*next);
+  introduce(stages);
   bool batches = false;
   SegmentHost& host = *this;
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -333,9 +342,12 @@ std::vector<QueueLimits> Pipeline::planned_limits() {
   request.bytes = budget;
   request.interrupt = &interrupt_;
   request.prefetch = options_->integer("prefetch");
+  std::vector<AnyStage> stages;
   for (size_t i = 0; i < entries_.size(); ++i)
-    request.stages.push_back(
-        {entries_[i].name, entries_[i].spec->make(entries_[i].options, context_of(i, true))});
+    stages.push_back(entries_[i].spec->make(entries_[i].options, context_of(i, true)));
+  introduce(stages);
+  for (size_t i = 0; i < entries_.size(); ++i)
+    request.stages.push_back({entries_[i].name, std::move(stages[i])});
   for (const auto& segment : segments_) request.limits.push_back(segment->limits());
   return plan_budget(std::move(request));
 }

@@ -21,6 +21,9 @@ constexpr OptionSpec kOptions[] = {
     kMaxLineOption,
 };
 
+// In a line, which max_line_bytes alone does not keep from taking gigabytes.
+constexpr size_t kMostContainers = 1 << 20;
+
 class Jsonl final : public LineSource {
  public:
   Jsonl(const Options& options, const StageContext& context)
@@ -31,7 +34,9 @@ class Jsonl final : public LineSource {
     do
       if (!next_line(line_)) return false;
     while (trim(line_).empty());
-    const Json row = parse_json(line_, "the line", {.comments = false, .code = Code::corrupt_data});
+    const Json row = parse_json(
+        line_, "the line",
+        {.comments = false, .code = Code::corrupt_data, .most_containers = kMostContainers});
     if (!row.is_object()) fail(Code::corrupt_data, "the line is not a JSON object");
     item.fields.clear();
     for (const Column& column : columns_) item.fields.push_back({column.field, value(column, row)});

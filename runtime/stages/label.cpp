@@ -1,6 +1,7 @@
 // Class text ("7") or number -> field "label": i32 [], or f32 [classes] one-hot.
 #include <algorithm>
 #include <charconv>
+#include <string>
 
 #include "core/error.h"
 #include "pipeline/stage.h"
@@ -18,6 +19,8 @@ constexpr OptionSpec kOptions[] = {
      "produce a vector with a 1 at the class instead of the class number"},
 };
 
+const std::string kNumbers = "label";  // the field of numeric sources
+
 class Label final : public MapStage {
  public:
   Label(const Options& options, const StageContext&)
@@ -29,14 +32,16 @@ class Label final : public MapStage {
   }
 
   void process(Item& item, uint64_t) const override {
-    const Tensor* field = item.find(field_);
-    if (!field) field = item.find("label");  // the field name of numeric sources
+    const std::string& name = item.find(field_) ? field_ : kNumbers;
+    const Tensor* field = item.find(name);
     if (field && field->dtype() == DType::i32 && field->count() == 1) {
       const int32_t number = field->view<int32_t>()[0];
       return set(item, number, std::to_string(number));
     }
-    if (!field || field->dtype() != DType::u8)
-      fail(Code::not_found, "missing label: the sample has no member '.", field_, "'");
+    if (!field) fail(Code::not_found, "missing label: the sample has no member '.", field_, "'");
+    if (field->dtype() != DType::u8)
+      fail(Code::corrupt_data, "field '", name, "' is ", dtype_name(field->dtype()), " ",
+           shape_text(field->shape()), ", and a label is text or one i32");
     const auto text = field->view<char>();
     int32_t value = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -112,18 +112,23 @@ class RandAugment final : public MapStage {
     return per_value(std::move(image), [=](float v) { return (v - low) / (high - low); });
   }
 
-  // Histogram equalisation with 256 levels, over all channels together.
+  // Histogram equalisation with 256 levels, over all channels together. The darkest level that
+  // occurs becomes 0, so that a dark background stays dark.
   static Tensor equalized(Tensor image) {
-    std::array<float, 256> share{};
-    float total = 0;
+    std::array<double, 256> share{};
+    double total = 0;
     const auto level = [](float v) { return static_cast<size_t>(std::clamp(v, 0.0f, 1.0f) * 255); };
     each(image, [&](float v) {
       ++share[level(v)];
       ++total;
     });
-    float sum = 0;
-    for (float& s : share) s = (sum += s) / std::max(total, 1.0f);
-    return per_value(std::move(image), [&](float v) { return share[level(v)]; });
+    const auto darkest = std::find_if(share.begin(), share.end(), [](double s) { return s > 0; });
+    if (darkest == share.end() || *darkest == total) return image;
+    const double others = total - *darkest;
+    double sum = -*darkest;
+    for (double& s : share) s = std::max(sum += s, 0.0) / others;
+    return per_value(std::move(image),
+                     [&](float v) { return static_cast<float>(share[level(v)]); });
   }
 
   template <typename F>

@@ -1,5 +1,7 @@
 // Erases a random rectangle (Zhong et al., "Random Erasing Data Augmentation", AAAI 2020) with a
 // value or uniform noise.
+#include <type_traits>
+
 #include "pipeline/stage.h"
 #include "stages/random_part.h"
 
@@ -57,9 +59,10 @@ class RandomErasing final : public MapStage {
     const int64_t bottom = y + static_cast<int64_t>(part.height);
     const int64_t right = x + static_cast<int64_t>(part.width);
     T* pixels = static_cast<T*>(image.mutable_data());
+    constexpr float kRounding = std::is_integral_v<T> ? 0.5f : 0;
     for (int64_t row = y; row < bottom; ++row)
       for (int64_t i = (row * w + x) * c; i < (row * w + right) * c; ++i)
-        pixels[i] = static_cast<T>(kFullScale<T> * (noise_ ? rng.uniform() : value_));
+        pixels[i] = static_cast<T>(kFullScale<T> * (noise_ ? rng.uniform() : value_) + kRounding);
   }
 
   const float probability_;

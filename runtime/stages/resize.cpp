@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codec/image_codec.h"
 #include "core/error.h"
 #include "pipeline/stage.h"
 #include "stages/image_ops.h"
@@ -48,8 +49,15 @@ class Resize final : public MapStage {
     }
     if (out_h == 0) out_h = h * out_w / w;
     if (out_w == 0) out_w = w * out_h / h;
-    item.set("image", resample(image, {0, 0, h, w}, std::max<int64_t>(std::llround(out_h), 1),
-                               std::max<int64_t>(std::llround(out_w), 1), filter_));
+    out_h = std::max(std::round(out_h), 1.0);
+    out_w = std::max(std::round(out_w), 1.0);
+    // Keeping the shape of a narrow image of a few hundred bytes can take gigabytes.
+    if (out_h * out_w > static_cast<double>(codec::kMaxPixels))
+      fail(Code::unsupported, "an image of ", image.shape()[0], " x ", image.shape()[1],
+           " pixels would become one of ", static_cast<int64_t>(out_h), " x ",
+           static_cast<int64_t>(out_w), ", and ", codec::kMaxPixels, " pixels are the most");
+    item.set("image", resample(image, {0, 0, h, w}, static_cast<int64_t>(out_h),
+                               static_cast<int64_t>(out_w), filter_));
   }
 
   std::optional<int64_t> sufficient_side() const override {

@@ -5,6 +5,7 @@
 
 #include "codec/image_codec.h"
 #include "core/error.h"
+#include "support/error_text.h"
 #include "support/images.h"
 
 namespace etr::test {
@@ -98,6 +99,13 @@ TEST(DecodeJpeg, StoredAsRgb) {
   const auto pixels = smooth_pixels(20, 10, 3);
   const Tensor image = decode_image(bytes_of(write_jpeg({3, {}, false, true}, 20, 10, pixels)));
   for (size_t i = 0; i < pixels.size(); ++i) EXPECT_NEAR(image.view<uint8_t>()[i], pixels[i], 10);
+}
+
+TEST(DecodeJpeg, RefusesArithmeticCoding) {
+  std::string jpeg = smooth_jpeg({}, 160, 96);
+  jpeg.at(jpeg.find("\xff\xc0") + 1) = '\xc9';  // SOF9
+  const std::string error = error_text([&] { decode_image(bytes_of(jpeg), {}); });
+  EXPECT_EQ(error, "a JPEG with arithmetic coding; save it with Huffman coding");
 }
 
 TEST(DecodeJpeg, MayComeOutSmaller) {

@@ -111,6 +111,12 @@ TEST(ParseJson, SaysInPlainWordsWhatIsWrong) {
     }
 }
 
+TEST(ParseJson, MayHaveALimitOnContainers) {
+  EXPECT_EQ(error_of("[{}, [], 1, 2, 3]", {.most_containers = 3}), "");
+  EXPECT_EQ(error_of("[{}, [], 1, 2, 3]", {.most_containers = 2}),
+            "the thing has more than 2 lists and objects");
+}
+
 TEST(ParseJson, HasALimitOnDepth) {
   EXPECT_EQ(error_of(nested(kMaxJsonDepth)), "");
   EXPECT_EQ(error_of(nested(kMaxJsonDepth + 1)), "the thing is nested more than 256 levels deep");

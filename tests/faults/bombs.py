@@ -190,6 +190,12 @@ def a_fast_shard_whose_index_is_large(root):
     return job(root, {"stage": "fast_shard", "pattern": str(root / "a.ets")})
 
 
+@bomb("more than 1048576 lists and objects")
+def a_line_of_many_empty_lists(root):
+    (root / "a.jsonl").write_bytes(b'{"x": [' + b"[]," * 20_000_000 + b"[]]}\n")
+    return job(root, {"stage": "jsonl", "pattern": str(root / "a.jsonl"), "columns": "x:f32"})
+
+
 @bomb("seek table is longer than the file")
 def a_fast_shard_of_four_billion_frames(root):
     (root / "a.ets").write_bytes(b"few" * 10 + struct.pack("<I", 0xFFFFFFFF) + b"\0" + struct.pack("<I", 0x8F92EAB1))
@@ -208,6 +214,19 @@ def image(root, name, content):
 @bomb("too few for 16384 x 16384 pixels")
 def a_png_of_many_pixels(root):
     return image(root, "a.png", png(16384, 16384, chunk(b"IDAT", zlib.compress(b"few")), bits=16, interlaced=1))
+
+
+@bomb("would become one of 128 x 25600000")
+def a_png_that_is_narrow(root):
+    narrow = png(200000, 1, chunk(b"IDAT", zlib.compress(bytes(200001))), colour=0)
+    job_of_it = image(root, "a.png", narrow)
+    job_of_it["pipeline"]["stages"].insert(3, {"stage": "resize", "shorter_side": 128})
+    return job_of_it
+
+
+@bomb("arithmetic coding")
+def a_jpeg_of_100_bytes_and_many_pixels(root):
+    return image(root, "a.jpg", jpeg(16384, 16384).replace(b"\xff\xc2", b"\xff\xc9"))
 
 
 @bomb("an image of 2147483647 x 2147483647 pixels")

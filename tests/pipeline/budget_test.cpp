@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "support/child.h"
 #include "support/data.h"
+#include "support/images.h"
 
 namespace etr::test {
 namespace {
@@ -69,6 +70,25 @@ TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
   const int64_t enough = std::stoll(message.substr(message.find(before) + before.size()));
   EXPECT_EQ(budget_error(budget_spec(pattern, enough, 1000)), "");
   EXPECT_NE(budget_error(budget_spec(pattern, enough - 1100, 1000)), "");
+}
+
+// A large JPEG in front of a stage that shrinks is decoded at a fraction of its size.
+TEST(Budget, TheTrialDecodesNoMoreThanTheRun) {
+  TempDir dir;
+  const std::string jpeg = smooth_jpeg({}, 1600, 1200);
+  for (const char* name : {"a.jpg", "b.jpg"}) std::ofstream(dir.path(name)) << jpeg;
+  const Json spec{{"epochs", 1},
+                  {"threads", 2},
+                  {"budget_bytes", 8'000'000},
+                  {"stages",
+                   {{{"stage", "files"}, {"pattern", dir.path("*.jpg")}},
+                    {{"stage", "decode"}},
+                    {{"stage", "resize"}, {"height", 64}, {"width", 64}},
+                    {{"stage", "batch"}, {"size", 2}}}}};
+  EXPECT_EQ(budget_error(spec), "");
+  Json full = spec;
+  full["stages"][1]["min_side"] = 0;
+  EXPECT_NE(budget_error(full), "");
 }
 
 // The parts in the message add up, also if they are far smaller than a megabyte.

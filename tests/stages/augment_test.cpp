@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "stages/image_ops.h"
 #include "support/data.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -110,6 +111,11 @@ TEST(Resize, KeepsTheShapeOrTheShorterSide) {
   EXPECT_EQ(shape(R"({"shorter_side": 20})"), (Shape{20, 50, 3}));
   EXPECT_THROW(shape("{}"), Error);
   EXPECT_THROW(shape(R"({"height": 4, "shorter_side": 4})"), Error);
+  EXPECT_EQ(error_text([] {
+              run("resize", R"({"shorter_side": 128})", with_image(ramp(200000, 1, 1, DType::u8)));
+            }),
+            "an image of 200000 x 1 pixels would become one of 25600000 x 128, and 268435456 "
+            "pixels are the most");
 }
 
 TEST(RandomResizedCrop, KeepsAreaAndRatioAndDrawsAnew) {
@@ -190,12 +196,13 @@ TEST(RandomErasing, ErasesOneRectangle) {
   Tensor image(DType::u8, {20, 30, 3});
   std::ranges::fill(image.mutable_view<uint8_t>(), uint8_t{200});
   const Item item =
-      run("random_erasing", R"({"probability": 1, "area_min": 0.2, "area_max": 0.2, "value": 0.5})",
+      run("random_erasing", R"({"probability": 1, "area_min": 0.2, "area_max": 0.2, "value": 0.3})",
           with_image(image));
   int erased = 0, top = 20, bottom = -1, left = 30, right = -1;
   for (int y = 0; y < 20; ++y)
     for (int x = 0; x < 30; ++x)
-      if (at(*item.find("image"), y, x, 1) != 200) {
+      if (const float pixel = at(*item.find("image"), y, x, 1); pixel != 200) {
+        EXPECT_EQ(pixel, 77) << "0.3 of 255, rounded";
         ++erased;
         top = std::min(top, y), bottom = std::max(bottom, y), left = std::min(left, x),
         right = std::max(right, x);
@@ -214,6 +221,19 @@ TEST(RandAugment, EveryDistortionKeepsShapeAndRange) {
       if (dtype == DType::u8) continue;
       for (const float v : out.view<float>()) ASSERT_TRUE(v >= 0 && v <= 1) << v;
     }
+}
+
+// Equalisation is one of the fourteen; at magnitude 0 most others change nothing.
+TEST(RandAugment, LeavesABlackBackgroundBlack) {
+  for (uint64_t epoch = 0; epoch < 60; ++epoch) {
+    Tensor drawn(DType::u8, {16, 16, 1});
+    std::fill(drawn.mutable_view<uint8_t>().begin(), drawn.mutable_view<uint8_t>().end(), 0);
+    for (int i = 0; i < 8; ++i) drawn.mutable_view<uint8_t>()[100 + i] = 255;
+    const Tensor out = *run("rand_augment", R"({"num_ops": 1, "magnitude": 0, "fill": 0})",
+                            with_image(drawn), epoch)
+                            .find("image");
+    EXPECT_LT(out.view<uint8_t>()[0], 8) << "epoch " << epoch;
+  }
 }
 
 TEST(Cast, RoundsAndClamps) {
@@ -250,6 +270,9 @@ TEST(Label, TakesNumbersToo) {
   EXPECT_EQ(hot.find("label")->view<float>()[2], 1);
   item.set("label", Tensor::scalar(DType::i32, 4));
   EXPECT_THROW(run("label", R"({"classes": 4})", item), Error);
+  item.set("label", Tensor(DType::f32, {2}));
+  EXPECT_EQ(error_text([&] { run("label", R"({"classes": 4})", item); }),
+            "field 'label' is f32 [2], and a label is text or one i32");
 }
 
 // A batch of images of one value each, with one-hot labels.

@@ -66,7 +66,9 @@ namespace EchoTrain
         private static string Value(string key, object value)
         {
             if (value is bool) return (bool)value ? "true" : "false";
-            if (value is int || value is long) return Convert.ToString(value, CultureInfo.InvariantCulture);
+            if (value is sbyte || value is byte || value is short || value is ushort || value is int || value is uint ||
+                value is long || value is ulong || value is decimal)
+                return Convert.ToString(value, CultureInfo.InvariantCulture);
             if (value is float || value is double) return Number(key, Convert.ToDouble(value));
             if (value is string) return Text((string)value);
             if (value is double[])
@@ -75,7 +77,8 @@ namespace EchoTrain
                 return "[" + string.Join(", ", Array.ConvertAll((Spec[])value, s => s.BranchJson())) + "]";
             if (value is string[])
                 return "[" + string.Join(", ", Array.ConvertAll((string[])value, Text)) + "]";
-            if (value is long[]) return "[" + string.Join(", ", (long[])value) + "]";
+            if (value is long[])
+                return "[" + string.Join(", ", Array.ConvertAll((long[])value, n => n.ToString(CultureInfo.InvariantCulture))) + "]";
             throw new ArgumentException("option '" + key + "' is a " + (value?.GetType().ToString() ?? "null") +
                 "; options are numbers, text, booleans or arrays of double, long, string or Spec");
         }

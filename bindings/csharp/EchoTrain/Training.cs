@@ -461,6 +461,16 @@ namespace EchoTrain
             }
         }
 
+        // The next call is not to count steps of one that failed. What went wrong in them comes second.
+        private void ForgetSteps()
+        {
+            try
+            {
+                while (Result(true) != null) { }
+            }
+            catch (EchoTrainException) { }
+        }
+
         private Scores FitEpoch(Pipeline pipeline, int epoch)
         {
             double samples = 0, loss = 0, accuracy = 0;
@@ -474,12 +484,20 @@ namespace EchoTrain
                     StepEnded?.Invoke(this, new StepEndedEventArgs { Epoch = epoch, Step = r });
                 }
             };
-            foreach (Batch batch in pipeline)
+            try
             {
-                Step(batch);
-                collect(false);
+                foreach (Batch batch in pipeline)
+                {
+                    Step(batch);
+                    collect(false);
+                }
+                collect(true);
             }
-            collect(true);
+            catch
+            {
+                ForgetSteps();
+                throw;
+            }
             if (samples == 0)
                 throw new EchoTrainException(ErrorCode.State, "epoch " + (epoch + 1) + " gave no batch: there are fewer " +
                     "samples than a batch holds, or the pipeline's epochs are over", null);

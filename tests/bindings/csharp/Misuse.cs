@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Globalization;
 using System.IO;
 using System.Linq;
 using System.Threading;
@@ -16,6 +17,8 @@ public static partial class Behaviour
         Test("the text of an exception may hold what C cannot", Unpassable);
         Test("samples that a pipeline holds when it is disposed of are not bad", HeldAtTheEnd);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
+        Test("a Fit that fails leaves no steps to the next one", FailedFit);
+        Test("options are the same in every culture", Cultures);
         Test("arguments that are missing or out of range", Arguments);
         Test("bad records are log lines with their subject", LogLines);
         Test("packing, tuning and explaining", LibraryFunctions);
@@ -129,6 +132,40 @@ public static partial class Behaviour
                 .Source("ones", item => item.Set("x", new[] { 1f }, 1)).Map("slow", item => Thread.Sleep(20)).Add(Stages.Batch(1)))
                 for (int i = 0; i < 3; ++i) pipeline.Next().Dispose();
         Expect(!Directory.Exists(folder) && !File.Exists(list), "good samples are in quarantine");
+    }
+
+    private static void FailedFit()
+    {
+        using (var trainer = MakeTrainer())
+        using (var endless = Batches(new { epochs = 0 }))
+        using (var once = Batches(new { epochs = 1 }))
+        {
+            EventHandler<StepEndedEventArgs> fails = (sender, told) => { throw new FormatException("mine"); };
+            trainer.StepEnded += fails;
+            Fails<FormatException>(() => trainer.Fit(endless, 1));
+            trainer.StepEnded -= fails;
+            long samples = trainer.Fit(once, 1)[0].Samples;
+            Expect(samples == 64, samples);
+        }
+    }
+
+    private static void Cultures()
+    {
+        CultureInfo before = CultureInfo.CurrentCulture;
+        var other = (CultureInfo)CultureInfo.InvariantCulture.Clone();
+        other.NumberFormat.NegativeSign = "\u2212";
+        other.NumberFormat.NumberDecimalSeparator = ",";
+        try
+        {
+            CultureInfo.CurrentCulture = other;
+            Expect(Layers.Reduce(new long[] { -1 }).ToString().Contains("[-1]"), Layers.Reduce(new long[] { -1 }));
+            using (var pipeline = Batches(new { epochs = 1u, seed = 5ul, max_bad_share = 0.5m }))
+                Expect(pipeline.Next() != null, "no batch");
+        }
+        finally
+        {
+            CultureInfo.CurrentCulture = before;
+        }
     }
 
     private static void StoppedEvaluations()
