@@ -248,7 +248,7 @@ int32_t etr_options_set_boolean(etr_options* options, const char* name, int32_t 
 int32_t etr_options_set_string(etr_options* options, const char* name, const char* value) {
   return guarded([&] {
     const std::string text = &required(value, "value");
-    if (as_utf8(text) != text)
+    if (!is_utf8(text))
       fail(Code::invalid_argument, "option '", &required(name, "name"), "': '", text,
            "' is not UTF-8");
     required(options, "options").values[&required(name, "name")] = text;

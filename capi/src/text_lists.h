@@ -1,20 +1,12 @@
-// Strings and lists of strings that programs pass.
+// Lists of strings that programs pass.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "core/utf8.h"
 #include "handles.h"
 
 namespace etr::capi {
-
-// Returns a text that becomes a part of a JSON document.
-inline const char* utf8_of(const char* text, const char* name) {
-  if (as_utf8(&required(text, name)) != text)
-    fail(Code::invalid_argument, "argument '", name, "': '", text, "' is not UTF-8");
-  return text;
-}
 
 inline std::vector<std::string> strings_of(const char* const* items, int32_t count,
                                            const char* name) {

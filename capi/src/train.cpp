@@ -152,10 +152,13 @@ int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options
 
 int32_t etr_model_freeze(etr_model* model, const char* pattern) {
   return guarded([&] {
+    const std::string text = &required(pattern, "pattern");
+    if (!is_utf8(text))
+      fail(Code::invalid_argument, "argument 'pattern': '", text, "' is not UTF-8");
     Json changed = required(model, "model").spec;
     Json& frozen = changed["frozen"];
     if (frozen.is_string()) frozen = Json::array({frozen});
-    frozen.push_back(utf8_of(pattern, "pattern"));  // makes the list if there is none
+    frozen.push_back(text);  // makes the list if there is none
     replace_spec(*model, std::move(changed));
   });
 }

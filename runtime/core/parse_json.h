@@ -24,9 +24,9 @@ struct JsonRules {
 };
 
 // Takes time and memory proportional to the text. `origin` names the text in errors ("job file
-// x.json"). Throws Error if the text is not JSON, is nested deeper than kMaxJsonDepth, has
-// more arrays and objects than the rules allow, or has a duplicate key in one object. Duplicate keys are rejected because readers differ in which of the
-// two they use; the error says where they are.
+// x.json"). Throws Error if the text is not JSON, is nested deeper than kMaxJsonDepth, has more
+// arrays and objects than the rules allow, or has a duplicate key in one object. Duplicate keys are
+// rejected because readers differ in which of the two they use; the error says where they are.
 Json parse_json(std::string_view text, const std::string& origin, const JsonRules& rules = {});
 
 // Like parse_json() without comments, but returns nothing if the text is not JSON.

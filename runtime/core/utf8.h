@@ -11,6 +11,9 @@ namespace etr {
 // file uses.
 std::string as_utf8(std::string_view text);
 
+// Returns whether `text` is valid UTF-8 without NUL.
+inline bool is_utf8(std::string_view text) { return as_utf8(text) == text; }
+
 // The length in bytes of the first character of `text`, which must not be empty, or 0 if it is
 // invalid. Follows table 3-7 of the Unicode standard: no overlong forms, no surrogates, nothing
 // above U+10FFFF.

@@ -18,6 +18,13 @@ namespace {
 
 constexpr size_t kChunk = 64;  // samples per message
 
+// Tells each map which one comes next: a decoder need not make more pixels than that needs.
+void introduce(std::vector<AnyStage>& stages) {
+  for (size_t i = 1; i + 1 < stages.size(); ++i)
+    if (MapStage* map = map_of(stages[i]), *next = map_of(stages[i + 1]); map && next)
+      map->followed_by(*next);
+}
+
 }  // namespace
 
 Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers, Budget budget)
@@ -223,17 +230,6 @@ void Pipeline::check_views(const std::vector<AnyStage>& stages) const {
     last = i;
   }
 }
-
-namespace {
-
-// Tells each map which one comes next: a decoder need not make more pixels than that needs.
-void introduce(std::vector<AnyStage>& stages) {
-  for (size_t i = 1; i + 1 < stages.size(); ++i)
-    if (MapStage* map = map_of(stages[i]), *next = map_of(stages[i + 1]); map && next)
-      map->followed_by(*next);
-}
-
-}  // namespace
 
 void Pipeline::build() {
   uint64_t passes = 1;

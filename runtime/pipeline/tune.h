@@ -20,8 +20,8 @@ struct TuneOptions {
 // Tries numbers of threads (up to the number this process may use), then, if files are read over
 // the network, numbers of concurrent requests, then numbers of batches to prefetch, each with the
 // best previous settings. Chooses the smallest setting within 3 % of the best. Respects the spec's
-// budget_bytes. Writes none of the files that the spec names. Returns {"options": {"threads", "prefetch", ...}, "samples_per_s", "trials":
-// [{"threads", ..., "samples_per_s"}]}.
+// budget_bytes. Writes none of the files that the spec names. Returns {"options": {"threads",
+// "prefetch", ...}, "samples_per_s", "trials": [{"threads", ..., "samples_per_s"}]}.
 Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options);
 
 // The index of the first rate (by growing setting) within 3 % of the best.

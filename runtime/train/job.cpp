@@ -335,7 +335,7 @@ Json variable_of(const Json& declared, const std::string& value, const std::stri
 }
 
 void apply_override(Json& job, const std::string& text) {
-  if (as_utf8(text) != text)
+  if (!is_utf8(text))
     fail(Code::invalid_argument, "'", text, "' is not UTF-8, as the values of a job are");
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -507,7 +507,7 @@ Job Job::parse(const std::string& text, const std::string& origin,
   Json& output = job.json_["output"];
   if (output.is_null()) output = Json::object();
   if (!default_dir.empty() && output.is_object() && !output.contains("dir")) {
-    if (as_utf8(default_dir) != default_dir)
+    if (!is_utf8(default_dir))
       fail(Code::invalid_argument, origin,
            ": a run writes into runs/, in a folder named after the file, whose name is not UTF-8; "
            "set output.dir, or rename the file");

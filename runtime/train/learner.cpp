@@ -297,8 +297,7 @@ StepMetrics Learner::update() {
   if (!passes_->update(values))
     fail(Code::not_finite, "step ", steps_.count() + 1,
          ": a gradient is not finite. The parameters are as they were. Lower the learning rate, "
-         "clip "
-         "gradients (clip_norm), and check the gradient that the program gave");
+         "clip gradients (clip_norm), and check the gradient that the program gave");
   steps_.count_step(metrics.counts);
   metrics.step = steps_.count();
   return metrics;
