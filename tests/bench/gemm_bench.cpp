@@ -128,9 +128,8 @@ void pairs(gpu::Kernels& kernels, ops::GemmMode mode, uint32_t m, uint32_t n, ui
   std::vector<std::function<void()>> runs;
   for (ops::GemmKernel kernel :
        ops::kernels_for(*kernels.device(), mode, p, ops::Precision::fp32)) {
-    // The last constant of these kernels is kPairs.
-    const bool for_cpus = kernel.shader.starts_with("gemm_cpu");
-    if (!for_cpus || (kernel.loads_a == 1 && kernel.loads_b == 1)) continue;
+    // The last constant of kernels that load an operand in pairs is kPairs.
+    if (kernel.loads_a != 2 && kernel.loads_b != 2) continue;
     kernel.slices = 1;
     for (const bool in_pairs : {true, false}) {
       if (!in_pairs) kernel.constants.back() = 0;
