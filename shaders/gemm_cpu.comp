@@ -96,27 +96,84 @@ layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 VEC acc[ROWS][VECS];
 uint column[VECS];  // first of this lane's WIDTH columns, in range
 
-// acc += A[:, 4 steps] * B[4 steps, :]. av holds the lane's row of each block, row_of_b B's rows.
-#define ROW(r)                                                                     \
-  {                                                                                \
-    const vec4 s = subgroupBroadcast(av[blk], r);                                  \
-    [[unroll]] for (uint j = 0; j < VECS; ++j) {                                   \
-      VEC t = acc[ROW_OF(blk, r)][j];                                              \
-      t += s.x * bv[0][j];                                                         \
-      t += s.y * bv[1][j];                                                         \
-      t += s.z * bv[2][j];                                                         \
-      t += s.w * bv[3][j];                                                         \
-      acc[ROW_OF(blk, r)][j] = t;                                                  \
-    }                                                                              \
+// The operands of four steps along k: of A the lane's row of each block, of B its columns. With 16
+// lanes, broadcasting a number takes two instructions from a register, but one from memory. So the
+// operands of the next iteration are loaded at the end of this one and kept in memory in between;
+// see keep_in_memory(). With 8 lanes, which share a broadcast among more columns, that is slower.
+#define LOADS_AHEAD (LANES == 16)
+vec4 next_a[BLOCKS];
+VEC next_b[4 * VECS];
+
+// A stretch of k along which the operands lie evenly: all of k, a tap of a convolution or a line of
+// its output.
+struct Stretch {
+  uint base[BLOCKS];    // where the lane's rows of A begin
+  bool inside[BLOCKS];  // whether they exist; if not, they count as zeros
+  uint row_of_b;
+};
+
+#if MODE == MODE_CONV_DW
+int x0[BLOCKS];  // of the lane's rows: the first pixel in a line
+#endif
+
+// Loads the operands of four steps from `at` in a stretch that ends at `end`. Beyond that A counts
+// as zero and B repeats an existing row.
+void load(Stretch s, uint at, uint end) {
+  const uvec4 k = kTail != 0 ? min(at + uvec4(0, 1, 2, 3), uvec4(end - 1)) : at + uvec4(0, 1, 2, 3);
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+#if MODE == MODE_CONV_DW
+    const ivec4 x = x0[blk] + ivec4(k * p.stride_x);
+    const uvec4 from = s.base[blk] + uvec4(clamp(x, 0, int(p.w) - 1)) * (p.c * p.groups);
+    const bvec4 exists = lessThan(uvec4(x), uvec4(s.inside[blk] ? p.w : 0));  // x < 0 wraps around
+#else
+    const uvec4 from = s.base[blk] + k * (MODE == MODE_TN ? p.m : 1);
+    const bvec4 exists = bvec4(s.inside[blk]);
+#endif
+    const bvec4 within = kTail != 0 ? lessThan(at + uvec4(0, 1, 2, 3), uvec4(end)) : bvec4(true);
+    vec4 of_a[2];
+    if ((kPairs & PAIRS_OF_A) == 0) {
+      [[unroll]] for (uint u = 0; u < 4; ++u) of_a[0][u] = a.v[from[u]];
+      next_a[blk] = mix(vec4(0), mix(vec4(0), of_a[0], exists), within);
+    } else {
+#ifdef PAIRS_ALONG_M
+      if (blk % 2 != 0) continue;
+      [[unroll]] for (uint u = 0; u < 4; ++u) {
+        const vec2 x = pair(a, from[u]);
+        of_a[0][u] = x[0];
+        of_a[1][u] = x[1];
+      }
+      next_a[blk] = mix(vec4(0), mix(vec4(0), of_a[0], exists), within);
+      next_a[blk + 1] = mix(vec4(0), mix(vec4(0), of_a[1], exists), within);
+#else
+      [[unroll]] for (uint u = 0; u < 4; u += 2) {
+        const vec2 x = pair(a, from[u]);
+        of_a[0][u] = x[0];
+        of_a[0][u + 1] = x[1];
+      }
+      next_a[blk] = mix(vec4(0), mix(vec4(0), of_a[0], exists), within);
+#endif
+    }
+  }
+  [[unroll]] for (uint u = 0; u < 4; ++u)
+    [[unroll]] for (uint j = 0; j < VECS; ++j) {
+      const uint row = s.row_of_b + k[u];
+      next_b[u * VECS + j] = load_b((row * p.groups + GROUP) * p.n + row * kPad + column[j], p.n - 1 - column[j]);
+    }
+}
+
+#define ROW(r)                                                                 \
+  {                                                                            \
+    const vec4 s = subgroupBroadcast(next_a[blk], r);                          \
+    [[unroll]] for (uint j = 0; j < VECS; ++j) {                               \
+      VEC t = acc[ROW_OF(blk, r)][j];                                          \
+      [[unroll]] for (uint u = 0; u < 4; ++u) t += s[u] * b_now[u * VECS + j]; \
+      acc[ROW_OF(blk, r)][j] = t;                                              \
+    }                                                                          \
   }
 
-void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
-  VEC bv[4][VECS];
-  [[unroll]] for (uint i = 0; i < 4; ++i)
-    [[unroll]] for (uint j = 0; j < VECS; ++j) {
-      const uint at = (row_of_b[i] * p.groups + GROUP) * p.n + row_of_b[i] * kPad + column[j];
-      bv[i][j] = load_b(at, p.n - 1 - column[j]);
-    }
+// Accumulates the four steps that are loaded.
+void multiply() {
+  const VEC b_now[4 * VECS] = next_b;
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
 #if LANES == 16
@@ -125,41 +182,31 @@ void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
   }
 }
 
-// Four consecutive k starting at `at`, of which `valid` exist; each lane reads A at base + its own
-// k. Beyond the end A counts as zero and B repeats an existing row.
-void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint valid, uint b_row) {
-  vec4 av[BLOCKS];
-  const uvec4 i = kTail != 0 ? min(uvec4(0, 1, 2, 3), uvec4(valid - 1)) : uvec4(0, 1, 2, 3);
-  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    const uint first = base[blk] + at * a_step;
-    if ((kPairs & PAIRS_OF_A) == 0) {
-      av[blk] = vec4(a.v[first + i.x * a_step], a.v[first + i.y * a_step],
-                     a.v[first + i.z * a_step], a.v[first + i.w * a_step]);
-      continue;
-    }
-#ifdef PAIRS_ALONG_M
-    if (blk % 2 != 0) continue;
-    [[unroll]] for (uint u = 0; u < 4; ++u) {
-      const vec2 x = pair(a, first + i[u] * a_step);
-      av[blk][u] = x[0];
-      av[blk + 1][u] = x[1];
-    }
-#else
-    av[blk] = vec4(pair(a, first), pair(a, first + 2));
+// Loads the first operands of all stretches.
+void begin(Stretch s, uint at, uint end) {
+#if LOADS_AHEAD
+  load(s, at, end);
 #endif
-  }
-  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    if (kTail != 0) av[blk] = mix(vec4(0), av[blk], lessThan(uvec4(0, 1, 2, 3), uvec4(valid)));
-#if MODE >= MODE_CONV
-    av[blk] = inside[blk] ? av[blk] : vec4(0);
-#endif
-  }
-  multiply(av, uvec4(b_row) + i);
 }
 
-// Accumulates [0, extent) along k: A is contiguous or strided by a_step, B's rows begin at b_row.
-void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_step, uint b_row) {
-  for (uint at = begin; at < end; at += 4) step4(base, inside, at, a_step, end - at, b_row + at);
+// Accumulates [begin, end) of a stretch, which is followed by the same part of the next one.
+void run(Stretch s, Stretch next, uint begin, uint end) {
+  for (uint at = begin; at < end; at += 4) {
+#if LOADS_AHEAD
+    multiply();
+    const bool last = at + 4 >= end;
+    Stretch of;
+    of.row_of_b = last ? next.row_of_b : s.row_of_b;
+    [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+      of.base[blk] = last ? next.base[blk] : s.base[blk];
+      of.inside[blk] = last ? next.inside[blk] : s.inside[blk];
+    }
+    load(of, last ? begin : at + 4, end);
+#else
+    load(s, at, end);
+    multiply();
+#endif
+  }
 }
 
 #if MODE == MODE_CONV || MODE == MODE_CONV_DX
@@ -171,7 +218,8 @@ bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
   const bool inside = all(greaterThanEqual(at, ivec2(0))) && all(lessThan(at, size));
 #else
   const ivec2 scaled = pixel + ivec2(p.pad_y, p.pad_x) - k * int(p.dilation);
-  const ivec2 at = scaled / int(p.stride);
+  const uvec2 from = uvec2(max(scaled, ivec2(0)));
+  const ivec2 at = ivec2(quotient(from.x, p.stride), quotient(from.y, p.stride));
   const ivec2 size = ivec2(p.oh, p.ow);
   const bool inside = all(greaterThanEqual(scaled, ivec2(0))) && all(lessThan(at, size)) &&
                       at * int(p.stride) == scaled;
@@ -180,84 +228,98 @@ bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
   base = (((image * uint(size.x) + safe.x) * uint(size.y) + safe.y) * p.groups + GROUP) * p.kc;
   return inside;
 }
+
+uint image[BLOCKS];
+ivec2 pixel[BLOCKS];
+
+Stretch stretch_of_tap(uint ky, uint kx) {
+  Stretch s;
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
+    s.inside[blk] = tap(image[blk], pixel[blk], ivec2(ky, kx), s.base[blk]);
+  s.row_of_b = (ky * p.kw + kx) * p.kc;
+  return s;
+}
+#endif
+
+#if MODE == MODE_CONV_DW
+int y0[BLOCKS];
+uint of_channel[BLOCKS];
+
+Stretch stretch_of_line(uint n, uint oy, uint line) {
+  Stretch s;
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    const int y = int(oy * p.stride) + y0[blk];
+    s.inside[blk] = y >= 0 && y < int(p.h);
+    s.base[blk] = (n * p.h + (s.inside[blk] ? uint(y) : 0)) * (p.w * p.c * p.groups) + of_channel[blk];
+  }
+  s.row_of_b = line * p.ow;
+  return s;
+}
 #endif
 
 void accumulate(uint row0, uint lane) {
-  uint base[BLOCKS];
-  bool inside[BLOCKS];
   uint row[BLOCKS];
-  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
     row[blk] = min(row0 + ROW_OF(blk, lane), LAST_ROW(blk));
-    inside[blk] = true;
-  }
 #if MODE == MODE_NN || MODE == MODE_TN
   // Slices are whole steps of four: a step reads past a slice's end.
-  const uint per_slice = (p.k + 4 * p.slices - 1) / (4 * p.slices) * 4;
-  const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
-  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
-    base[blk] = MODE == MODE_NN ? row[blk] * (p.k + kPad) : row[blk];
-  run(base, inside, begin, end, MODE == MODE_NN ? 1 : p.m, 0);
+  const uint per_slice = MODE == MODE_NN ? p.k : quotient(p.k + 4 * p.slices - 1, 4 * p.slices) * 4;
+  const uint first = MODE == MODE_NN ? 0 : SLICE * per_slice;
+  const uint end = MODE == MODE_NN ? p.k : min(first + per_slice, p.k);
+  Stretch s;
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    s.base[blk] = MODE == MODE_NN ? row[blk] * (p.k + kPad) : row[blk];
+    s.inside[blk] = true;
+  }
+  s.row_of_b = 0;
+  begin(s, min(first, (p.k - 1) / 4 * 4), end);
+  run(s, s, first, end);
 #elif MODE == MODE_CONV || MODE == MODE_CONV_DX
   const uvec2 size = MODE == MODE_CONV ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);
-  uint image[BLOCKS];
-  ivec2 pixel[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     const uint line = quotient(row[blk], size.y);
     image[blk] = quotient(line, size.x);
     pixel[blk] = ivec2(line - image[blk] * size.x, row[blk] - line * size.y);
   }
+  Stretch s = stretch_of_tap(0, 0);
+  begin(s, 0, p.kc);
   for (uint ky = 0; ky < p.kh; ++ky)
     for (uint kx = 0; kx < p.kw; ++kx) {
-      [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
-        inside[blk] = tap(image[blk], pixel[blk], ivec2(ky, kx), base[blk]);
-      run(base, inside, 0, p.kc, 1, (ky * p.kw + kx) * p.kc);
+      const bool ends = kx + 1 == p.kw;
+      const Stretch next = stretch_of_tap(ends ? min(ky + 1, p.kh - 1) : ky, ends ? 0 : kx + 1);
+      run(s, next, 0, p.kc);
+      s = next;
     }
 #else
   // Walks k by the output pixels of one line (image, oy) at a time; a slice is a range of lines.
   const uint lines = p.batch * p.oh;
-  const uint per_slice = (lines + p.slices - 1) / p.slices;
-  const uint channels = p.c * p.groups;
+  const uint per_slice = quotient(lines + p.slices - 1, p.slices);
   const uint first = SLICE * per_slice, last = min(first + per_slice, lines);
-  int y0[BLOCKS], x0[BLOCKS], of_channel[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     const uint t = row[blk] / p.c;
     y0[blk] = int(t / p.kw * p.dilation) - int(p.pad_y);
     x0[blk] = int(t % p.kw * p.dilation) - int(p.pad_x);
-    of_channel[blk] = int(GROUP * p.c + row[blk] % p.c);
+    of_channel[blk] = GROUP * p.c + row[blk] % p.c;
   }
   uint n = first / p.oh, oy = first % p.oh;
+  Stretch s = stretch_of_line(min(n, p.batch - 1), oy, min(first, lines - 1));
+  begin(s, 0, p.ow);
   for (uint line = first; line < last; ++line) {  // avoids divisions, which run lane by lane
-    int line_base[BLOCKS];
-    [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-      const int y = int(oy * p.stride) + y0[blk];
-      inside[blk] = y >= 0 && y < int(p.h);
-      line_base[blk] = (int(n * p.h) + (inside[blk] ? y : 0)) * int(p.w * channels) + of_channel[blk];
-    }
-    for (uint ox = 0; ox < p.ow; ox += 4) {
-      vec4 av[BLOCKS];
-      const uvec4 o = min(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow - 1));
-      [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-        const ivec4 x = x0[blk] + ivec4(o * p.stride_x);
-        const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(channels);
-        const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps around
-        if ((kPairs & PAIRS_OF_A) == 0) {
-          av[blk] = vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]);
-        } else if (blk % 2 == 0) {
-          [[unroll]] for (uint u = 0; u < 4; ++u) {
-            const vec2 pixel = pair(a, at[u]);
-            av[blk][u] = pixel[0];
-            av[blk + 1][u] = pixel[1];
-          }
-        }
-        av[blk] = mix(vec4(0), av[blk], ok);
-        if (kTail != 0)
-          av[blk] = mix(vec4(0), av[blk], lessThan(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow)));
-      }
-      multiply(av, line * p.ow + o);
-    }
     oy = oy + 1 == p.oh ? 0 : oy + 1;
     n += oy == 0 ? 1 : 0;
+    const bool ends = line + 1 == last;
+    const Stretch next = stretch_of_line(ends ? 0 : n, ends ? 0 : oy, ends ? 0 : line + 1);
+    run(s, next, 0, p.ow);
+    s = next;
   }
+#endif
+}
+
+// Makes the driver keep these arrays in memory, because it cannot tell that nothing is read: no
+// product has as many rows. Sums in registers would make LLVM's scheduler spill the operands.
+void keep_in_memory() {
+#if LOADS_AHEAD
+  if (p.m == 0xffffffffu) acc[p.k % ROWS][0] += next_a[p.n % BLOCKS].x + next_b[p.n % VECS];
 #endif
 }
 
@@ -272,6 +334,7 @@ void main() {
     column[j] = min(first_column[j], LAST_COLUMN);
   }
   accumulate(row0, lane);
+  keep_in_memory();
 
   const uint ld = p.groups * p.n, out0 = SLICE * p.m * ld + GROUP * p.n;
   [[unroll]] for (uint j = 0; j < VECS; ++j)

@@ -1,6 +1,6 @@
 #version 450
 // Transforms the weights of a convolution with three taps along a line for conv_line.comp:
-//   u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)   w [kh, 3, c, n] -> u [kh, c, 4, n]
+//   u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)   w [kh, 3, c, n] -> u [kh, c, n, 4]
 // `flipped`: the taps of w are reversed along both axes.
 // Bindings: 0 w, 1 u. Dispatch: channels (n) by slices of rows (ky, c).
 #extension GL_EXT_control_flow_attributes : require
@@ -18,9 +18,10 @@ void main() {
     vec3 g;
     [[unroll]] for (uint kx = 0; kx < 3; ++kx)
       g[kx] = w.v[((ky * 3 + (flipped != 0 ? 2 - kx : kx)) * c + r % c) * n + column];
-    u.v[r * 4 * n + column] = g.x;
-    u.v[(r * 4 + 1) * n + column] = 0.5 * (g.x + g.y + g.z);
-    u.v[(r * 4 + 2) * n + column] = 0.5 * (g.x - g.y + g.z);
-    u.v[(r * 4 + 3) * n + column] = g.z;
+    const uint at = (r * n + column) * 4;
+    u.v[at] = g.x;
+    u.v[at + 1] = 0.5 * (g.x + g.y + g.z);
+    u.v[at + 2] = 0.5 * (g.x - g.y + g.z);
+    u.v[at + 3] = g.z;
   }
 }

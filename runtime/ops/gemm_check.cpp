@@ -143,9 +143,9 @@ std::vector<float> line_products(GemmMode mode, const GemmParams& p, const std::
                 c[((ky * 3 + tap) * channels + channel) * n + i] += d[tap] * e0 + d[tap + 1] * e1;
               continue;
             }
-            const float* u = &b[k * 4 * n + i];
-            const float m[] = {(d[0] - d[2]) * u[0], (d[1] + d[2]) * u[n], (d[2] - d[1]) * u[2 * n],
-                               (d[1] - d[3]) * u[3 * n]};
+            const float* u = &b[(k * n + i) * 4];
+            const float m[] = {(d[0] - d[2]) * u[0], (d[1] + d[2]) * u[1], (d[2] - d[1]) * u[2],
+                               (d[1] - d[3]) * u[3]};
             c[first + i] += m[0] + m[1] + m[2];
             if (second) c[first + n + i] += m[1] - m[2] - m[3];
           }

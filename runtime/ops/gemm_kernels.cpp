@@ -174,7 +174,7 @@ uint32_t pairs_for(GemmMode mode, const GemmParams& p, bool tail, uint32_t lanes
                    uint32_t columns) {
   const bool by_weights = mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
   const bool of_a = mode == GemmMode::tn ? p.m % 2 == 0 : by_weights ? p.c % 2 == 0 : !tail;
-  const bool of_b = p.n % 2 == 0 && columns >= 2 * lanes;
+  const bool of_b = mode != GemmMode::line && p.n % 2 == 0 && columns >= 2 * lanes;
   return (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0);
 }
 
@@ -227,7 +227,8 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
 struct LineTile {
   uint32_t lanes, columns, blocks;
 };
-constexpr LineTile kLineTiles[] = {{16, 32, 1}, {16, 16, 2}, {8, 32, 2}, {8, 32, 1}, {8, 16, 2}};
+constexpr LineTile kLineTiles[] = {{16, 16, 4}, {16, 32, 1}, {16, 16, 2},
+                                   {8, 32, 2},  {8, 32, 1},  {8, 16, 2}};
 constexpr LineTile kLineTilesDw[] = {{16, 16, 2}, {8, 32, 2}, {8, 16, 2}};
 
 std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const GemmParams& p) {

@@ -116,7 +116,7 @@ bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw) {
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                 bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
   const uint32_t rows = g.kh * g.c;
-  const DeviceTensor u = emit.scratch({rows, 4, g.filters});
+  const DeviceTensor u = emit.scratch({rows, g.filters, 4});
   const struct {
     uint32_t rows, slices, kh, c, n, flipped;
   } push{rows, row_slices(*emit.device(), rows, g.filters), g.kh, g.c, g.filters, flipped};
