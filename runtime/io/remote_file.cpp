@@ -8,10 +8,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/start_thread.h"
 #include "core/text.h"
 #include "io/byte_stream.h"
@@ -27,6 +29,19 @@ constexpr uint64_t kMostInOnePiece = uint64_t{2} << 30;  // from servers without
 Block block_of(std::vector<std::byte> bytes) {
   auto owned = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   return {std::shared_ptr<const std::byte>(owned, owned->data()), owned->size()};
+}
+
+// Logs once for each folder: what stopped one file, such as a full disk, will stop others, too.
+void tell_unkept(const std::string& folder, const std::string& why) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  {
+    std::scoped_lock lock(mutex);
+    if (!told.insert(folder).second) return;
+  }
+  log_line(LogLevel::warning,
+           cat("the cache of remote files '", folder,
+               "' cannot be written; what it does not keep is downloaded each time: ", why));
 }
 
 // Requests parts of one remote file.
@@ -140,7 +155,7 @@ class Remote {
 class RemotePieces final : public Pieces {
  public:
   RemotePieces(const std::string& address, const RemoteOptions& options)
-      : options_(options), remote_(address, options) {
+      : address_(address), options_(options), remote_(address, options) {
     options_.cancelled = [this, asked = options.cancelled] {
       return stop_.load() || (asked && asked());
     };
@@ -159,7 +174,7 @@ class RemotePieces final : public Pieces {
         open_cached(*path);
         return;
       }
-      entry_ = std::make_unique<DiskCache::Entry>(*cache_, address, remote_.version());
+      begin_entry();
     }
     if (first.empty() || first.size() != remote_.total_bytes())
       first = remote_.get(*first_, 0, options_.part_bytes);
@@ -196,17 +211,16 @@ class RemotePieces final : public Pieces {
     }
     changed_.notify_all();
     if (part.bad) std::rethrow_exception(part.bad);
-    if (entry_) entry_->write(part.bytes);
-    if (entry_ && taken_ == parts_) {
-      path_ = entry_->keep();
-      entry_.reset();
-    }
+    store(part.bytes);
     return block_of(std::move(part.bytes));
   }
 
-  // Downloads the file unless it is cached. Requires a cache. Returns the cached file's path.
+  // Downloads the file unless it is cached. Requires a cache that can be written. Returns the cached
+  // file's path.
   const std::string& fetch() {
-    while (!cached_ && next().data) continue;
+    while (!cached_ && !unkept_ && next().data) continue;
+    if (unkept_)
+      fail(Code::io, "'", address_, "' is read by position, from the cache: ", unkept_->what());
     return path_;
   }
 
@@ -228,6 +242,30 @@ class RemotePieces final : public Pieces {
   void open_cached(const std::string& path) {
     path_ = path;
     cached_ = std::make_unique<FilePieces>(std::make_unique<platform::InputFile>(path));
+  }
+
+  void begin_entry() try {
+    entry_ = std::make_unique<DiskCache::Entry>(*cache_, address_, remote_.version());
+  } catch (const Error& error) {
+    give_up_entry(error);
+  }
+
+  void store(std::span<const std::byte> bytes) try {
+    if (!entry_) return;
+    entry_->write(bytes);
+    if (taken_ < parts_) return;
+    path_ = entry_->keep();
+    entry_.reset();
+  } catch (const Error& error) {
+    if (error.code() == Code::cancelled) throw;
+    give_up_entry(error);
+  }
+
+  // A cache that cannot be written is no reason not to read the data. Only fetch() needs the file.
+  void give_up_entry(const Error& error) {
+    unkept_ = error;
+    entry_.reset();
+    tell_unkept(options_.cache_dir, error.what());
   }
 
   // What cannot be handed over with a part, for want of memory, ends the reading.
@@ -268,11 +306,13 @@ class RemotePieces final : public Pieces {
     }
   }
 
+  const std::string address_;
   RemoteOptions options_;
   Remote remote_;
   std::unique_ptr<HttpConnection> first_;
   std::unique_ptr<DiskCache> cache_;
   std::unique_ptr<DiskCache::Entry> entry_;
+  std::optional<Error> unkept_;  // why the cache does not get the file
   std::string path_;
   std::unique_ptr<FilePieces> cached_;
   uint64_t parts_ = 0;

@@ -15,11 +15,12 @@ class Pieces;
 
 // Reads `address` front to back with several concurrent range requests, through the disk cache if
 // `options` name one. A cached file is validated against the server's entity tag and then read from
-// the disk. Throws Error(io), Error(not_found) or Error(cancelled), which name the address.
+// the disk. If the cache cannot be written, the log says so once. Throws Error(io),
+// Error(not_found) or Error(cancelled), which name the address.
 std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options);
 
 // Downloads `address` into the disk cache and returns the path, for formats that need random
-// access. Requires a cache.
+// access. Requires a cache that can be written.
 std::string fetch_remote(const std::string& address, const RemoteOptions& options);
 
 }  // namespace etr::io

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,7 +11,11 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "io/disk_cache.h"
+#include "io/pieces.h"
+#include "io/remote_file.h"
 #include "support/data.h"
+#include "support/error_text.h"
+#include "support/http_server.h"
 
 namespace etr::test {
 namespace {
@@ -93,6 +98,67 @@ TEST(DiskCache, SaysWhereItCannotMakeRoom) {
   for (const std::string& part : {"'" + dir.path("cache") + "', which may grow beyond 15 bytes",
                                   "cannot create '" + dir.path("cache/lock") + "'"})
     EXPECT_NE(warnings.find(part), std::string::npos) << warnings;
+}
+
+std::string bytes_of(io::Pieces& pieces) {
+  std::string out;
+  for (io::Block block = pieces.next(); block.size > 0; block = pieces.next())
+    out.append(reinterpret_cast<const char*>(block.data.get()), block.size);
+  return out;
+}
+
+// Among other reasons because another process has taken what is being written for a killed one's.
+TEST(DiskCache, DataIsReadThoughTheCacheCannotBeWritten) {
+  std::string text;
+  for (int i = 10000; i < 30000; ++i) text += "line " + std::to_string(i) + "\n";
+  const HttpServer server({{"/a.txt", text}});
+  TempDir dir;
+  io::RemoteOptions options;
+  options.part_bytes = 65536;
+  options.cache_bytes = 1 << 20;
+  std::string warnings;
+  set_log_hook([&](LogLevel level, const char* line) {
+    if (level == LogLevel::warning) warnings += line;
+  });
+  // Its second part cannot be written.
+  options.cache_dir = dir.path("limited");
+  rlimit any{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &any), 0);
+  const rlimit little{100'000, any.rlim_max};
+  const auto limited = [&](auto&& work) {
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+    work();
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &any), 0);  // since the output may go to a file
+  };
+  limited([&] {
+    EXPECT_EQ(bytes_of(*io::open_remote(server.address() + "/a.txt", options)), text);
+    EXPECT_EQ(bytes_of(*io::open_remote(server.address() + "/a.txt", options)), text);
+    EXPECT_EQ(error_text([&] {
+                io::fetch_remote(server.address() + "/a.txt", options);
+              }).find("'" + server.address() + "/a.txt' is read by position, from the cache: "),
+              0u);
+  });
+  const std::string said =
+      "the cache of remote files '" + options.cache_dir + "' cannot be written";
+  EXPECT_EQ(warnings.find(said), 0u) << warnings;
+  EXPECT_EQ(warnings.rfind(said), 0u) << warnings;
+  EXPECT_TRUE(std::filesystem::is_empty(options.cache_dir));
+  // It cannot get its name.
+  options.cache_dir = dir.path("renamed");
+  {
+    const auto pieces = io::open_remote(server.address() + "/a.txt", options);
+    const io::Block first = pieces->next();
+    std::string read(reinterpret_cast<const char*>(first.data.get()), first.size);
+    for (const auto& file : std::filesystem::directory_iterator(options.cache_dir))
+      std::filesystem::remove(file.path());
+    EXPECT_EQ(read + bytes_of(*pieces), text);
+  }
+  EXPECT_NE(warnings.find("cannot rename to '" + options.cache_dir), std::string::npos) << warnings;
+  // It cannot be begun, as in a folder that is read-only even for root.
+  options.cache_dir = "/proc/self";
+  EXPECT_EQ(bytes_of(*io::open_remote(server.address() + "/a.txt", options)), text);
+  EXPECT_NE(warnings.find("'/proc/self' cannot be written"), std::string::npos) << warnings;
+  set_log_hook(nullptr);
 }
 
 }  // namespace

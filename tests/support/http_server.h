@@ -1,0 +1,86 @@
+// A small HTTP server.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <thread>
+
+namespace etr::test {
+
+// Serves files from memory on the loopback, in the ranges that are asked for, and closes each
+// connection.
+class HttpServer {
+ public:
+  // `files`: contents by path, "/x.txt".
+  explicit HttpServer(std::map<std::string, std::string> files) : files_(std::move(files)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        ::listen(listener_, 64) != 0)
+      ADD_FAILURE() << "no port to listen at";
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~HttpServer() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  std::string address() const { return "http://127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  void serve() {
+    for (int client; (client = ::accept(listener_, nullptr, nullptr)) >= 0; ::close(client)) {
+      std::string request;
+      char bytes[2048];
+      while (request.find("\r\n\r\n") == std::string::npos) {
+        const ssize_t n = ::recv(client, bytes, sizeof bytes, 0);
+        if (n <= 0) break;
+        request.append(bytes, static_cast<size_t>(n));
+      }
+      if (!request.ends_with("\r\n\r\n")) continue;
+      const std::string answer = answer_to(request);
+      ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  std::string answer_to(const std::string& request) const {
+    const size_t path = request.find(' ') + 1;
+    const auto file = files_.find(request.substr(path, request.find(' ', path) - path));
+    if (file == files_.end())
+      return "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    const std::string& text = file->second;
+    size_t begin = 0, end = text.size() - 1;
+    const size_t range = request.find("bytes=");
+    const bool part = range != std::string::npos;
+    if (part) std::sscanf(request.c_str() + range, "bytes=%zu-%zu", &begin, &end);
+    end = std::min(end, text.size() - 1);
+    std::string head = part ? "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes " +
+                                  std::to_string(begin) + "-" + std::to_string(end) + "/" +
+                                  std::to_string(text.size()) + "\r\n"
+                            : "HTTP/1.1 200 OK\r\n";
+    head +=
+        "ETag: \"1\"\r\nConnection: close\r\nContent-Length: " + std::to_string(end - begin + 1) +
+        "\r\n\r\n";
+    if (request.starts_with("HEAD")) return head;
+    return head + text.substr(begin, end - begin + 1);
+  }
+
+  const std::map<std::string, std::string> files_;
+  const int listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+  int port_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace etr::test
