@@ -20,6 +20,7 @@ class FastShard {
   explicit FastShard(const std::string& path, const ReadOptions& options = {});
 
   uint64_t size() const { return records_.size(); }
+  uint64_t bytes() const { return file_.size(); }
 
   struct Field {
     std::string_view name;   // valid as long as the shard

@@ -75,13 +75,27 @@ class FastShardSource final : public IndexedSource {
     }
   }
 
+  // Fetching a shard that the cache has no room for removes one of those before it, whose records
+  // are read later.
+  void check_cache(uint64_t bytes, size_t fetched, size_t shards) const {
+    const uint64_t most = remote().cache_bytes;
+    if (bytes > most && fetched > 1)
+      fail(Code::invalid_argument, "'", pattern_, "': the first ", fetched, " of ", shards,
+           " shards take ", bytes, " bytes, and the cache that they are read from keeps ", most,
+           ": set the pipeline's remote_cache_bytes to at least what all of them take");
+  }
+
   // If one cannot be opened, none is kept: the next call would go on without those behind it.
   void open() {
     std::vector<std::shared_ptr<io::FastShard>> shards;
     std::vector<std::shared_ptr<const std::string>> paths;
     std::vector<uint64_t> begins{0};
-    for (const std::string& path : io::expand_pattern(pattern_, remote())) {
+    const std::vector<std::string> found = io::expand_pattern(pattern_, remote());
+    uint64_t cached = 0;
+    for (const std::string& path : found) {
       shards.push_back(shard_of(path));
+      if (io::is_remote(path))
+        check_cache(cached += shards.back()->bytes(), shards.size(), found.size());
       paths.push_back(std::make_shared<std::string>(path));
       begins.push_back(begins.back() + shards.back()->size());
     }

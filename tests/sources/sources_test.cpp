@@ -2,6 +2,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/platform.h"
@@ -9,6 +10,7 @@
 #include "pipeline/permutation.h"
 #include "sources/files.h"
 #include "support/error_text.h"
+#include "support/http_server.h"
 
 namespace etr::test {
 namespace {
@@ -101,6 +103,36 @@ TEST(SeveralFiles, OfWhichOneIsDamagedAreNeverReadInPart) {
     put(damaged, whole);
     EXPECT_EQ(read_all(later).size(), 3u);
   }
+}
+
+// The cache would drop the first ones while the last ones are fetched. The records of shards that
+// lie neither in memory nor are kept open, because they are many, would then be gone.
+TEST(FastShard, RemoteOnesThatTheCacheHasNoRoomForAreRefused) {
+  TempDir dir;
+  std::map<std::string, std::string> files;
+  for (int shard = 0; shard < 4; ++shard) {
+    const std::string path = dir.path(std::to_string(shard) + ".ets"), text(1000, 'x');
+    io::FastShardWriter writer(path);
+    const io::FastShardWriter::Field fields[] = {{"cls", std::as_bytes(std::span(text)), 0}};
+    writer.add(std::to_string(shard), fields);
+    writer.finish();
+    files["/" + std::to_string(shard) + ".ets"] = platform::read_file(path);
+  }
+  const size_t bytes = files["/0.ets"].size();
+  const HttpServer server(files);
+  const auto spec = [&](const char* names, uint64_t cache_bytes) {
+    return spec_of("fast_shard", {{"pattern", server.address() + "/" + names + ".ets"}},
+                   {{"epochs", 1},
+                    {"on_error", "skip"},
+                    {"remote_cache_dir", dir.path("cache")},
+                    {"remote_cache_bytes", cache_bytes}});
+  };
+  const std::string said = failure(spec("{0..3}", 3 * bytes - 1));
+  EXPECT_HAS(said, server.address() + "/{0..3}.ets': the first 3 of 4 shards take " +
+                       std::to_string(3 * bytes) + " bytes");
+  EXPECT_HAS(said, "keeps " + std::to_string(3 * bytes - 1) + ": set the pipeline's remote_cache");
+  EXPECT_EQ(read_all(spec("{0..3}", 4 * bytes)).size(), 4u);
+  EXPECT_EQ(read_all(spec("2", 1)).size(), 1u) << "nothing is fetched behind it";
 }
 
 TEST(Npy, ReadsArraysAndNarrowsThem) {
