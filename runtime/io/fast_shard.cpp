@@ -148,6 +148,11 @@ void FastShard::read_index() {
         cat("its index has ", counted(frame, "frame"), ", its seek table ", frames_.size() - 1));
 }
 
+size_t FastShard::held_bytes() const {
+  return file_.held_bytes() + index_.size() + frames_.size() * sizeof frames_[0] +
+         records_.size() * sizeof records_[0];
+}
+
 FastShard::Record FastShard::record(uint64_t number) const {
   if (number >= records_.size()) fail(Code::internal, "record ", number, " of ", records_.size());
   // The constructor has validated the whole index, so no step fails here.

@@ -21,6 +21,7 @@ class FastShard {
 
   uint64_t size() const { return records_.size(); }
   uint64_t bytes() const { return file_.size(); }
+  size_t held_bytes() const;  // in memory
 
   struct Field {
     std::string_view name;   // valid as long as the shard

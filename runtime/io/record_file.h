@@ -25,6 +25,7 @@ class RecordFile {
   static constexpr uint64_t kMostKept = uint64_t{256} << 20;
 
   uint64_t size() const { return size_; }
+  size_t held_bytes() const { return whole_.size; }  // in memory
 
   // Returns bytes [offset, offset + size), which must lie within the file. They live as long as the
   // pointer. Throws Error(io) if the file was changed after it was opened.

@@ -91,7 +91,9 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
     largest.back() = std::max(largest.back(), std::max(sizes[i], 64.0));
     leaving.back() = std::max(sizes[i], 64.0);
     double holds = 0;
-    if (const SerialStage* serial = serial_of(stage.stage))
+    if (Source* source = source_of(stage.stage))
+      holds = source->holds_bytes(sizes[i]);
+    else if (const SerialStage* serial = serial_of(stage.stage))
       holds = serial->holds_bytes(sizes[i - 1]);
     else if (const MapStage* map = map_of(stage.stage))
       holds = map->holds_bytes();

@@ -88,6 +88,10 @@ class Source {
   // For a record that is a file of its own: a number that changes with the file. Otherwise 0.
   virtual uint64_t stamp(uint64_t /*record*/) { return 0; }
 
+  // The maximum memory it holds besides the samples that it has returned, if they have
+  // `sample_bytes`. Only asked of copies for trials, when they have returned their last sample.
+  virtual double holds_bytes(double /*sample_bytes*/) { return 0; }
+
   // Skips a sample that nobody needs. Returns false at the end of the pass.
   virtual bool skip() {
     Item unused;

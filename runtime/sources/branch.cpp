@@ -69,6 +69,12 @@ Json data_of(std::vector<Branch>& branches) {
   return out;
 }
 
+double holds_bytes_of(std::vector<Branch>& branches, double sample_bytes) {
+  double sum = 0;
+  for (Branch& branch : branches) sum += branch.holds_bytes(sample_bytes);
+  return sum;
+}
+
 std::vector<Branch> make_branches(const Options& options, const std::string& owner,
                                   const StageContext& context) {
   std::vector<Branch> branches;

@@ -29,6 +29,7 @@ class Branch {
   bool numbers_records() const { return source_->numbers_records() && !random_; }
   std::optional<uint64_t> upcoming() { return source_->upcoming(); }
   uint64_t record() const { return source_->record(); }
+  double holds_bytes(double sample_bytes) { return source_->holds_bytes(sample_bytes); }
 
  private:
   std::unique_ptr<pipeline::Source> source_;
@@ -39,6 +40,8 @@ class Branch {
 
 // The data of the branches' sources, as a list.
 Json data_of(std::vector<Branch>& branches);
+
+double holds_bytes_of(std::vector<Branch>& branches, double sample_bytes);
 
 // Creates the branches of the option "sources".
 std::vector<Branch> make_branches(const Options& options, const std::string& owner,

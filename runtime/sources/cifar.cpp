@@ -32,6 +32,12 @@ class Cifar final : public IndexedSource {
         label_bytes_(options.string("labels") == "cifar10" ? 1 : 2),
         label_at_(options.string("labels") == "cifar100" ? 1 : 0) {}
 
+  double holds_bytes(double) override {
+    size_t sum = 0;
+    for (const File& file : files_) sum += file.bytes->held_bytes();
+    return static_cast<double>(sum);
+  }
+
  protected:
   uint64_t count() override {
     if (files_.empty()) files_ = open();

@@ -31,6 +31,12 @@ class FastShardSource final : public IndexedSource {
         pattern_(options.string("pattern")),
         max_field_bytes_(record_limit(context)) {}
 
+  double holds_bytes(double) override {
+    size_t sum = 0;
+    for (const auto& shard : shards_) sum += shard->held_bytes();
+    return static_cast<double>(sum);
+  }
+
  protected:
   uint64_t count() override {
     if (shards_.empty()) open();

@@ -79,6 +79,13 @@ class Idx final : public IndexedSource {
         images_path_(options.string("images")),
         labels_path_(options.string("labels")) {}
 
+  double holds_bytes(double) override {
+    size_t sum = 0;
+    for (const IdxFile* idx : {&images_, &labels_})
+      if (idx->file) sum += idx->file->held_bytes();
+    return static_cast<double>(sum);
+  }
+
  protected:
   uint64_t count() override {
     if (!images_.file) open();

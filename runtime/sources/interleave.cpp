@@ -1,5 +1,6 @@
 // Reads several files of a source at once, each on its own thread, and takes their samples in turn.
 // Decompression and slow disks or networks overlap, and neighbouring samples of a file are spread.
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -10,6 +11,7 @@
 #include "core/json.h"
 #include "core/start_thread.h"
 #include "sources/branch.h"
+#include "sources/reading.h"
 
 namespace etr::sources {
 namespace {
@@ -23,7 +25,9 @@ constexpr OptionSpec kOptions[] = {
     {"ahead", OptionType::integer, "16", "samples that are read ahead from each of these files", 1,
      1e6, "samples"},
     {"ahead_bytes", OptionType::integer, "16777216",
-     "bytes that are read ahead from each of these files", 1, 1e12, "bytes"},
+     "bytes that are read ahead from each of these files; with 'budget_bytes', at most a quarter "
+     "of it for all of them",
+     1, 1e12, "bytes"},
 };
 
 // A thread that reads its part of the source into a bounded queue.
@@ -60,6 +64,15 @@ class Way {
     if (read.bad) std::rethrow_exception(read.bad);
     item.fields = std::move(read.item.fields);
     return true;
+  }
+
+  // Ends the pass.
+  double holds_bytes(double sample_bytes) {
+    stop();
+    // The last sample may exceed `ahead_bytes`, and the next one waits for its place.
+    const double most = std::min(static_cast<double>(ahead_) * sample_bytes,
+                                 static_cast<double>(ahead_bytes_) + sample_bytes);
+    return most + sample_bytes + branch_->holds_bytes(sample_bytes);
   }
 
  private:
@@ -140,6 +153,9 @@ class Interleave final : public Source {
            "stage 'interleave' takes one source, without stages after it; mix takes several");
     source_ = given[0];
     const auto ways = static_cast<size_t>(options.integer("cycle_length"));
+    auto ahead_bytes = static_cast<size_t>(options.integer("ahead_bytes"));
+    if (has_budget(context))
+      ahead_bytes = std::min<size_t>(ahead_bytes, budget_bytes(context) / 4 / ways);
     for (size_t i = 0; i < ways; ++i) {
       StageContext part = context;
       part.part = i;
@@ -148,8 +164,7 @@ class Interleave final : public Source {
       // its part.
       ways_.push_back(
           std::make_unique<Way>(std::make_unique<Branch>(given[0], "interleave", 0, part),
-                                static_cast<size_t>(options.integer("ahead")),
-                                static_cast<size_t>(options.integer("ahead_bytes"))));
+                                static_cast<size_t>(options.integer("ahead")), ahead_bytes));
     }
   }
 
@@ -160,6 +175,12 @@ class Interleave final : public Source {
     ended_.assign(ways_.size(), false);
     turn_ = 0;
     for (const auto& way : ways_) way->start_pass(epoch, pass);
+  }
+
+  double holds_bytes(double sample_bytes) override {
+    double sum = 0;
+    for (const auto& way : ways_) sum += way->holds_bytes(sample_bytes);
+    return sum;
   }
 
   bool next(Item& item) override {

@@ -35,6 +35,9 @@ class Mix final : public Source {
   }
 
   Json data() override { return data_of(branches_); }
+  double holds_bytes(double sample_bytes) override {
+    return holds_bytes_of(branches_, sample_bytes);
+  }
 
   std::optional<uint64_t> samples() override {
     if (ends_ != "all") return std::nullopt;

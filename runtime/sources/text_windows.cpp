@@ -69,6 +69,8 @@ uint32_t code_point(std::string_view character) {
 }
 
 class TextWindows final : public IndexedSource {
+  static constexpr size_t kPiece = size_t{1} << 20;  // bytes that are read at a time
+
  public:
   TextWindows(const Options& options, const StageContext& context)
       : IndexedSource(options, context),
@@ -83,6 +85,10 @@ class TextWindows final : public IndexedSource {
     if (begin_ >= end_)
       fail(Code::invalid_argument, "text_windows: 'begin' (", begin_, ") must lie before 'end' (",
            end_, ")");
+  }
+
+  double holds_bytes(double) override {
+    return static_cast<double>(text_.size() + numbers_.size() * sizeof numbers_[0]);
   }
 
  protected:
@@ -138,28 +144,41 @@ class TextWindows final : public IndexedSource {
   }
 
   // Concatenates the files. Each character later takes 4 bytes for its number in addition to its
-  // own bytes. A single file is not copied; of several files at most one is in memory twice.
+  // own bytes. No file is in memory twice.
   void read_text() {
     const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
     const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);
     paths_ = io::expand_pattern(pattern_, remote());
     ends_.clear();
     joined_.clear();
-    if (paths_.size() > 1) joined_.reserve(std::min(known_bytes(), most));
+    if (paths_.size() > 1) joined_.reserve(std::min(known_bytes(), most) + kPiece);
     for (const std::string& path : paths_) {
       io::require_sized(path);
-      io::Block block = io::read_whole(path, reading(), most);
-      if (block.size > most - joined_.size())
-        fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
-             " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
-             ")");
-      const std::string_view text(reinterpret_cast<const char*>(block.data.get()), block.size);
-      if (paths_.size() > 1)
-        text_ = joined_.append(text);
-      else
-        text_ = text, only_ = std::move(block);
+      if (paths_.size() > 1) {
+        if (!append(path, most))
+          fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
+               " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
+               ")");
+        text_ = joined_;
+      } else {
+        only_ = io::read_whole(path, reading(), most);
+        text_ = {reinterpret_cast<const char*>(only_.data.get()), only_.size};
+      }
       ends_.push_back(text_.size());
     }
+  }
+
+  // Appends a file to joined_. Returns false beyond `most` bytes.
+  bool append(const std::string& path, uint64_t most) {
+    const auto stream = io::open_stream(path, reading());
+    for (size_t got = kPiece; got == kPiece;) {
+      const size_t before = joined_.size();
+      joined_.resize(before + kPiece);
+      got = stream->read(std::as_writable_bytes(std::span(joined_)).subspan(before));
+      joined_.resize(before + got);
+      if (joined_.size() > most) return false;
+    }
+    return true;
   }
 
   // Counts the characters and numbers the distinct ones in `places_`. Uses the whole text, so that

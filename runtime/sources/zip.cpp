@@ -34,6 +34,9 @@ class Zip final : public Source {
   }
 
   Json data() override { return data_of(branches_); }
+  double holds_bytes(double sample_bytes) override {
+    return holds_bytes_of(branches_, sample_bytes);
+  }
 
   std::optional<uint64_t> samples() override {
     uint64_t least = UINT64_MAX;

@@ -121,19 +121,20 @@ TEST(Budget, AnyThatIsEnoughWorks) {
   EXPECT_GE(ran, 10);
 }
 
-// Runs in a process of its own, which the test below starts.
+// Runs in a process of its own, which the tests below start.
 TEST(Budget, DISABLED_Child) {
-  const char* pattern = std::getenv("ECHOTRAIN_BUDGET_PATTERN");
-  const char* bytes = std::getenv("ECHOTRAIN_BUDGET_BYTES");
-  ASSERT_TRUE(pattern && bytes);
-  // The system refuses memory beyond 1.1 times the budget, plus 24 MiB for the stacks of threads.
-  const auto most = static_cast<rlim_t>(status_kb("VmData") * 1024 + 11 * std::stoll(bytes) / 10 +
-                                        6 * (int64_t{4} << 20));
+  const char* text = std::getenv("ECHOTRAIN_BUDGET_SPEC");
+  ASSERT_TRUE(text);
+  const Json spec = Json::parse(text);
+  // The system refuses memory beyond 1.1 times the budget, plus 40 MiB for the stacks of threads.
+  const auto most =
+      static_cast<rlim_t>(status_kb("VmData") * 1024 +
+                          11 * spec["budget_bytes"].get<int64_t>() / 10 + 10 * (int64_t{4} << 20));
   const rlimit limit{most, most};
   ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
   const int64_t before = status_kb("VmRSS");
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
-  Pipeline p(budget_spec(pattern, std::stoll(bytes), 200));
+  Pipeline p(spec);
   Item item;
   for (int i = 0; p.next(item) == Pipeline::Next::item; ++i)
     if (i % 4 == 0) usleep(2000);  // sometimes slow, so that everything fills up
@@ -143,13 +144,11 @@ TEST(Budget, DISABLED_Child) {
 
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // they need far more memory than the pipeline
-// Images have 196 kB, and batches 3.1 MB, or 12.6 MB as f32. The archives are compressed.
-TEST(Budget, HoldsForTheProcessesMemory) {
+// Runs the pipeline in a process of its own, and checks that its memory stays within the budget.
+void check_memory(const Json& spec) {
   TempDir dir;
-  const std::string pattern = make_shards(dir, 2, 400, 256);
-  const int64_t budget = 200'000'000;
-  setenv("ECHOTRAIN_BUDGET_PATTERN", pattern.c_str(), 1);
-  setenv("ECHOTRAIN_BUDGET_BYTES", std::to_string(budget).c_str(), 1);
+  const auto budget = spec["budget_bytes"].get<double>();
+  setenv("ECHOTRAIN_BUDGET_SPEC", spec.dump().c_str(), 1);
   setenv("ECHOTRAIN_BUDGET_OUT", dir.path("peak").c_str(), 1);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   ASSERT_EQ(
@@ -159,9 +158,51 @@ TEST(Budget, HoldsForTheProcessesMemory) {
       0);
   double peak = 0;
   std::ifstream(dir.path("peak")) >> peak;
-  EXPECT_GT(peak, 0.2 * static_cast<double>(budget)) << "too little to test the budget";
-  EXPECT_LT(peak, 1.1 * static_cast<double>(budget));
-  RecordProperty("peak_mb", static_cast<int>(peak * 1e-6));
+  EXPECT_GT(peak, 0.2 * budget) << "too little to test the budget";
+  EXPECT_LT(peak, 1.1 * budget);
+  testing::Test::RecordProperty("peak_mb", static_cast<int>(peak * 1e-6));
+}
+
+// Images have 196 kB, and batches 3.1 MB, or 12.6 MB as f32. The archives are compressed.
+TEST(Budget, HoldsForTheProcessesMemory) {
+  TempDir dir;
+  check_memory(budget_spec(make_shards(dir, 2, 400, 256), 200'000'000, 200));
+}
+
+// 60 MB of text, most of it in a file that must not be there twice, and windows of half a megabyte.
+TEST(Budget, HoldsWithATextInMemory) {
+  TempDir dir;
+  std::ofstream(dir.path("a.txt")) << std::string(5'000'000, 'x');
+  std::ofstream(dir.path("b.txt")) << std::string(55'000'000, 'x');
+  check_memory({{"epochs", 1},
+                {"threads", 2},
+                {"budget_bytes", 90'000'000},
+                {"prefetch", 1000},
+                {"stages",
+                 {{{"stage", "text_windows"},
+                   {"pattern", dir.path("*.txt")},
+                   {"length", 65536},
+                   {"stride", 100'000}},
+                  {{"stage", "batch"}, {"size", 2}}}}});
+}
+
+// Lines of 200 kB, of which 64 MB could be read ahead.
+TEST(Budget, HoldsWithFilesThatAreReadAhead) {
+  TempDir dir;
+  const std::string line(200'000, 'x');
+  for (const char* name : {"a.txt", "b.txt", "c.txt", "d.txt"}) {
+    std::ofstream out(dir.path(name));
+    for (int i = 0; i < 120; ++i) out << line << '\n';
+  }
+  check_memory({{"epochs", 1},
+                {"threads", 2},
+                {"budget_bytes", 50'000'000},
+                {"prefetch", 1000},
+                {"stages",
+                 {{{"stage", "interleave"},
+                   {"ahead", 1000},
+                   {"sources", {{{"stage", "text_lines"}, {"pattern", dir.path("*.txt")}}}}},
+                  {{"stage", "batch"}, {"size", 2}}}}});
 }
 #endif
 

@@ -135,6 +135,52 @@ TEST(FastShard, RemoteOnesThatTheCacheHasNoRoomForAreRefused) {
   EXPECT_EQ(read_all(spec("2", 1)).size(), 1u) << "nothing is fetched behind it";
 }
 
+// What a source keeps in memory is not left to the queues.
+TEST(SourceMemory, CountsTowardsTheBudget) {
+  TempDir dir;
+  write(dir.path("a.txt"), std::string(1'000'000, 'x'));
+  write_gz(dir.path("a.bin.gz"), std::string(300 * 3073, '\0'));
+  write_gz(dir.path("x.npy.gz"), npy("|u1", "(1000, 1000)", std::string(1'000'000, '\0')));
+  write_gz(dir.path("images.gz"), idx_images(1000, 10, 100));
+  write_gz(dir.path("labels.gz"), idx_labels(1000));
+  {
+    io::FastShardWriter writer(dir.path("a.ets"));
+    const std::string text(100'000, 'x');
+    const io::FastShardWriter::Field fields[] = {{"txt", std::as_bytes(std::span(text)), 0}};
+    for (int i = 0; i < 10; ++i) writer.add(std::to_string(i), fields);
+    writer.finish();
+  }
+  const Json text{{"stage", "text_windows"}, {"pattern", dir.path("a.txt")}, {"length", 10}};
+  const auto holds = [](const char* stage, const Json& options, int64_t budget) {
+    const std::string said = error_text([&] {
+      Pipeline(spec_of(stage, options, {{"budget_bytes", budget}}));
+    });
+    const std::string begin = cat("'", stage, "' holds "), end = ", and the queues need";
+    const size_t from = said.find(begin) + begin.size();
+    EXPECT_NE(said.find(begin), std::string::npos) << said;
+    return said.substr(from, said.find(end) - from);
+  };
+  EXPECT_EQ(holds("text_windows", text, 1'100'000), "1.0 MB");
+  Json characters = text;
+  characters["tokens"] = "characters";
+  EXPECT_EQ(holds("text_windows", characters, 5'000'000), "4.0 MB") << "four bytes each";
+  EXPECT_EQ(holds("cifar", {{"pattern", dir.path("a.bin.gz")}}, 1'000'000), "921.9 kB");
+  EXPECT_EQ(holds("npy", {{"arrays", "x=" + dir.path("x.npy.gz")}}, 1'100'000), "1.0 MB");
+  const Json idx{{"images", dir.path("images.gz")}, {"labels", dir.path("labels.gz")}};
+  EXPECT_EQ(holds("idx", idx, 1'100'000), "1.0 MB");
+  EXPECT_EQ(holds("fast_shard", {{"pattern", dir.path("a.ets")}}, 1'100'000), "1.0 MB")
+      << "its index holds the values";
+  EXPECT_EQ(holds("mix", {{"sources", {text, text}}}, 2'200'000), "2.0 MB");
+  EXPECT_EQ(holds("zip", {{"sources", {text, text}}, {"prefixes", "a,b"}}, 2'200'000), "2.0 MB");
+  // Two ways, each with the text and 1000 of its windows of 80 bytes.
+  const Json ways{{"sources", {text}}, {"cycle_length", 2}, {"ahead", 1000}};
+  EXPECT_EQ(holds("interleave", ways, 2'200'000), "2.2 MB");
+  // Of each file at most an eighth of the budget.
+  Json many = ways;
+  many["ahead"] = 1'000'000;
+  EXPECT_EQ(holds("interleave", many, 2'600'000), "2.7 MB");
+}
+
 TEST(Npy, ReadsArraysAndNarrowsThem) {
   TempDir dir;
   std::string x, y, big;
