@@ -27,11 +27,12 @@ constexpr OptionSpec kOptions[] = {
 
 class Resize final : public MapStage {
  public:
-  Resize(const Options& options, const StageContext&)
+  Resize(const Options& options, const StageContext& context)
       : height_(options.integer("height")),
         width_(options.integer("width")),
         shorter_side_(options.integer("shorter_side")),
-        filter_(filter_named(options.string("filter"))) {
+        filter_(filter_named(options.string("filter"))),
+        budget_(has_budget(context) ? context.pipeline->integer("budget_bytes") : 0) {
     if ((shorter_side_ > 0) == (height_ > 0 || width_ > 0))
       fail(Code::invalid_argument,
            "resize: give 'height', 'width' or both, or else 'shorter_side'");
@@ -52,10 +53,18 @@ class Resize final : public MapStage {
     out_h = std::max(std::round(out_h), 1.0);
     out_w = std::max(std::round(out_w), 1.0);
     // Keeping the shape of a narrow image of a few hundred bytes can take gigabytes.
-    if (out_h * out_w > static_cast<double>(codec::kMaxPixels))
+    const auto refuse = [&](const auto&... why) {
       fail(Code::unsupported, "an image of ", image.shape()[0], " x ", image.shape()[1],
            " pixels would become one of ", static_cast<int64_t>(out_h), " x ",
-           static_cast<int64_t>(out_w), ", and ", codec::kMaxPixels, " pixels are the most");
+           static_cast<int64_t>(out_w), ", ", why...);
+    };
+    if (out_h * out_w > static_cast<double>(codec::kMaxPixels))
+      refuse("and ", codec::kMaxPixels, " pixels are the most");
+    const double bytes = out_h * out_w * static_cast<double>(image.shape()[2]) *
+                         static_cast<double>(dtype_size(image.dtype()));
+    if (budget_ > 0 && bytes > static_cast<double>(budget_))
+      refuse("which takes ", static_cast<int64_t>(bytes),
+             " bytes of memory, more than the pipeline's budget_bytes (", budget_, ")");
     item.set("image", resample(image, {0, 0, h, w}, static_cast<int64_t>(out_h),
                                static_cast<int64_t>(out_w), filter_));
   }
@@ -68,6 +77,7 @@ class Resize final : public MapStage {
  private:
   const int64_t height_, width_, shorter_side_;
   const Filter filter_;
+  const int64_t budget_;  // 0: none
 };
 
 }  // namespace

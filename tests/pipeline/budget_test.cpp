@@ -121,6 +121,31 @@ TEST(Budget, AnyThatIsEnoughWorks) {
   EXPECT_GE(ran, 10);
 }
 
+// The trial does not see it, because it is far behind.
+TEST(Budget, HoldsForAnImageThatIsResized) {
+  TempDir dir;
+  for (int i = 10; i < 30; ++i)
+    std::ofstream(dir.path(std::to_string(i) + ".png")) << make_png(16, 16, 1, i);
+  std::ofstream(dir.path("narrow.png")) << make_png(2000, 1, 1, 0);
+  Pipeline p({{"epochs", 1},
+              {"threads", 2},
+              {"on_error", "skip"},
+              {"budget_bytes", 20'000'000},
+              {"stages",
+               {{{"stage", "files"}, {"pattern", dir.path("*.png")}, {"shuffle", false}},
+                {{"stage", "decode"}},
+                {{"stage", "resize"}, {"shorter_side", 128}}}}});
+  Item item;
+  int samples = 0;
+  for (; p.next(item) == Pipeline::Next::item; ++samples) EXPECT_LT(item.size_bytes(), 100'000);
+  EXPECT_EQ(samples, 20);
+  const Json list = p.bad_record_list();
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["reason"],
+            "an image of 1 x 2000 pixels would become one of 128 x 256000, which takes 32768000 "
+            "bytes of memory, more than the pipeline's budget_bytes (20000000)");
+}
+
 // Runs in a process of its own, which the tests below start.
 TEST(Budget, DISABLED_Child) {
   const char* text = std::getenv("ECHOTRAIN_BUDGET_SPEC");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <future>
 #include <iterator>
+#include <set>
 #include <thread>
 
 #include "io/fast_shard.h"
