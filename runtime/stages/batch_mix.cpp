@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
@@ -11,16 +12,33 @@
 namespace etr::stages {
 namespace {
 
+struct Gamma {
+  double value, log;  // the value of a small alpha may be too small for a double
+};
+
 // Draws from Gamma(alpha, 1): Marsaglia and Tsang, "A simple method for generating gamma
 // variables", 2000. For alpha below 1 uses Gamma(alpha + 1) * U^(1 / alpha).
-double draw_gamma(Rng& rng, double alpha) {
+Gamma draw_gamma(Rng& rng, double alpha) {
   const auto uniform = [&] { return static_cast<double>(rng.uniform()) + 0x1.0p-25; };  // never 0
-  if (alpha < 1) return draw_gamma(rng, alpha + 1) * std::pow(uniform(), 1 / alpha);
+  if (alpha < 1) {
+    const Gamma larger = draw_gamma(rng, alpha + 1);
+    const double u = uniform();
+    return {larger.value * std::pow(u, 1 / alpha), larger.log + std::log(u) / alpha};
+  }
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   while (true) {
     const double x = rng.normal(), v = std::pow(1 + c * x, 3);
-    if (v > 0 && std::log(uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
+    if (v > 0 && std::log(uniform()) < 0.5 * x * x + d - d * v + d * std::log(v))
+      return {d * v, std::log(d * v)};
   }
+}
+
+// Draws from Beta(alpha, alpha).
+double draw_beta(Rng& rng, double alpha) {
+  const Gamma a = draw_gamma(rng, alpha), b = draw_gamma(rng, alpha);
+  const double sum = a.value + b.value;
+  if (sum >= std::numeric_limits<double>::min()) return a.value / sum;
+  return 1 / (1 + std::exp(b.log - a.log));
 }
 
 template <typename T>
@@ -54,8 +72,7 @@ void BatchMix::process(pipeline::Item& batch, uint64_t epoch) const {
   refuse_boxes(batch);
   Rng rng = pipeline::item_rng(context_, epoch, batch);
   if (rng.uniform() >= probability_) return;
-  const double a = draw_gamma(rng, alpha_), b = draw_gamma(rng, alpha_);
-  const auto share = static_cast<float>(a + b > 0 ? a / (a + b) : 0.5);
+  const auto share = static_cast<float>(draw_beta(rng, alpha_));
   std::vector<size_t> partner(static_cast<size_t>(label.shape()[0]));
   std::iota(partner.begin(), partner.end(), size_t{0});
   shuffle(partner, rng);

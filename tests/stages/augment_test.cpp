@@ -321,6 +321,22 @@ TEST(MixupAndCutmix, LabelsTellWhatTheImagesHold) {
   EXPECT_THROW(run("mixup", "{}", integers), Error);
 }
 
+// Every second gamma variable of this alpha is too small for a double.
+TEST(MixupAndCutmix, ASmallAlphaLeavesTheSamplesUnmixed) {
+  int whole = 0, own = 0;
+  for (uint64_t epoch = 0; epoch < 400; ++epoch) {
+    const Item out = run("mixup", R"({"alpha": 0.001})", batch_of(5), epoch);
+    const auto labels = out.find("label")->view<float>();
+    bool mixed = false;
+    for (const float label : labels) mixed = mixed || (label > 0.01f && label < 0.99f);
+    whole += !mixed;
+    for (size_t i = 0; i < 5; ++i) own += labels[i * 5 + i] > 0.5f;
+  }
+  EXPECT_GT(whole, 380);
+  // A sample keeps itself in half of the batches, and is its own partner in a fifth of the others.
+  EXPECT_NEAR(own / 2000.0, 0.6, 0.08);
+}
+
 // As a function of the program may leave them.
 TEST(MixupAndCutmix, ImagesAndLabelsMustBeAsMany) {
   for (const char* stage : {"mixup", "cutmix"})
