@@ -236,6 +236,18 @@ TEST(RandAugment, LeavesABlackBackgroundBlack) {
   }
 }
 
+// Equalisation has nothing to spread there.
+TEST(RandAugment, LeavesAnImageOfOneValueAsItIs) {
+  for (uint64_t epoch = 0; epoch < 60; ++epoch) {
+    Tensor plain(DType::u8, {16, 16, 1});
+    std::ranges::fill(plain.mutable_view<uint8_t>(), uint8_t{100});
+    const Tensor out =
+        *run("rand_augment", R"({"num_ops": 1, "magnitude": 0})", with_image(plain), epoch)
+             .find("image");
+    for (const uint8_t v : out.view<uint8_t>()) ASSERT_EQ(v, 100) << "epoch " << epoch;
+  }
+}
+
 TEST(Cast, RoundsAndClamps) {
   Tensor x(DType::f32, {5});
   const float values[] = {-1, 0.4f, 0.6f, 254.7f, 300};
