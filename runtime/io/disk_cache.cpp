@@ -42,6 +42,11 @@ fs::file_time_type last_use(const fs::path& shard, std::error_code& error) {
   return unmarked ? fs::last_write_time(shard, error) : marked;
 }
 
+std::string temporary_of(const std::string& shard) {
+  static std::atomic<uint64_t> number{0};
+  return cat(shard, kPart, platform::process_id(), "-", number++);
+}
+
 // Removes what a killed process was writing.
 void remove_if_abandoned(const fs::path& part) {
   std::error_code error;
@@ -76,36 +81,12 @@ std::optional<std::string> DiskCache::find(const std::string& address,
 DiskCache::Entry::Entry(const DiskCache& cache, const std::string& address,
                         const std::string& version)
     : cache_(cache),
-      path_(cache.path_of(address, version)),
-      temporary_([&] {
-        static std::atomic<uint64_t> number{0};
-        return path_ + kPart + std::to_string(platform::process_id()) + "-" +
-               std::to_string(number++);
-      }()),
-      file_(std::in_place, temporary_, platform::OutputFile::Mode::replace) {}
-
-DiskCache::Entry::~Entry() {
-  if (!file_) return;
-  file_.reset();
-  std::error_code ignored;
-  fs::remove(temporary_, ignored);
-}
-
-void DiskCache::Entry::write(std::span<const std::byte> bytes) { file_->write(bytes); }
+      file_(cache.path_of(address, version), temporary_of(cache.path_of(address, version))) {}
 
 std::string DiskCache::Entry::keep() {
-  file_->sync();  // a name without its bytes would be read as the file
-  file_->close();
-  file_.reset();
-  std::error_code error;
-  fs::rename(temporary_, path_, error);
-  if (error) {
-    std::error_code ignored;
-    fs::remove(temporary_, ignored);
-    fail(Code::io, "cannot rename to '", path_, "': ", error.message());
-  }
-  cache_.make_room(path_);
-  return path_;
+  file_.keep();
+  cache_.make_room(file_.path());
+  return file_.path();
 }
 
 // Waits for the lock that serialises making room. Returns nullptr if it cannot be created; the log

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "core/platform_files.h"
 #include "core/platform_lock.h"
+#include "io/new_file.h"
 
 namespace etr::io {
 
@@ -30,19 +30,15 @@ class DiskCache {
   class Entry {
    public:
     Entry(const DiskCache& cache, const std::string& address, const std::string& version);
-    ~Entry();
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
 
-    void write(std::span<const std::byte> bytes);  // Error(io)
+    void write(std::span<const std::byte> bytes) { file_.write(bytes); }  // Error(io)
     // Makes the file visible, makes room, and returns the path. Throws Error(cancelled) if
     // cancelled while waiting to make room; the file is kept all the same.
     std::string keep();
 
    private:
     const DiskCache& cache_;
-    const std::string path_, temporary_;
-    std::optional<platform::OutputFile> file_;
+    NewFile file_;
   };
 
  private:

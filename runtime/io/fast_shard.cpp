@@ -3,13 +3,11 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "core/error.h"
-#include "core/platform_files.h"
 #include "core/text.h"
+#include "io/new_file.h"
 
 namespace etr::io {
 namespace {
@@ -181,18 +179,13 @@ FastShard::Record FastShard::record(uint64_t number) const {
 // Writing ---------------------------------------------------------------------------------------
 
 struct FastShardWriter::State {
-  std::string path, temporary;
-  platform::OutputFile file;
+  NewFile file;
   std::string index;  // the records' part
   std::vector<std::string> names;
   std::vector<std::pair<uint32_t, uint32_t>> frames;  // compressed size, content size
   uint64_t records = 0;
-  bool finished = false;
 
-  explicit State(const std::string& target)
-      : path(target),
-        temporary(target + ".tmp"),
-        file(temporary, platform::OutputFile::Mode::replace) {}
+  explicit State(const std::string& path) : file(path, path + ".tmp") {}
 
   void write(const void* bytes, size_t size) {
     file.write({static_cast<const std::byte*>(bytes), size});
@@ -238,11 +231,7 @@ std::vector<std::byte> zstd_frame(std::span<const std::byte> bytes, int level) {
 
 FastShardWriter::FastShardWriter(const std::string& path) : state_(std::make_unique<State>(path)) {}
 
-FastShardWriter::~FastShardWriter() {
-  if (state_->finished) return;
-  std::error_code ignored;
-  std::filesystem::remove(state_->temporary, ignored);
-}
+FastShardWriter::~FastShardWriter() = default;
 
 void FastShardWriter::add(std::string_view key, std::span<const Field> fields) {
   State& s = *state_;
@@ -271,7 +260,7 @@ void FastShardWriter::finish() {
   put_number(index, s.records);
   index += s.index;
   if (index.size() > kMostIndexBytes)
-    fail(Code::unsupported, "'", s.path,
+    fail(Code::unsupported, "'", s.file.path(),
          "': an index of more than 1 GiB; take fewer samples a shard");
   std::string packed(ZSTD_compressBound(index.size()), '\0');
   const size_t size = ZSTD_compress(packed.data(), packed.size(), index.data(), index.size(), 3);
@@ -288,11 +277,7 @@ void FastShardWriter::finish() {
   s.write_u32(static_cast<uint32_t>(s.frames.size()));
   s.write("", 1);  // descriptor: no checksums
   s.write_u32(kSeekableFooter);
-  s.file.close();
-  std::error_code error;
-  std::filesystem::rename(s.temporary, s.path, error);
-  if (error) fail(Code::io, "cannot rename to '", s.path, "': ", error.message());
-  s.finished = true;
+  s.file.keep();
 }
 
 }  // namespace etr::io

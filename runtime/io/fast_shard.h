@@ -72,7 +72,8 @@ class FastShardWriter {
   FastShardWriter& operator=(const FastShardWriter&) = delete;
 
   void add(std::string_view key, std::span<const Field> fields);
-  void finish();  // writes index and seek table, flushes, renames into place
+  // Writes index and seek table, flushes the shard to the disk and renames it into place.
+  void finish();
 
  private:
   struct State;

@@ -3,14 +3,12 @@
 #include <zstd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "core/error.h"
-#include "core/platform_files.h"
+#include "io/new_file.h"
 
 namespace etr::io {
 
@@ -32,16 +30,11 @@ std::string pax_record(const std::string& key, const std::string& value) {
 }  // namespace
 
 struct TarWriter::State {
-  std::string path, temporary;
-  platform::OutputFile file;
+  NewFile file;
   std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd{nullptr, ZSTD_freeCCtx};
   std::vector<char> out = std::vector<char>(1 << 16);
-  bool finished = false;
 
-  explicit State(const std::string& target)
-      : path(target),
-        temporary(target + ".tmp"),
-        file(temporary, platform::OutputFile::Mode::replace) {}
+  explicit State(const std::string& path) : file(path, path + ".tmp") {}
 
   void write(std::span<const std::byte> bytes, ZSTD_EndDirective directive = ZSTD_e_continue) {
     if (!zstd) return file.write(bytes);
@@ -63,11 +56,7 @@ TarWriter::TarWriter(const std::string& path, int level) : state_(std::make_uniq
   }
 }
 
-TarWriter::~TarWriter() {
-  if (state_->finished) return;
-  std::error_code ignored;
-  std::filesystem::remove(state_->temporary, ignored);
-}
+TarWriter::~TarWriter() = default;
 
 void TarWriter::add(const std::string& name, std::span<const std::byte> bytes) {
   if (name.empty() || name.find('\n') != std::string::npos || name.find('\0') != std::string::npos)
@@ -102,11 +91,7 @@ void TarWriter::add_member(const std::string& name, char type, std::span<const s
 void TarWriter::finish() {
   static constexpr std::byte kEnd[1024] = {};
   state_->write(kEnd, ZSTD_e_end);
-  state_->file.close();
-  std::error_code error;
-  std::filesystem::rename(state_->temporary, state_->path, error);
-  if (error) fail(Code::io, "cannot rename to '", state_->path, "': ", error.message());
-  state_->finished = true;
+  state_->file.keep();
 }
 
 }  // namespace etr::io

@@ -20,7 +20,8 @@ class TarWriter {
   // Throws Error(invalid_argument) if the name is empty or contains a line break or a NUL.
   void add(const std::string& name, std::span<const std::byte> bytes);
 
-  void finish();  // writes the end of the archive, flushes, renames into place
+  // Writes the end of the archive, flushes it to the disk and renames it into place.
+  void finish();
 
  private:
   void add_member(const std::string& name, char type, std::span<const std::byte> bytes);

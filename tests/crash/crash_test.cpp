@@ -1,5 +1,5 @@
 // Power is lost between any two changes of the disk, and every call that changes it fails once: no
-// checkpoint or document is ever loaded wrongly, and what was saved stays saved.
+// checkpoint, document or shard is ever loaded wrongly, and what was saved stays saved.
 //
 // ECHOTRAIN_TEST_CRASHES sets how many random states of the disk are tried after each change.
 #include <gtest/gtest.h>
@@ -17,6 +17,8 @@
 #include "core/error.h"
 #include "core/platform_files.h"
 #include "disk.h"
+#include "io/fast_shard.h"
+#include "io/tar_writer.h"
 #include "support/temp_dir.h"
 
 namespace etr::crash {
@@ -76,6 +78,43 @@ Saved documents() {
             EXPECT_EQ(text, document(number)) << "a document is loaded wrongly";
             return number;
           }};
+}
+
+// A shard that is packed anew: one file that is written in pieces.
+Saved shards(const std::function<void(const std::string& path, int number)>& write) {
+  std::vector<std::string> made;
+  for (int number = 1; number <= kSaves + 1; ++number) {
+    const test::TempDir dir;
+    write(dir.path("shard"), number);
+    made.push_back(platform::read_file(dir.path("shard")));
+  }
+  return {[=](const std::string& root, int number) { write(root + "/shard", number); },
+          [=](const std::string& root) -> std::optional<int> {
+            if (!fs::exists(root + "/shard")) return std::nullopt;
+            const auto same =
+                std::find(made.begin(), made.end(), platform::read_file(root + "/shard"));
+            EXPECT_NE(same, made.end()) << "a shard is there that is not whole";
+            return static_cast<int>(same - made.begin()) + 1;
+          }};
+}
+
+Saved tar_shards() {
+  return shards([](const std::string& path, int number) {
+    const std::string text = document(number);
+    io::TarWriter writer(path, 0);
+    writer.add("1.txt", std::as_bytes(std::span(text)));
+    writer.finish();
+  });
+}
+
+Saved fast_shards() {
+  return shards([](const std::string& path, int number) {
+    const std::string text = document(number);
+    io::FastShardWriter writer(path);
+    const io::FastShardWriter::Field fields[] = {{"txt", std::as_bytes(std::span(text)), 0}};
+    writer.add("1", fields);
+    writer.finish();
+  });
 }
 
 // Loads what a crash has left, of which the saves up to `saved` had returned.
@@ -169,8 +208,16 @@ void fail_everywhere(const Saved& what) {
 
 TEST(Crash, CheckpointsSurvivePowerLoss) { crash_everywhere(checkpoints()); }
 TEST(Crash, DocumentsSurvivePowerLoss) { crash_everywhere(documents()); }
+TEST(Crash, ShardsSurvivePowerLoss) {
+  crash_everywhere(tar_shards());
+  crash_everywhere(fast_shards());
+}
 TEST(Crash, CheckpointsSurviveFailingCalls) { fail_everywhere(checkpoints()); }
 TEST(Crash, DocumentsSurviveFailingCalls) { fail_everywhere(documents()); }
+TEST(Crash, ShardsSurviveFailingCalls) {
+  fail_everywhere(tar_shards());
+  fail_everywhere(fast_shards());
+}
 
 // The harness itself: what is not flushed may be lost, and what is flushed may not.
 TEST(Disk, LosesWhatIsNotFlushed) {

@@ -1,0 +1,40 @@
+#include "io/new_file.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+
+namespace etr::io {
+
+namespace fs = std::filesystem;
+
+NewFile::NewFile(std::string path, std::string temporary)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      file_(std::in_place, temporary_, platform::OutputFile::Mode::replace) {}
+
+NewFile::~NewFile() {
+  if (!file_) return;
+  file_.reset();
+  std::error_code ignored;
+  fs::remove(temporary_, ignored);
+}
+
+void NewFile::keep() {
+  file_->sync();  // a name without its bytes would be read as the file
+  file_->close();
+  file_.reset();
+  std::error_code error;
+  fs::rename(temporary_, path_, error);
+  if (error) {
+    std::error_code ignored;
+    fs::remove(temporary_, ignored);
+    fail(Code::io, "cannot rename to '", path_, "': ", error.message());
+  }
+  const fs::path parent = fs::path(path_).parent_path();
+  platform::sync_directory(parent.empty() ? "." : parent.string());
+}
+
+}  // namespace etr::io
