@@ -170,7 +170,10 @@ class Packing {
         result.packed_bytes += static_cast<int64_t>(platform::InputFile(shard).size());
       }
     }
-    if (validation_) result.validation_samples = validation_->samples();
+    rest_->keep();  // only when both sets are complete
+    if (!validation_) return;
+    validation_->keep();
+    result.validation_samples = validation_->samples();
   }
 
  private:

@@ -103,7 +103,7 @@ ShardSet::ShardSet(std::string prefix, const Form& form, bool overwrite)
 }
 
 ShardSet::~ShardSet() {
-  if (finished_) return;
+  if (kept_) return;
   writer_.reset();
   std::error_code ignored;
   for (const std::string& shard : shards_) fs::remove(shard, ignored);
@@ -165,7 +165,6 @@ std::string ShardSet::add(const std::string& name, const std::string& format,
 void ShardSet::finish() {
   remove_old();
   if (writer_) writer_->finish();
-  finished_ = true;
 }
 
 }  // namespace etr::sources

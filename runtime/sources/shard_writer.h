@@ -11,7 +11,7 @@
 
 namespace etr::sources {
 
-// Writes PREFIX-000000.tar.zst and so on. Without finish(), the destructor removes the shards.
+// Writes PREFIX-000000.tar.zst and so on. Without keep(), the destructor removes the shards.
 class ShardSet {
  public:
   struct Form {
@@ -32,7 +32,8 @@ class ShardSet {
   // why the sample was not added: fast shards take no PNGs that cannot be decoded.
   std::string add(const std::string& name, const std::string& format,
                   std::span<const std::byte> bytes, int label);
-  void finish();
+  void finish();  // completes the last shard
+  void keep() { kept_ = true; }
 
   bool replaces() const { return !old_.empty(); }
 
@@ -53,7 +54,7 @@ class ShardSet {
   std::vector<std::string> shards_;
   std::set<std::string> keys_;
   int64_t samples_ = 0;
-  bool finished_ = false;
+  bool kept_ = false;
 };
 
 // The files named PREFIX-NUMBER with the form's extension, in order.

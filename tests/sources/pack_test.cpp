@@ -274,6 +274,29 @@ TEST(Pack, LeavesNoShardWhenItIsStopped) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path("out")));
 }
 
+TEST(Pack, LeavesNoTrainingShardWithoutTheValidationShards) {
+  TempDir dir;
+  for (int i = 0; i < 20; ++i)
+    write_file(dir.path("in/cat/" + std::to_string(i) + ".png"), make_png(4, 4, 1, i));
+  const std::string in_the_way = dir.path("out/validation-000000.tar.zst");
+  const auto progress = [&](int64_t done, int64_t total) {
+    if (done == total) write_file(in_the_way + "/file", "no shard can get that name");
+    return true;
+  };
+  std::string said;
+  try {
+    sources::pack_folder(dir.path("in"), dir.path("out/train"), packing({{"validation", 0.2}}),
+                         progress);
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  EXPECT_NE(said.find(in_the_way), std::string::npos) << said;
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path("out")))
+    left.insert(entry.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"classes.txt", "validation-000000.tar.zst"}));
+}
+
 TEST(Folder, HoldsFilesOut) {
   TempDir dir;
   for (int i = 0; i < 25; ++i)
