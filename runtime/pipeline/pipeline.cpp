@@ -29,7 +29,8 @@ void introduce(std::vector<AnyStage>& stages) {
 
 Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers, Budget budget)
     : functions_(std::move(functions)), defers_(defers) {
-  parse(spec);
+  const bool looks = spec.is_object() && spec.value("write_files", Json()) == false;
+  parse(looks ? without_side_files(spec) : spec);
   build();
   // Functions of the program are not called before the program asks for output.
   if (functions_.empty() && budget == Budget::now) set_limits(planned_limits());

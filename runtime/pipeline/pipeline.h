@@ -22,7 +22,8 @@ namespace etr::pipeline {
 Schema pipeline_schema();
 
 // Removes what makes a pipeline write files: decision logs, the list of bad records, quarantine.
-// For a pipeline that is run only to look at its samples or its speed.
+// For a pipeline that is run only to look at its samples or its speed. Pipelines with the option
+// "write_files": false do it themselves.
 Json without_side_files(Json spec);
 
 // next() is for one consumer thread; the other functions are thread safe.

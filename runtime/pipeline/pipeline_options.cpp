@@ -79,6 +79,11 @@ constexpr OptionSpec kOptions[] = {
      "capacity of that folder; the least recently used files are removed first", 0, 1e15, "bytes"},
     {"quarantine_dir", OptionType::string, "\"\"", "folder that receives the quarantined records",
      0, 0, "path"},
+    {"write_files", OptionType::boolean, "true",
+     "write what stages and error policies are to write: logs, the list of bad records, "
+     "quarantined "
+     "records; false: none of it, and what would be quarantined is dropped, for a pipeline that is "
+     "run only to look at its samples or its speed"},
 };
 
 ErrorPolicy policy_of(const std::string& name) {

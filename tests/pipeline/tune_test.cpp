@@ -95,24 +95,49 @@ TEST(Tune, WhatItFoundServesAPipeline) {
   EXPECT_THROW(Pipeline{spec}, Error);
 }
 
-// The log of a run would say that the run had begun anew.
-TEST(Tune, LeavesTheFilesOfARunAlone) {
-  TempDir dir;
-  const std::string log = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n";
-  std::ofstream(dir.path("echo.jsonl")) << log;
+// Decisions of an earlier run, which a pipeline with that log would declare void.
+const char* const kLog = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n";
+
+// A pipeline with files of all kinds, and with a bad record.
+Json spec_with_files(const TempDir& dir) {
+  std::ofstream(dir.path("echo.jsonl")) << kLog;
+  std::ofstream(dir.path("bad.tar")) << "no tar";
   Json spec = spec_of(dir);
   const Json echo{
       {"stage", "echo"}, {"mode", "on_demand"}, {"factor", 2}, {"log", dir.path("echo.jsonl")}};
   spec["stages"].insert(spec["stages"].begin() + 2, echo);
+  spec["stages"][0]["pattern"] = dir.path("*.tar*");
   spec["on_error"] = "quarantine";
   spec["quarantine_dir"] = dir.path("bad");
   spec["bad_records_file"] = dir.path("bad.jsonl");
-  std::ofstream(dir.path("bad.tar")) << "no tar";
-  spec["stages"][0]["pattern"] = dir.path("*.tar*");
-  EXPECT_GT(pipeline::tune(spec, {}, {0.02, 0, {}})["samples_per_s"], 0);
-  EXPECT_EQ(platform::read_file(dir.path("echo.jsonl")), log);
+  return spec;
+}
+
+void expect_files_left_alone(const TempDir& dir) {
+  EXPECT_EQ(platform::read_file(dir.path("echo.jsonl")), kLog);
   for (const char* file : {"bad", "bad.jsonl"})
     EXPECT_FALSE(std::filesystem::exists(dir.path(file))) << file;
+}
+
+TEST(WriteFiles, IsFalseForPipelinesThatOnlyLook) {
+  TempDir dir;
+  Json spec = spec_with_files(dir);
+  spec["epochs"] = 1;
+  spec["write_files"] = false;
+  {
+    Pipeline p(spec);
+    digest_of_epoch(p);
+    EXPECT_EQ(p.bad_record_list().size(), 1u);
+  }
+  expect_files_left_alone(dir);
+  spec["write_files"] = "no";
+  EXPECT_THROW(Pipeline{spec}, Error);
+}
+
+TEST(Tune, LeavesTheFilesOfARunAlone) {
+  TempDir dir;
+  EXPECT_GT(pipeline::tune(spec_with_files(dir), {}, {0.02, 0, {}})["samples_per_s"], 0);
+  expect_files_left_alone(dir);
   for (const char* wrong : {R"({"stages": 3, "on_error": 4})", R"({"stages": [3, {"stage": 4}]})"})
     EXPECT_THROW(pipeline::tune(Json::parse(wrong), {}, {0.02, 0, {}}), Error) << wrong;
 }

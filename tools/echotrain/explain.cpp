@@ -21,23 +21,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Removes what makes a pipeline write files, which may be those of the run that is explained: a
-// decision log, for instance, would be taken for that of a run that began anew.
-Json without_side_files(Json pipeline) {
-  pipeline.erase("bad_records_file");
-  for (const char* key : {"on_error", "on_error_in"}) {
-    if (!pipeline.contains(key) || !pipeline[key].is_string()) continue;
-    auto text = pipeline[key].get<std::string>();
-    const std::string writing = "quarantine";
-    for (size_t at = 0; (at = text.find(writing, at)) != std::string::npos;)
-      text.replace(at, writing.size(), "skip");
-    pipeline[key] = text;
-  }
-  for (Json& stage : pipeline["stages"])
-    if (stage.is_object()) stage.erase("log");
-  return pipeline;
-}
-
 // Returns the pipeline of a job file, or of a file that holds only a pipeline, to be run only to look
 // at it.
 Json pipeline_of(const Arguments& arguments, bool trace) {
@@ -73,7 +56,10 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
     if (!pipeline.contains("seed") && whole.contains("seed")) pipeline["seed"] = whole["seed"];
   }
   if (trace && !pipeline.contains("trace_events")) pipeline["trace_events"] = 200000;
-  return without_side_files(std::move(pipeline));
+  // Its files may be those of the run that is explained: a decision log, for instance, would be
+  // taken for that of a run that began anew.
+  pipeline["write_files"] = false;
+  return pipeline;
 }
 
 // Reads batches for a while and releases them at once; `step_ms` simulates a training step.
