@@ -161,9 +161,7 @@ class RemotePieces final : public Pieces {
     };
     first_ = std::make_unique<HttpConnection>(options_);
     std::vector<std::byte> first;
-    if (!options_.cache_dir.empty()) {
-      cache_ =
-          std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes, options_.cancelled);
+    if (open_cache()) {
       // To learn the version. A server that knows no ranges sends the whole file.
       first = remote_.get(*first_, 0, 1);
       // Without a version nobody knows whether the cached file is the server's.
@@ -242,6 +240,16 @@ class RemotePieces final : public Pieces {
   void open_cached(const std::string& path) {
     path_ = path;
     cached_ = std::make_unique<FilePieces>(std::make_unique<platform::InputFile>(path));
+  }
+
+  bool open_cache() try {
+    if (options_.cache_dir.empty()) return false;
+    cache_ =
+        std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes, options_.cancelled);
+    return true;
+  } catch (const Error& error) {
+    give_up_entry(error);
+    return false;
   }
 
   void begin_entry() try {

@@ -154,6 +154,13 @@ TEST(DiskCache, DataIsReadThoughTheCacheCannotBeWritten) {
     EXPECT_EQ(read + bytes_of(*pieces), text);
   }
   EXPECT_NE(warnings.find("cannot rename to '" + options.cache_dir), std::string::npos) << warnings;
+  // It has no folder.
+  std::ofstream(dir.path("file")) << "no folder";
+  options.cache_dir = dir.path("file/cache");
+  EXPECT_EQ(bytes_of(*io::open_remote(server.address() + "/a.txt", options)), text);
+  EXPECT_NE(warnings.find("cannot make the cache '" + options.cache_dir), std::string::npos)
+      << warnings;
+  EXPECT_NE(error_text([&] { io::fetch_remote(server.address() + "/a.txt", options); }), "");
   // It cannot be begun, as in a folder that is read-only even for root.
   options.cache_dir = "/proc/self";
   EXPECT_EQ(bytes_of(*io::open_remote(server.address() + "/a.txt", options)), text);
