@@ -125,6 +125,20 @@ TEST(JsonlFamily, ARaggedListTakesNoMoreMemoryThanItsLine) {
   EXPECT_HAS(error, "ragged list; its first elements give [70000, 70000]");
 }
 
+// Each takes forty times its text. The lines behind it are read.
+TEST(JsonlFamily, ALineHasAMillionListsAtMost) {
+  TempDir dir;
+  std::string line = "{\"y\": [";
+  for (int i = 0; i < 1 << 20; ++i) line += "[],";
+  put(dir.path("a"), line + "1], \"x\": 2}\n{\"x\": 3}\n");
+  Pipeline p(spec_of("jsonl", {{"pattern", dir.path("a")}, {"columns", "x:i32"}},
+                     {{"epochs", 1}, {"on_error", "skip"}}));
+  const auto items = read_all(p);
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(number(items[0], "x"), 3);
+  EXPECT_EQ(p.bad_record_list()[0]["reason"], "the line has more than 1048576 lists and objects");
+}
+
 TEST(TextWindowsFamily, CharactersAreUtf8) {
   TempDir dir;
   const auto with = [&](const std::string& bytes, const std::string& alphabet = "") {
