@@ -142,8 +142,8 @@ namespace EchoTrain
                 if (disposed) return;
                 handle.stop();
                 disposed = true;
-                handle.close();
             }
+            handle.close();  // without the lock: it waits for the transport, whose methods may call Stop()
         }
     }
 }

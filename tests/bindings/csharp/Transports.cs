@@ -13,6 +13,7 @@ public static partial class Behaviour
     {
         Test("two devices, and two ranks over a transport, train alike", Alike);
         Test("what a transport throws ends the run on all ranks", CutWires);
+        Test("a transport may stop and dispose of the run while another thread disposes of it", EndedTwice);
         Test("what needs a function that a transport lacks", Lacking);
     }
 
@@ -140,6 +141,30 @@ public static partial class Behaviour
         }
     }
 
+    /// Calls a function of the test before each reduction of gradients but the first.
+    private sealed class CallingWire : Wire
+    {
+        internal readonly ManualResetEventSlim Aborted = new ManualResetEventSlim();
+        private readonly Action<CallingWire> inside;
+        private int gradients;
+
+        internal CallingWire(Place place, int rank, Action<CallingWire> inside) : base(place, rank) { this.inside = inside; }
+
+        public override Transport Split(int colour, int key) => new CallingWire(place.Part(colour), Rank, inside);
+
+        public override void AllReduce(Span<byte> data, TransportNumber number, TransportReduction reduction)
+        {
+            if (number == TransportNumber.F32 && ++gradients > 1) inside(this);
+            base.AllReduce(data, number, reduction);
+        }
+
+        public override void Abort(string reason)
+        {
+            base.Abort(reason);
+            Aborted.Set();
+        }
+    }
+
     private sealed class NoWire : Transport
     {
         internal NoWire(int rank, int size) : base(rank, size) { }
@@ -210,6 +235,48 @@ public static partial class Behaviour
         errors = Together(SmallJob(null), new Wire(place, 0), new CutWire(place, 1, new FormatException("'12\0\ud800'")));
         own = (EchoTrainException)errors[1];
         Expect(own.Code == ErrorCode.Callback && own.InnerException is FormatException && own.Message.Contains("'12?"), own);
+    }
+
+    // Calls `inside` in a function of a run's transport, while no call on the run is in progress, and `meanwhile` on
+    // another thread. Rank 1 is left alone.
+    private static void InATransport(Action<JobRun, CallingWire> inside, Action<JobRun> meanwhile)
+    {
+        var place = new Place();
+        Job job = SmallJob(null, "train.steps=1000000000");
+        var other = new Thread(() => Fails<EchoTrainException>(() =>
+        {
+            using (JobRun its = job.Run(MakeDevice(), JobStart.New, new Wire(place, 1))) its.Last();
+        })) { IsBackground = true };
+        other.Start();
+        var held = new ManualResetEventSlim();
+        var idle = new ManualResetEventSlim();
+        JobRun run = null;
+        run = job.Run(MakeDevice(), JobStart.New, new CallingWire(place, 0, wire =>
+        {
+            held.Set();
+            idle.Wait();
+            inside(run, wire);
+        }));
+        IEnumerator<JobEvent> events = run.Events(1e-9).GetEnumerator();
+        while (!held.Wait(100)) events.MoveNext();
+        idle.Set();
+        meanwhile(run);
+        Expect(other.Join(120000), "the other rank hangs");
+    }
+
+    private static void EndedTwice()
+    {
+        foreach (Action<JobRun> end in new Action<JobRun>[] { run => run.Stop(), run => run.Dispose() })
+            InATransport((run, wire) =>
+            {
+                wire.Aborted.Wait(60000);  // by the other thread's Dispose
+                end(run);
+            }, run =>
+            {
+                var disposer = new Thread(run.Dispose) { IsBackground = true };
+                disposer.Start();
+                Expect(disposer.Join(60000), "the transport waits for Dispose, which waits for the transport");
+            });
     }
 
     private static void Lacking()
