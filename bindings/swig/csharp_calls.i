@@ -64,6 +64,7 @@ class CallQueue {
     if (state_->calls.empty()) return nullptr;
     auto call = std::move(state_->calls.front());
     state_->calls.pop_front();
+    stand_in = call->transport_call ? StandIn::transport : StandIn::pipeline;
     return new Call(std::move(call));
   }
 

@@ -57,6 +57,23 @@ class Closable {
   mutable std::mutex mutex_;
   std::shared_ptr<T> object_;
 };
+
+// Releases an object that was closed. Its end may wait for the function that a stand-in runs, so it
+// happens on another thread there, as on the library's own threads.
+template <typename T>
+void end(std::shared_ptr<T> last) {
+  if (stand_in == StandIn::none || !last) return;
+  auto* const left = new std::shared_ptr<T>(std::move(last));  // lost if there is no thread
+  std::thread([left] { delete left; }).detach();
+}
+
+// Refuses calls that wait for a run's thread where that may wait for the caller.
+inline void outside_of_transports(const char* what) {
+  if (stand_in == StandIn::transport)
+    throw Error(ETR_STATE, std::string("the ") + what +
+                               " is used by a function of a transport, for which the run may be "
+                               "waiting: only Stop and Dispose of the run may be called there");
+}
 #endif
 
 inline int element_bytes(int dtype) { return dtype == ETR_U8 ? 1 : dtype == ETR_U16 ? 2 : 4; }
@@ -313,7 +330,9 @@ class PipelineHandle {
   void close() {
     // The status is ignored: a pipeline with wrong settings has nothing to cancel, and has reported
     // them already.
-    if (const auto last = pipeline_.close()) etr_pipeline_cancel(last->get());
+    auto last = pipeline_.close();
+    if (last) etr_pipeline_cancel(last->get());
+    end(std::move(last));
   }
   std::shared_ptr<Pipeline> get() const { return pipeline_.get(); }
 
@@ -564,13 +583,16 @@ class TrainerHandle {
     get()->load_pytorch(path, names);
   }
   // A call of another thread keeps the trainer alive until it ends.
-  void close() { trainer_.close(); }
+  void close() { end(trainer_.close()); }
 
  private:
   static StepResult step_of(const etr_step_result& r) {
     return {true, static_cast<int64_t>(r.step), r.samples, r.loss, r.accuracy, r.learning_rate};
   }
-  std::shared_ptr<Trainer> get() const { return trainer_.get(); }
+  std::shared_ptr<Trainer> get() const {
+    outside_of_transports("trainer");
+    return trainer_.get();
+  }
   Closable<Trainer> trainer_;
 };
 
@@ -617,7 +639,7 @@ class RunHandle {
     const std::lock_guard<std::mutex> lock(mutex_);
     return last_;
   }
-  void stop() { get()->stop(); }
+  void stop() { run_.get()->stop(); }
   std::string pipeline_stats() const { return get()->pipeline_stats(); }
   // `progress` is as in TrainerHandle::evaluate().
   EvalResult evaluate(Progress* progress) {
@@ -629,10 +651,13 @@ class RunHandle {
   }
   TrainerHandle* trainer() { return new TrainerHandle(get()->trainer()); }  // the caller owns it
   // A call of another thread keeps the run alive until it ends.
-  void close() { run_.close(); }
+  void close() { end(run_.close()); }
 
  private:
-  std::shared_ptr<Run> get() const { return run_.get(); }
+  std::shared_ptr<Run> get() const {
+    outside_of_transports("run");
+    return run_.get();
+  }
   Closable<Run> run_;
   std::mutex mutex_;  // guards last_
   Event last_;

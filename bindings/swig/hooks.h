@@ -13,4 +13,10 @@ inline Hooks& hooks() {
   return set;
 }
 
+// Whose function this thread runs if it is a thread of the binding that stands in for one of the
+// library's (C#). The library cannot see that, so the binding must not wait there for what may wait
+// for the function.
+enum class StandIn { none, pipeline, transport };
+inline thread_local StandIn stand_in = StandIn::none;
+
 }  // namespace echotrain::facade

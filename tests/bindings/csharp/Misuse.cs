@@ -16,6 +16,7 @@ public static partial class Behaviour
         Test("the inner exception is what ended the run", Causes);
         Test("the text of an exception may hold what C cannot", Unpassable);
         Test("samples that a pipeline holds when it is disposed of are not bad", HeldAtTheEnd);
+        Test("a pipeline is disposed of in a function of its own", EndedWithin);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("a Fit that fails leaves no steps to the next one", FailedFit);
         Test("options are the same in every culture", Cultures);
@@ -132,6 +133,25 @@ public static partial class Behaviour
                 .Source("ones", item => item.Set("x", new[] { 1f }, 1)).Map("slow", item => Thread.Sleep(20)).Add(Stages.Batch(1)))
                 for (int i = 0; i < 3; ++i) pipeline.Next().Dispose();
         Expect(!Directory.Exists(folder) && !File.Exists(list), "good samples are in quarantine");
+    }
+
+    private static void EndedWithin()
+    {
+        var read = new ManualResetEventSlim();
+        var disposed = new ManualResetEventSlim();
+        Pipeline pipeline = null;
+        int calls = 0;
+        pipeline = new Pipeline(new { threads = 2 }).Source("ones", item => item.Set("x", new[] { 1f }, 1)).Map("ends", item =>
+        {
+            if (Interlocked.Increment(ref calls) != 2) return;
+            read.Wait();  // otherwise the call of Next() would end the pipeline
+            pipeline.Dispose();
+            disposed.Set();
+        });
+        pipeline.Next().Dispose();
+        read.Set();
+        Expect(disposed.Wait(60000), "Dispose waits for the function that has called it");
+        FailsWith(ErrorCode.State, "closed", () => pipeline.Next());
     }
 
     private static void FailedFit()

@@ -14,6 +14,7 @@ public static partial class Behaviour
         Test("two devices, and two ranks over a transport, train alike", Alike);
         Test("what a transport throws ends the run on all ranks", CutWires);
         Test("a transport may stop and dispose of the run while another thread disposes of it", EndedTwice);
+        Test("a run is disposed of by its transport, which uses nothing else of it", EndedByItsTransport);
         Test("what needs a function that a transport lacks", Lacking);
     }
 
@@ -277,6 +278,28 @@ public static partial class Behaviour
                 disposer.Start();
                 Expect(disposer.Join(60000), "the transport waits for Dispose, which waits for the transport");
             });
+    }
+
+    private static void EndedByItsTransport()
+    {
+        Exception failure = null;
+        var disposed = new ManualResetEventSlim();
+        using (Trainer trainer = MakeTrainer())
+            InATransport((run, wire) =>
+            {
+                try
+                {
+                    FailsWith(ErrorCode.State, "the run is used by a function of a transport", () => run.Stats.ToString());
+                    FailsWith(ErrorCode.State, "the trainer is used by a function of a transport", () => trainer.Summary());
+                    run.Dispose();
+                }
+                catch (Exception error)
+                {
+                    failure = error;
+                }
+                disposed.Set();
+            }, run => Expect(disposed.Wait(60000), "Dispose waits for the transport that has called it"));
+        Expect(failure == null, failure);
     }
 
     private static void Lacking()
