@@ -249,6 +249,7 @@ namespace EchoTrain
                 new List<KeyValuePair<string, Action<Batch>>>();
             private readonly Failures failures;
             private bool started;
+            private int threads, busy;
 
             internal CallQueue Queue { get; } = new CallQueue();
 
@@ -269,8 +270,13 @@ namespace EchoTrain
                 {
                     if (owner.TryGetTarget(out PipelineHandle handle)) End(handle);
                 });
-                for (int i = 0; i < Environment.ProcessorCount; ++i)
-                    new Thread(Serve) { IsBackground = true, Name = "EchoTrain functions" }.Start();
+                StartThread();
+            }
+
+            private void StartThread()
+            {
+                Interlocked.Increment(ref threads);
+                new Thread(Serve) { IsBackground = true, Name = "EchoTrain functions" }.Start();
             }
 
             // Until the queue closes, which it also does when an unreachable pipeline's finalizer has
@@ -279,7 +285,14 @@ namespace EchoTrain
             {
                 while (!Queue.is_closed())
                     using (Call call = Queue.take(PatienceSeconds))
-                        if (call != null) call.finish(Run(call));
+                    {
+                        if (call == null) continue;
+                        // One is left for the next call, so there are as many as the pipeline calls at once, and one.
+                        if (Interlocked.Increment(ref busy) == Volatile.Read(ref threads)) StartThread();
+                        string reason = Run(call);
+                        Interlocked.Decrement(ref busy);
+                        call.finish(reason);
+                    }
                 ServedQueues.Remove(Queue);
             }
 

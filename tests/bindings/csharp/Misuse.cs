@@ -17,6 +17,7 @@ public static partial class Behaviour
         Test("the text of an exception may hold what C cannot", Unpassable);
         Test("samples that a pipeline holds when it is disposed of are not bad", HeldAtTheEnd);
         Test("a pipeline is disposed of in a function of its own", EndedWithin);
+        Test("as many functions run at once as the pipeline has threads", AllThreads);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("a Fit that fails leaves no steps to the next one", FailedFit);
         Test("options are the same in every culture", Cultures);
@@ -152,6 +153,19 @@ public static partial class Behaviour
         read.Set();
         Expect(disposed.Wait(60000), "Dispose waits for the function that has called it");
         FailsWith(ErrorCode.State, "closed", () => pipeline.Next());
+    }
+
+    private static void AllThreads()
+    {
+        int threads = Environment.ProcessorCount + 3;
+        using (var inside = new CountdownEvent(threads))
+        using (var pipeline = new Pipeline(new { threads }).Source("ones", item => item.Set("x", new[] { 1f }, 1)).Map("meets", item =>
+        {
+            if (item.Ordinal < 20 || inside.IsSet) return;  // the first ones are measured one by one
+            inside.Signal();
+            if (!inside.Wait(60000)) throw new TimeoutException(inside.CurrentCount + " of " + threads + " are missing");
+        }))
+            while (!inside.IsSet) pipeline.Next().Dispose();
     }
 
     private static void FailedFit()
