@@ -77,8 +77,7 @@ namespace EchoTrain
         /// <summary>Returns the field's values (byte, ushort, int or float) without a copy, on the
         /// library's memory. They are valid until any thread disposes of the batch or the garbage
         /// collector frees it: a span does not keep the batch alive, so hold the batch in a
-        /// <c>using</c>, or call <c>GC.KeepAlive(batch)</c> after the last use of the span.
-        /// <c>Memory</c> needs no such care.</summary>
+        /// <c>using</c>, or call <c>GC.KeepAlive(batch)</c> after the last use of the span.</summary>
         public ReadOnlySpan<T> Span<T>(string field) where T : struct
         {
             lock (gate)
@@ -86,8 +85,9 @@ namespace EchoTrain
         }
 
         /// <summary>Returns the field's values (byte, ushort, int or float) without a copy. The
-        /// result keeps the library's memory alive, also beyond the batch. Do not write to
-        /// it.</summary>
+        /// result keeps the library's memory alive, also beyond the batch, and so does a handle of
+        /// its <c>Pin()</c>. Its <c>Span</c> keeps nothing alive: hold such a handle in a
+        /// <c>using</c> around the uses of the span. Do not write to the memory.</summary>
         public ReadOnlyMemory<T> Memory<T>(string field) where T : struct
         {
             Tensor tensor = With(fields => fields.tensor(field));
