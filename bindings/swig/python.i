@@ -25,13 +25,18 @@ static void echotrain_raise(int status, const char* message) {
   Py_DECREF(error);
 }
 
+// Sets a TypeError: the argument `name` is no `expected` ("a str").
+static void echotrain_wrong_type(PyObject* given, const char* name, const char* expected) {
+  PyObject* type = PyObject_GetAttrString((PyObject*)Py_TYPE(given), "__name__");
+  if (type) PyErr_Format(PyExc_TypeError, "argument '%s' is %s, not %U: %.200R", name, expected, type, given);
+  Py_XDECREF(type);
+}
+
 // Converts the argument `name` to UTF-8. Returns false with a Python error set if `given` is no
 // str, or has no UTF-8 form (an unpaired surrogate).
 static bool echotrain_utf8(PyObject* given, const char* name, std::string& text) {
   if (!PyUnicode_Check(given)) {
-    PyObject* type = PyObject_GetAttrString((PyObject*)Py_TYPE(given), "__name__");
-    if (type) PyErr_Format(PyExc_TypeError, "argument '%s' is a str, not %U: %.200R", name, type, given);
-    Py_XDECREF(type);
+    echotrain_wrong_type(given, name, "a str");
     return false;
   }
   PyObject* bytes = PyUnicode_AsUTF8String(given);
@@ -53,9 +58,7 @@ static bool echotrain_integer(PyObject* given, const char* name, long long least
   if (!index) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
     PyErr_Clear();
-    PyObject* type = PyObject_GetAttrString((PyObject*)Py_TYPE(given), "__name__");
-    if (type) PyErr_Format(PyExc_TypeError, "argument '%s' is an int, not %U: %.200R", name, type, given);
-    Py_XDECREF(type);
+    echotrain_wrong_type(given, name, "an int");
     return false;
   }
   int overflow = 0;
@@ -65,6 +68,29 @@ static bool echotrain_integer(PyObject* given, const char* name, long long least
   PyErr_Format(PyExc_OverflowError, "argument '%s' is %.200R; it must lie in [%lld, %lld]", name, given, least,
                most);
   return false;
+}
+
+// Converts the argument `name`, a float or what stands for one, such as an int or a NumPy number.
+// Returns false with a Python error set if it is none.
+static bool echotrain_number(PyObject* given, const char* name, double& number) {
+  number = PyFloat_AsDouble(given);
+  if (number != -1 || !PyErr_Occurred()) return true;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+  PyErr_Clear();
+  echotrain_wrong_type(given, name, "a float");
+  return false;
+}
+
+// Converts the argument `name` as Python does in conditions, except that a str is no bool: "no" would
+// be True. Returns false with a Python error set if it is none.
+static bool echotrain_truth(PyObject* given, const char* name, bool& truth) {
+  if (PyUnicode_Check(given)) {
+    echotrain_wrong_type(given, name, "a bool");
+    return false;
+  }
+  const int found = PyObject_IsTrue(given);
+  truth = found == 1;
+  return found >= 0;
 }
 
 // Releases a reference, from any thread. Does nothing once the interpreter is gone.
@@ -167,6 +193,12 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
 %typemap(in) int (long long number) {
   if (!echotrain_integer($input, "$1_name", INT_MIN, INT_MAX, number)) SWIG_fail;
   $1 = (int)number;
+}
+%typemap(in) double {
+  if (!echotrain_number($input, "$1_name", $1)) SWIG_fail;
+}
+%typemap(in) bool {
+  if (!echotrain_truth($input, "$1_name", $1)) SWIG_fail;
 }
 
 %exception {

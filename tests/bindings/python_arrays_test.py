@@ -141,10 +141,22 @@ class MisuseTest(DenseCase):
                 (lambda: et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed=2**64), OverflowError,
                  "'seed' is 18446744073709551616; "),
                 (lambda: et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed="1"), TypeError,
-                 "'seed' is an int, not str: '1'")):
+                 "'seed' is an int, not str: '1'"),
+                (lambda: et.Trainer.detections(np.zeros((1, 2, 6)), "0.3"), TypeError,
+                 "'score_threshold' is a float, not str: '0.3'"),
+                (lambda: et.Trainer.detections(np.zeros((1, 2, 6)), 10**400), OverflowError, "too large"),
+                (lambda: et.Runtime(hang_seconds=None), TypeError, "'hang_seconds' is a float, not NoneType: None"),
+                (lambda: et.Runtime(trust_driver="no"), TypeError, "'trust_driver' is a bool, not str: 'no'")):
             with self.assertRaisesRegex(error, words):
                 call()
+
+    def test_numbers_may_be_those_of_numpy(self):
         et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, seed=np.int64(1))
+        outputs, number = np.random.default_rng(1).random((1, 2, 12)), np.float32(0.25)
+        np.testing.assert_array_equal(et.Trainer.detections(outputs, number, number),
+                                      et.Trainer.detections(outputs, 0.25, 0.25))
+        et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), hang_seconds=np.float64(300), trust_driver=1).close()
+        self.assertIsNone(self.dense().result(wait=np.bool_(True)))
 
     def test_what_is_no_path_is_no_name_of_a_file(self):
         trainer, folder = self.dense(), os.getcwd()
