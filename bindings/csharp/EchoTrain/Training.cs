@@ -343,7 +343,9 @@ namespace EchoTrain
             : this(device, model, optimizer, Schedules.Schedule(learningRate), seed) { }
 
         /// <summary>Starts a step on a batch (by default with the fields "image" and "label") and
-        /// returns while the device works.</summary>
+        /// returns while the device works. Take the results inside of the loop, with <see
+        /// cref="Result"/>: a loss or gradient that is not finite is reported only there, and until
+        /// then later steps change nothing.</summary>
         public void Step(Batch batch) => Batch.Given(batch, nameof(batch)).With(fields => handle.step(fields));
 
         /// <summary>Returns the oldest finished step that has not been returned yet; null if there

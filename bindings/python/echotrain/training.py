@@ -118,7 +118,10 @@ class Trainer(_NotPicklable):
 
     def step(self, batch: Union[Batch, Fields]) -> None:
         """Starts a step on a batch (by default with the fields "image" and "label") and returns
-        while the device works."""
+        while the device works.
+
+        Take the results inside of the loop, with `results`: a loss or gradient that is not finite is
+        reported only there, and until then later steps change nothing."""
         self._handle.step((batch if isinstance(batch, Batch) else Batch(batch))._handle)
 
     def result(self, wait: bool = True) -> Optional[StepResult]:

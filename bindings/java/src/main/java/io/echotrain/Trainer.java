@@ -122,6 +122,9 @@ public final class Trainer implements AutoCloseable {
   /**
    * Starts a step on a batch (by default with the fields "image" and "label") and returns while the
    * device works.
+   *
+   * <p>Take the results inside of the loop, with {@link #result}: a loss or gradient that is not
+   * finite is reported only there, and until then later steps change nothing.
    */
   public void step(Batch batch) {
     Objects.requireNonNull(batch, "batch").with(fields -> {
