@@ -387,7 +387,8 @@ int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
     etr_trainer& t = required(trainer, "trainer");
     if (t.is_run && !pipeline) return fill_result(result, t.running->team->evaluate());
     pipeline::Pipeline& input = required(pipeline, "pipeline").get();
-    fill_result(result, t.learner().evaluate(input, t.on_evaluation));
+    fill_result(result, t.running ? t.running->team->evaluate(input, t.on_evaluation)
+                                  : t.own->evaluate(input, t.on_evaluation));
   });
 }
 

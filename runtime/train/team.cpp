@@ -232,6 +232,12 @@ EvalMetrics Team::evaluate() {
   return of_all;
 }
 
+EvalMetrics Team::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress) {
+  Learner& own = learner();
+  on_all([](Trainer& trainer) { trainer.pause(); });
+  return own.evaluate(pipeline, progress);
+}
+
 Learner& Team::shaped_learner() {
   if (lead().learner().trainable() == 0) on_all([](Trainer& trainer) { trainer.shaped_learner(); });
   return lead_->learner();

@@ -40,6 +40,8 @@ class Team {
   void stop() { lead_->stop(); }
   void on_evaluation(EvalProgress progress) { lead_->on_evaluation(std::move(progress)); }
   EvalMetrics evaluate();
+  // Evaluates a pipeline of the program's, on the first device. That is no training time either.
+  EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress);
   Json profile(int steps) { return lead_->profile(steps); }
   Json pipeline_stats() const { return lead_->pipeline_stats(); }  // of the first device's pipeline
 

@@ -393,11 +393,15 @@ Event Trainer::make_event(EventKind kind) {
   return event;
 }
 
+void Trainer::pause() {
+  learner().wait();
+  progress_.pause_clock();
+}
+
 EvalMetrics Trainer::evaluate() {
   check_whole();
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
-  learner_->wait();  // the steps in flight are training time
-  progress_.pause_clock();
+  pause();
   std::optional<pipeline::Pipeline> pipeline;
   if (!kept_evaluation_.complete())
     in_evaluation([&] {

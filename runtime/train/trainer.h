@@ -87,6 +87,8 @@ class Trainer {
   void set_hyperparameter(const std::string& name, double value);
 
   EvalMetrics evaluate();  // Error(state) if the job has no evaluation; Error(cancelled)
+  // The training clock stands still until next_event(), once the steps in flight have ended.
+  void pause();
   // Error(state) if the run has failed to begin again, on a new device or with other ranks.
   Learner& learner() {
     check_whole();

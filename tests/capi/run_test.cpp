@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -186,6 +187,40 @@ TEST_F(RunsTrainer, ReadsAndSetsWeightsBetweenEvents) {
   EXPECT_EQ(trainer.predict(batch()).fields(), std::vector<std::string>{"output"});
   EXPECT_EQ(run.evaluate().samples, 64);
   EXPECT_NE(run.pipeline_stats().find("\"stages\""), std::string::npos);
+}
+
+TEST_F(RunsTrainer, ItsEvaluationsAreNotTrainingTime) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](auto from, auto to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  const et::Runtime device = runtime();
+  const std::string name = "\"" + std::string(device.device().name) + "\"";
+  for (const bool several : {false, true}) {
+    std::vector<std::string> overrides{"train.steps=1000000"};
+    if (several) overrides.push_back("parallel={\"devices\": [" + name + ", " + name + "]}");
+    et::Run run(device, job(overrides));
+    et::Trainer trainer = run.trainer();
+    auto begin = Clock::now();
+    double before = 0;
+    for (uint64_t step = 0; step < 3;) {  // the first step does not count
+      begin = Clock::now();
+      const auto event = run.next_event(1e-9);
+      step = event->step, before = event->seconds;
+    }
+    std::optional<Clock::time_point> first;
+    trainer.on_evaluation([&](int64_t, int64_t) {
+      if (!first) first = Clock::now();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return true;
+    });
+    et::Pipeline input = et::Pipeline::from_json(images_.spec());
+    trainer.evaluate(input);
+    const auto end = Clock::now();
+    const double after = run.next_event(1e-9)->seconds;
+    const double others = seconds(begin, *first) + seconds(end, Clock::now());
+    EXPECT_LE(after - before, others) << "evaluated for " << seconds(*first, end) << " seconds";
+  }
 }
 
 TEST_F(RunsTrainer, OutlivesARunThatIsOver) {
