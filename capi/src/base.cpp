@@ -305,13 +305,10 @@ int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
       platform::create_directories_synced(target);
       target += kTuningFile;
     }
-    const std::string& device = kernels.device()->info().name;
-    kernels.tuning().read(target, device);  // a damaged file fails now, before measuring
-    kernels.tuning().measure_wanted(kernels, [&](const gpu::Tuning::Progress& at) {
+    kernels.tuning().measure_into(target, kernels, [&](const gpu::Tuning::Progress& at) {
       return goes_on(progress, user_data, static_cast<int64_t>(at.done),
                      static_cast<int64_t>(at.total), at.problem.c_str(), at.choice.c_str());
     });
-    kernels.tuning().write(target, device);
   });
 }
 

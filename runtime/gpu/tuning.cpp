@@ -8,9 +8,12 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/platform.h"
 #include "core/platform_lock.h"
+#include "gpu/device.h"
+#include "gpu/kernel.h"
 
 namespace etr::gpu {
 namespace {
@@ -88,6 +91,23 @@ void Tuning::measure_wanted(Kernels& kernels,
     }
     if (!progress({i + 1, wanted.size(), problem, choice})) return;
   }
+}
+
+void Tuning::measure_into(const std::string& path, Kernels& kernels,
+                          const std::function<bool(const Progress&)>& progress) {
+  const std::string& device = kernels.device()->info().name;
+  read(path, device);  // a damaged file fails now, before measuring
+  try {
+    measure_wanted(kernels, progress);
+  } catch (...) {
+    try {
+      write(path, device);
+    } catch (const std::exception& error) {  // the failure that came first is thrown
+      log_line(LogLevel::error, cat("what was measured is lost: ", error.what()));
+    }
+    throw;
+  }
+  write(path, device);
 }
 
 void Tuning::read(const std::string& path, const std::string& device) {

@@ -32,6 +32,10 @@ class Tuning {
   // returns false, measuring stops and the results so far are kept. Other work on the device during
   // this call spoils the measurements.
   void measure_wanted(Kernels& kernels, const std::function<bool(const Progress&)>& progress);
+  // Does so with the file of read() and write(). If a measurement throws, what was measured before is
+  // written all the same.
+  void measure_into(const std::string& path, Kernels& kernels,
+                    const std::function<bool(const Progress&)>& progress);
 
   // A file holds the choices of any number of devices, by name. read() adds those of `device`. It
   // ignores a missing file, and throws Error(corrupt_data) with the cause for an invalid one.

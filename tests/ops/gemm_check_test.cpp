@@ -327,6 +327,21 @@ TEST(GemmTuning, KeepsWhatAnotherProcessHasMeasured) {
   EXPECT_FALSE(std::filesystem::exists(path + ".lock"));
 }
 
+TEST(GemmTuning, KeepsWhatWasMeasuredBeforeAFailure) {
+  const std::string path = testing::TempDir() + "failed_tuning.json";
+  std::filesystem::remove(path);
+  gpu::Tuning tuning;
+  tuning.choice("a", {}, [](gpu::Kernels&) { return "fast"; });
+  tuning.choice("b", {}, [](gpu::Kernels&) -> std::string {
+    fail(Code::device_lost, "the device has gone");
+  });
+  EXPECT_THROW(
+      tuning.measure_into(path, kernels(), [](const gpu::Tuning::Progress&) { return true; }),
+      Error);
+  const std::string name = device()->info().name;
+  EXPECT_EQ(parse_json(platform::read_file(path), path)["devices"][name], (Json{{"a", "fast"}}));
+}
+
 // The shader that a product [70, 9] by [9, 5] takes where the tuning file names `choice`.
 std::string taken(const gpu::DeviceOptions& options, const std::string& choice) {
   const std::string path = testing::TempDir() + "choice_test.json";

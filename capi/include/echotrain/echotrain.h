@@ -318,9 +318,10 @@ ETR_API void etr_runtime_destroy(etr_runtime* runtime);
  *
  * `progress` (may be NULL) is called on this thread after each product, with the kernel that was
  * chosen. If it returns 0, tuning ends early, what was measured is written, and the call returns
- * ETR_OK. Do not use the device meanwhile; creating a trainer or starting a run on this runtime
- * fails with ETR_STATE. ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory;
- * ETR_CORRUPT_DATA if the existing file is damaged; ETR_IO if it cannot be written. */
+ * ETR_OK. If measuring fails, what was measured before is written, too. Do not use the device
+ * meanwhile; creating a trainer or starting a run on this runtime fails with ETR_STATE.
+ * ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory; ETR_CORRUPT_DATA if the
+ * existing file is damaged; ETR_IO if it cannot be written. */
 ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
                                  int32_t (*progress)(void* user_data, int64_t done, int64_t total,
                                                      const char* product, const char* kernel),
