@@ -282,11 +282,9 @@ std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry&
   if (precision != Precision::fp32) return out;
   const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
   // The way along lines wins for narrow results, because its tiles have few columns. With 16 lanes,
-  // it wins for wider ones too where k is long, more so for the gradient of the input, and less for
-  // that of the weights. There, few rows would leave most of a tile empty.
-  const bool wide_vectors = device.info().subgroup_size == 16;
-  const bool shallow = (dx ? g.filters : g.c) < 8;
-  const uint32_t most = !wide_vectors ? 32 : dw || shallow ? 16 : dx ? 64 : 32;
+  // wider results are faster directly, those of the input's gradient excepted. For the gradient of
+  // the weights, few rows would leave most of a tile empty.
+  const uint32_t most = device.info().subgroup_size == 8 || dx ? 32 : 16;
   const bool narrow = (dx ? g.c : g.filters) <= most;
   const bool enough = !dw || g.kh * g.c >= 32;
   if (lines_fit(device, g)) out.insert(narrow && enough ? out.begin() : out.end(), "lines");

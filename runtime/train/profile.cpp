@@ -84,7 +84,7 @@ Roof measure_roof(gpu::Kernels& kernels) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
   gpu::CommandList commands;
   ops::Emitter emit(kernels, arena, commands);
-  const uint32_t invocations = cpu ? 1 << 14 : 1 << 20, count = cpu ? 1000 : 4000;
+  const uint32_t invocations = cpu ? 1 << 14 : 1 << 20, count = cpu ? 250 : 1000;
   const ops::DeviceTensor y = emit.scratch({invocations});
   const struct {
     uint32_t count;
@@ -100,7 +100,7 @@ Roof measure_roof(gpu::Kernels& kernels) {
     emit.add(gpu::Copy{a.buffer, b.buffer});
   else  // an NVIDIA driver's own copies reach a fifth of this
     emit.for_each("roof_copy", {ops::reads(a), ops::writes(b)}, vectors, vectors);
-  return {rate_of(kernels, commands[0], 2.0 * 32 * count * invocations),
+  return {rate_of(kernels, commands[0], 2.0 * 128 * count * invocations),
           rate_of(kernels, commands[1], 2.0 * static_cast<double>(a.buffer.size_bytes))};
 }
 
