@@ -60,7 +60,7 @@
 layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;  // 1: channels % 4 != 0 (DW: p.ow % 8 != 0)
 layout(constant_id = 1) const uint kLoose = 0;  // 1: a line of the output ends within a run
-layout(constant_id = 2) const uint kPairs = 0;  // of A: along its channels (then no tail); of B: along n
+layout(constant_id = 2) const uint kPairs = 0;  // of A: along its channels (then no tail); DW, of B: along n
 layout(constant_id = 3) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
 #include "pairs.glsl"

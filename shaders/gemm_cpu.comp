@@ -2,7 +2,7 @@
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
 //
 // One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of ROWS by
-// COLUMNS in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent
+// COLUMNS, whose sums the driver keeps in the L1 cache. A lane owns WIDTH * VECS adjacent
 // columns of B. One load of A covers LANES rows, one per lane, and is broadcast row by row, so each
 // scalar of A costs one broadcast and each of B one load. Narrow results use narrow tiles with more
 // rows, because columns past the end would be wasted.
@@ -99,7 +99,7 @@ uint column[VECS];  // first of this lane's WIDTH columns, in range
 // The operands of four steps along k: of A the lane's row of each block, of B its columns. With 16
 // lanes, broadcasting a number takes two instructions from a register, but one from memory. So the
 // operands of the next iteration are loaded at the end of this one and kept in memory in between;
-// see keep_in_memory(). With 8 lanes, which share a broadcast among more columns, that is slower.
+// see keep_in_memory(). With 8 lanes, broadcasting from a register is one instruction, too.
 #define LOADS_AHEAD (LANES == 16)
 vec4 next_a[BLOCKS];
 VEC next_b[4 * VECS];
@@ -182,8 +182,8 @@ void multiply() {
   }
 }
 
-// Loads the first operands of all stretches.
-void begin(Stretch s, uint at, uint end) {
+// Loads the first four steps of the first stretch.
+void load_first(Stretch s, uint at, uint end) {
 #if LOADS_AHEAD
   load(s, at, end);
 #endif
@@ -262,7 +262,7 @@ void accumulate(uint row0, uint lane) {
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
     row[blk] = min(row0 + ROW_OF(blk, lane), LAST_ROW(blk));
 #if MODE == MODE_NN || MODE == MODE_TN
-  // Slices are whole steps of four: a step reads past a slice's end.
+  // Slices are whole steps of four, so that no step crosses from one into the next.
   const uint per_slice = MODE == MODE_NN ? p.k : quotient(p.k + 4 * p.slices - 1, 4 * p.slices) * 4;
   const uint first = MODE == MODE_NN ? 0 : SLICE * per_slice;
   const uint end = MODE == MODE_NN ? p.k : min(first + per_slice, p.k);
@@ -272,7 +272,7 @@ void accumulate(uint row0, uint lane) {
     s.inside[blk] = true;
   }
   s.row_of_b = 0;
-  begin(s, min(first, (p.k - 1) / 4 * 4), end);
+  load_first(s, min(first, (p.k - 1) / 4 * 4), end);
   run(s, s, first, end);
 #elif MODE == MODE_CONV || MODE == MODE_CONV_DX
   const uvec2 size = MODE == MODE_CONV ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);
@@ -282,7 +282,7 @@ void accumulate(uint row0, uint lane) {
     pixel[blk] = ivec2(line - image[blk] * size.x, row[blk] - line * size.y);
   }
   Stretch s = stretch_of_tap(0, 0);
-  begin(s, 0, p.kc);
+  load_first(s, 0, p.kc);
   for (uint ky = 0; ky < p.kh; ++ky)
     for (uint kx = 0; kx < p.kw; ++kx) {
       const bool ends = kx + 1 == p.kw;
@@ -303,7 +303,7 @@ void accumulate(uint row0, uint lane) {
   }
   uint n = first / p.oh, oy = first % p.oh;
   Stretch s = stretch_of_line(min(n, p.batch - 1), oy, min(first, lines - 1));
-  begin(s, 0, p.ow);
+  load_first(s, 0, p.ow);
   for (uint line = first; line < last; ++line) {  // avoids divisions, which run lane by lane
     oy = oy + 1 == p.oh ? 0 : oy + 1;
     n += oy == 0 ? 1 : 0;

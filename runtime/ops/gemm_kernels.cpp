@@ -174,6 +174,7 @@ uint32_t pairs_for(GemmMode mode, const GemmParams& p, bool tail, uint32_t lanes
                    uint32_t columns) {
   const bool by_weights = mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
   const bool of_a = mode == GemmMode::tn ? p.m % 2 == 0 : by_weights ? p.c % 2 == 0 : !tail;
+  // Along lines, the four numbers of a filter lie together and are always loaded in pairs.
   const bool of_b = mode != GemmMode::line && p.n % 2 == 0 && columns >= 2 * lanes;
   return (of_a ? kPairsOfA : 0) | (of_b ? kPairsOfB : 0);
 }
