@@ -69,8 +69,7 @@ VEC acc[ROWS][4];
 uint column;  // first of this lane's WIDTH columns, in range
 
 // The transformed operands of four steps along k: of A the lane's row of each block, of B its
-// columns. They are loaded ahead and kept in memory as in gemm_cpu.comp.
-#define LOADS_AHEAD (LANES == 16)
+// columns.
 vec4 next_a[BLOCKS * 4];
 VEC next_b[16];
 

@@ -96,11 +96,7 @@ layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 VEC acc[ROWS][VECS];
 uint column[VECS];  // first of this lane's WIDTH columns, in range
 
-// The operands of four steps along k: of A the lane's row of each block, of B its columns. With 16
-// lanes, broadcasting a number takes two instructions from a register, but one from memory. So the
-// operands of the next iteration are loaded at the end of this one and kept in memory in between;
-// see keep_in_memory(). With 8 lanes, broadcasting from a register is one instruction, too.
-#define LOADS_AHEAD (LANES == 16)
+// The operands of four steps along k: of A the lane's row of each block, of B its columns.
 vec4 next_a[BLOCKS];
 VEC next_b[4 * VECS];
 
@@ -115,6 +111,8 @@ struct Stretch {
 #if MODE == MODE_CONV_DW
 int x0[BLOCKS];  // of the lane's rows: the first pixel in a line
 #endif
+
+#define EXISTING(x) mix(vec4(0), mix(vec4(0), x, exists), within)
 
 // Loads the operands of four steps from `at` in a stretch that ends at `end`. Beyond that A counts
 // as zero and B repeats an existing row.
@@ -133,7 +131,7 @@ void load(Stretch s, uint at, uint end) {
     vec4 of_a[2];
     if ((kPairs & PAIRS_OF_A) == 0) {
       [[unroll]] for (uint u = 0; u < 4; ++u) of_a[0][u] = a.v[from[u]];
-      next_a[blk] = mix(vec4(0), mix(vec4(0), of_a[0], exists), within);
+      next_a[blk] = EXISTING(of_a[0]);
     } else {
 #ifdef PAIRS_ALONG_M
       if (blk % 2 != 0) continue;
@@ -142,15 +140,15 @@ void load(Stretch s, uint at, uint end) {
         of_a[0][u] = x[0];
         of_a[1][u] = x[1];
       }
-      next_a[blk] = mix(vec4(0), mix(vec4(0), of_a[0], exists), within);
-      next_a[blk + 1] = mix(vec4(0), mix(vec4(0), of_a[1], exists), within);
+      next_a[blk] = EXISTING(of_a[0]);
+      next_a[blk + 1] = EXISTING(of_a[1]);
 #else
       [[unroll]] for (uint u = 0; u < 4; u += 2) {
         const vec2 x = pair(a, from[u]);
         of_a[0][u] = x[0];
         of_a[0][u + 1] = x[1];
       }
-      next_a[blk] = mix(vec4(0), mix(vec4(0), of_a[0], exists), within);
+      next_a[blk] = EXISTING(of_a[0]);
 #endif
     }
   }
@@ -315,11 +313,12 @@ void accumulate(uint row0, uint lane) {
 #endif
 }
 
-// Makes the driver keep these arrays in memory, because it cannot tell that nothing is read: no
-// product has as many rows. Sums in registers would make LLVM's scheduler spill the operands.
+// Makes the driver keep the sums and the operands of A in memory, because it cannot tell that nothing
+// is read: no product has as many rows. Sums in registers would make LLVM's scheduler spill the
+// operands. B may stay in registers.
 void keep_in_memory() {
 #if LOADS_AHEAD
-  if (p.m == 0xffffffffu) acc[p.k % ROWS][0] += next_a[p.n % BLOCKS].x + next_b[p.n % VECS];
+  if (p.m == 0xffffffffu) acc[p.k % ROWS][0] += next_a[p.n % BLOCKS].x + next_b[0];
 #endif
 }
 

@@ -3,6 +3,12 @@
 // one where possible. The shader must define WIDTH and VEC (a lane's columns of B) first, and
 // kPairs, the operands that are loaded in pairs: their rows have an even length and begin at
 // multiples of 8 bytes.
+//
+// With 16 lanes, broadcasting a number takes two instructions from a register, but one from memory.
+// So the operands of an iteration are loaded at the end of the one before and kept in memory in
+// between (keep_in_memory() in the shaders). With 8 lanes, both take one.
+#define LOADS_AHEAD (LANES == 16)
+
 #define PAIRS_OF_A 1
 #define PAIRS_OF_B 2  // if WIDTH is above 1
 
