@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,13 +31,15 @@ using Shape =
 }
 
 #ifndef SWIG
-// An object that one thread may close while others use it: their calls keep it alive.
+// An object that one thread may close while others use it: their calls keep it alive. Its end may
+// wait for the function that a stand-in runs, so it happens on another thread there, as on the
+// library's own threads.
 template <typename T>
 class Closable {
  public:
   template <typename... Arguments>
   explicit Closable(const char* what, Arguments&&... arguments)
-      : what_(what), object_(std::make_shared<T>(std::forward<Arguments>(arguments)...)) {}
+      : what_(what), object_(new T(std::forward<Arguments>(arguments)...), end) {}
   std::shared_ptr<T> get() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!object_) closed(what_);
@@ -53,19 +56,21 @@ class Closable {
   }
 
  private:
+  static void end(T* object) {
+    if (stand_in == StandIn::none) {
+      delete object;
+      return;
+    }
+    try {
+      std::thread([object] { delete object; }).detach();
+    } catch (const std::system_error&) {  // it is lost, as in the library
+    }
+  }
+
   const char* const what_;
   mutable std::mutex mutex_;
   std::shared_ptr<T> object_;
 };
-
-// Releases an object that was closed. Its end may wait for the function that a stand-in runs, so it
-// happens on another thread there, as on the library's own threads.
-template <typename T>
-void end(std::shared_ptr<T> last) {
-  if (stand_in == StandIn::none || !last) return;
-  auto* const left = new std::shared_ptr<T>(std::move(last));  // lost if there is no thread
-  std::thread([left] { delete left; }).detach();
-}
 
 // Refuses calls that wait for a run's thread where that may wait for the caller.
 inline void outside_of_transports(const char* what) {
@@ -330,9 +335,7 @@ class PipelineHandle {
   void close() {
     // The status is ignored: a pipeline with wrong settings has nothing to cancel, and has reported
     // them already.
-    auto last = pipeline_.close();
-    if (last) etr_pipeline_cancel(last->get());
-    end(std::move(last));
+    if (const auto last = pipeline_.close()) etr_pipeline_cancel(last->get());
   }
   std::shared_ptr<Pipeline> get() const { return pipeline_.get(); }
 
@@ -583,7 +586,7 @@ class TrainerHandle {
     get()->load_pytorch(path, names);
   }
   // A call of another thread keeps the trainer alive until it ends.
-  void close() { end(trainer_.close()); }
+  void close() { trainer_.close(); }
 
  private:
   static StepResult step_of(const etr_step_result& r) {
@@ -651,7 +654,7 @@ class RunHandle {
   }
   TrainerHandle* trainer() { return new TrainerHandle(get()->trainer()); }  // the caller owns it
   // A call of another thread keeps the run alive until it ends.
-  void close() { end(run_.close()); }
+  void close() { run_.close(); }
 
  private:
   std::shared_ptr<Run> get() const {
