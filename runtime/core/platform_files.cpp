@@ -258,6 +258,11 @@ void sync_directory(const std::string& path) {
   if (!flush_directory(path)) fail_errno("cannot flush", path);
 }
 
+void sync_directory_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  sync_directory(parent.empty() ? "." : parent.string());
+}
+
 void create_directories_synced(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -266,8 +271,7 @@ void create_directories_synced(const std::string& path) {
     if (at.has_filename()) missing.push_back(at);
   fs::create_directories(path, error);
   if (error) fail(Code::io, "cannot create '", path, "': ", error.message());
-  for (const fs::path& folder : missing)
-    sync_directory(folder.has_parent_path() ? folder.parent_path().string() : ".");
+  for (const fs::path& folder : missing) sync_directory_of(folder.string());
 }
 
 namespace {
@@ -315,7 +319,7 @@ void write_file_atomic(const std::string& asked, std::span<const std::byte> byte
     std::filesystem::remove(temporary, ignored);
     fail(Code::io, "cannot replace '", path, "': ", error.message());
   }
-  sync_directory(parent.empty() ? "." : parent.string());
+  sync_directory_of(path);
 }
 
 namespace {

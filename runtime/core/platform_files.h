@@ -142,6 +142,7 @@ bool is_unfinished_file(const std::string& name);
 
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
 void sync_directory(const std::string& path);
+void sync_directory_of(const std::string& path);  // the folder that the file or folder lies in
 
 // Creates a folder and its missing parents, and flushes their names to the disk: what is flushed
 // within them would be lost with its folder otherwise. Error(io).

@@ -42,9 +42,9 @@ fs::file_time_type last_use(const fs::path& shard, std::error_code& error) {
   return unmarked ? fs::last_write_time(shard, error) : marked;
 }
 
-std::string temporary_of(const std::string& shard) {
+std::string temporary_ending() {
   static std::atomic<uint64_t> number{0};
-  return cat(shard, kPart, platform::process_id(), "-", number++);
+  return cat(kPart, platform::process_id(), "-", number++);
 }
 
 // Removes what a killed process was writing.
@@ -80,8 +80,7 @@ std::optional<std::string> DiskCache::find(const std::string& address,
 
 DiskCache::Entry::Entry(const DiskCache& cache, const std::string& address,
                         const std::string& version)
-    : cache_(cache),
-      file_(cache.path_of(address, version), temporary_of(cache.path_of(address, version))) {}
+    : cache_(cache), file_(cache.path_of(address, version), temporary_ending()) {}
 
 std::string DiskCache::Entry::keep() {
   file_.keep();

@@ -185,7 +185,7 @@ struct FastShardWriter::State {
   std::vector<std::pair<uint32_t, uint32_t>> frames;  // compressed size, content size
   uint64_t records = 0;
 
-  explicit State(const std::string& path) : file(path, path + ".tmp") {}
+  explicit State(const std::string& path) : file(path, ".tmp") {}
 
   void write(const void* bytes, size_t size) {
     file.write({static_cast<const std::byte*>(bytes), size});

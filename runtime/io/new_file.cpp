@@ -10,9 +10,9 @@ namespace etr::io {
 
 namespace fs = std::filesystem;
 
-NewFile::NewFile(std::string path, std::string temporary)
+NewFile::NewFile(std::string path, const std::string& ending)
     : path_(std::move(path)),
-      temporary_(std::move(temporary)),
+      temporary_(path_ + ending),
       file_(std::in_place, temporary_, platform::OutputFile::Mode::replace) {}
 
 NewFile::~NewFile() {
@@ -33,8 +33,7 @@ void NewFile::keep() {
     fs::remove(temporary_, ignored);
     fail(Code::io, "cannot rename to '", path_, "': ", error.message());
   }
-  const fs::path parent = fs::path(path_).parent_path();
-  platform::sync_directory(parent.empty() ? "." : parent.string());
+  platform::sync_directory_of(path_);
 }
 
 }  // namespace etr::io

@@ -13,8 +13,8 @@ namespace etr::io {
 // complete and on the disk.
 class NewFile {
  public:
-  // `temporary` lies in the folder of `path`. Error(io).
-  NewFile(std::string path, std::string temporary);
+  // `ending` makes the temporary name out of `path`. Error(io).
+  NewFile(std::string path, const std::string& ending);
   ~NewFile();  // without keep(), removes what was written
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;

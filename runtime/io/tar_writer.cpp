@@ -34,7 +34,7 @@ struct TarWriter::State {
   std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd{nullptr, ZSTD_freeCCtx};
   std::vector<char> out = std::vector<char>(1 << 16);
 
-  explicit State(const std::string& path) : file(path, path + ".tmp") {}
+  explicit State(const std::string& path) : file(path, ".tmp") {}
 
   void write(std::span<const std::byte> bytes, ZSTD_EndDirective directive = ZSTD_e_continue) {
     if (!zstd) return file.write(bytes);

@@ -30,7 +30,7 @@ void FolderClaim::claim(const std::string& folder) {
   std::string holder;
   try {
     for (const fs::path& made : made_)  // what is flushed within them would be lost with them
-      platform::sync_directory(made.has_parent_path() ? made.parent_path().string() : ".");
+      platform::sync_directory_of(made.string());
     lock_ = platform::FileLock::take((fs::path(folder) / platform::kFolderLock).string(), holder);
     if (!lock_)
       fail(Code::state, "another ", owner_, " writes into '", folder, "' (", holder,
