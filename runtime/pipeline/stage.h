@@ -44,9 +44,11 @@ struct StageContext {
 
 class SampleCache;
 
-inline bool has_budget(const StageContext& context) {
-  return context.pipeline && context.pipeline->integer("budget_bytes") > 0;
+// The pipeline's memory budget; 0: none.
+inline uint64_t budget_bytes(const StageContext& context) {
+  return context.pipeline ? static_cast<uint64_t>(context.pipeline->integer("budget_bytes")) : 0;
 }
+inline bool has_budget(const StageContext& context) { return budget_bytes(context) > 0; }
 
 class MapStage;
 

@@ -7,10 +7,6 @@
 
 namespace etr::sources {
 
-inline uint64_t budget_bytes(const pipeline::StageContext& context) {
-  return context.pipeline ? static_cast<uint64_t>(context.pipeline->integer("budget_bytes")) : 0;
-}
-
 inline io::RemoteOptions remote_options(const pipeline::StageContext& context) {
   io::RemoteOptions remote;
   if (context.interrupt)

@@ -60,7 +60,7 @@ class Decode final : public MapStage {
       image_.cancelled = [interrupt = context.interrupt] { return interrupt->stopped(); };
     if (has_budget(context)) {
       // One image may take the whole budget; several at a time share half of it.
-      const int64_t budget = context.pipeline->integer("budget_bytes");
+      const auto budget = static_cast<int64_t>(budget_bytes(context));
       memory_ = std::make_unique<ByteGate>(budget / 2, budget);
       image_.memory = memory_.get();
     }

@@ -32,7 +32,7 @@ class Resize final : public MapStage {
         width_(options.integer("width")),
         shorter_side_(options.integer("shorter_side")),
         filter_(filter_named(options.string("filter"))),
-        budget_(has_budget(context) ? context.pipeline->integer("budget_bytes") : 0) {
+        budget_(budget_bytes(context)) {
     if ((shorter_side_ > 0) == (height_ > 0 || width_ > 0))
       fail(Code::invalid_argument,
            "resize: give 'height', 'width' or both, or else 'shorter_side'");
@@ -77,7 +77,7 @@ class Resize final : public MapStage {
  private:
   const int64_t height_, width_, shorter_side_;
   const Filter filter_;
-  const int64_t budget_;  // 0: none
+  const uint64_t budget_;  // 0: none
 };
 
 }  // namespace
