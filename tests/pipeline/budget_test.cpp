@@ -194,21 +194,25 @@ TEST(Budget, HoldsForTheProcessesMemory) {
   check_memory(budget_spec(make_shards(dir, 2, 400, 256), 200'000'000, 200));
 }
 
+// Batches of two samples, of which the queues would take more than the budget.
+Json pairs_of(const Json& source, int64_t budget) {
+  return {{"epochs", 1},
+          {"threads", 2},
+          {"budget_bytes", budget},
+          {"prefetch", 1000},
+          {"stages", {source, {{"stage", "batch"}, {"size", 2}}}}};
+}
+
 // 60 MB of text, most of it in a file that must not be there twice, and windows of half a megabyte.
 TEST(Budget, HoldsWithATextInMemory) {
   TempDir dir;
   std::ofstream(dir.path("a.txt")) << std::string(5'000'000, 'x');
   std::ofstream(dir.path("b.txt")) << std::string(55'000'000, 'x');
-  check_memory({{"epochs", 1},
-                {"threads", 2},
-                {"budget_bytes", 90'000'000},
-                {"prefetch", 1000},
-                {"stages",
-                 {{{"stage", "text_windows"},
-                   {"pattern", dir.path("*.txt")},
-                   {"length", 65536},
-                   {"stride", 100'000}},
-                  {{"stage", "batch"}, {"size", 2}}}}});
+  check_memory(pairs_of({{"stage", "text_windows"},
+                         {"pattern", dir.path("*.txt")},
+                         {"length", 65536},
+                         {"stride", 100'000}},
+                        90'000'000));
 }
 
 // Lines of 200 kB, of which 64 MB could be read ahead.
@@ -219,15 +223,9 @@ TEST(Budget, HoldsWithFilesThatAreReadAhead) {
     std::ofstream out(dir.path(name));
     for (int i = 0; i < 120; ++i) out << line << '\n';
   }
-  check_memory({{"epochs", 1},
-                {"threads", 2},
-                {"budget_bytes", 50'000'000},
-                {"prefetch", 1000},
-                {"stages",
-                 {{{"stage", "interleave"},
-                   {"ahead", 1000},
-                   {"sources", {{{"stage", "text_lines"}, {"pattern", dir.path("*.txt")}}}}},
-                  {{"stage", "batch"}, {"size", 2}}}}});
+  const Json lines{{"stage", "text_lines"}, {"pattern", dir.path("*.txt")}};
+  check_memory(
+      pairs_of({{"stage", "interleave"}, {"ahead", 1000}, {"sources", {lines}}}, 50'000'000));
 }
 #endif
 
