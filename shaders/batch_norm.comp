@@ -21,7 +21,8 @@
 //             2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
-//   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
+//   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c];
+//             on a CPU device [slices, parts, 2, c], from x and dy as [rows, parts * c], in pairs if kPairs)
 //   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
 // Dispatch: channels by slices of rows (stats and grad_sums on a GPU: ops::SumTile); merge, join: a
 // row for each channel; fixed, finish: grid-stride over c.
@@ -41,6 +42,9 @@
 
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
+#if defined(GRAD_SUMS) && defined(BY_ADDRESS)
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#endif
 #define PARAMS uint rows, c, slices, relu; float epsilon, momentum; uint slice_rows, parts;
 
 // Iterates over the rows of this workgroup's slice by fours; r is the first of four. ROW(i) is the
@@ -232,23 +236,35 @@ void main() {
     B(4, Floats, beta) B(5, Floats, partial)
 #include "interface.glsl"
 #ifdef BY_ADDRESS
+#include "pair.glsl"
 layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const bool kPairs = false;
+vec2 load(Floats of, uint at) { return kPairs ? pair(of, at) : vec2(of.v[at], 0.0); }
 void main() {
-  const uint ch = CHANNEL, z = gl_WorkGroupID.y;
-  if (ch >= c) return;
-  const float mean = moments.v[ch], inv_std = moments.v[c + ch];
-  const float scale = gamma.v[ch] * inv_std, shift = beta.v[ch];
-  float sum = 0.0, sum_h = 0.0;
+  const uint wide = parts * c, column = (kPairs ? 2 : 1) * CHANNEL, z = gl_WorkGroupID.y;
+  if (column >= wide) return;
+  const uvec2 ch = uvec2(column, column + 1) % c;
+  const vec2 mean = vec2(moments.v[ch.x], moments.v[ch.y]);
+  const vec2 inv_std = vec2(moments.v[c + ch.x], moments.v[c + ch.y]);
+  const vec2 scale = vec2(gamma.v[ch.x], gamma.v[ch.y]) * inv_std;
+  const vec2 shift = vec2(beta.v[ch.x], beta.v[ch.y]);
+  vec2 sum = vec2(0.0), sum_h = vec2(0.0);
   FOR_FOUR_ROWS(r)
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-      const uint at = ROW(i) * c + ch;
-      const float h = x.v[at] - mean;
-      const float g = !HAS(i) || (relu != 0 && h * scale + shift <= 0.0) ? 0.0 : dy.v[at];
-      sum += g;
-      sum_h += g * h;
+      const uint at = ROW(i) * wide + column;
+      const vec2 h = load(x, at) - mean, dy_ = load(dy, at);
+      [[unroll]] for (uint j = 0; j < 2; ++j) {
+        const float g = !HAS(i) || (relu != 0 && h[j] * scale[j] + shift[j] <= 0.0) ? 0.0 : dy_[j];
+        sum[j] += g;
+        sum_h[j] += g * h[j];
+      }
     }
-  partial.v[(2 * z) * c + ch] = sum;
-  partial.v[(2 * z + 1) * c + ch] = sum_h * inv_std;
+  sum_h *= inv_std;
+  [[unroll]] for (uint j = 0; j < (kPairs ? 2 : 1); ++j) {
+    const uint part = z * parts + (column + j) / c;
+    partial.v[2 * part * c + ch[j]] = sum[j];
+    partial.v[(2 * part + 1) * c + ch[j]] = sum_h[j];
+  }
 }
 #else
 #include "tile_sum.glsl"

@@ -63,7 +63,7 @@ layout(constant_id = 1) const uint kLoose = 0;  // 1: a line of the output ends 
 layout(constant_id = 2) const uint kPairs = 0;  // of A: along its channels (then no tail); DW, of B: along n
 layout(constant_id = 3) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
-#include "pairs.glsl"
+#include "gemm_cpu_operand.glsl"
 
 VEC acc[ROWS][4];
 uint column;  // first of this lane's WIDTH columns, in range

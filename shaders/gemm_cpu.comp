@@ -91,7 +91,7 @@ layout(constant_id = 2) const uint kPad = 0;  // nn, one group: padding of rows 
 layout(constant_id = 3) const uint kPairs = 0;  // of A: along k (then no tail), or along m if A is stored along m; of B: along n
 layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
-#include "pairs.glsl"
+#include "gemm_cpu_operand.glsl"
 
 VEC acc[ROWS][VECS];
 uint column[VECS];  // first of this lane's WIDTH columns, in range

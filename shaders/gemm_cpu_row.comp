@@ -26,11 +26,11 @@
 
 layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kRows = MOST_ROWS;
-layout(constant_id = 1) const uint kPairs = 0;  // as in pairs.glsl; of B only
+layout(constant_id = 1) const uint kPairs = 0;  // as in gemm_cpu_operand.glsl; of B only
 
 #define WIDTH 2
 #define VEC vec2
-#include "pairs.glsl"
+#include "gemm_cpu_operand.glsl"
 
 // Accumulates the i-th k that the lanes hold.
 #define STEP(i)                                                                             \

@@ -312,14 +312,17 @@ class Fusion {
     look();
   }
 
-  // Removes dropped commands and compiles the kernels of chains.
+  // Removes dropped commands, and compiles the kernels of chains and of single operations that gain
+  // from it.
   void sweep() {
     std::erase_if(commands_, [](const gpu::Command& command) {
       const auto* dispatch = std::get_if<Dispatch>(&command);
       return dispatch && dispatch->bindings.empty();
     });
     for (gpu::Command& command : commands_)
-      if (auto* dispatch = std::get_if<Dispatch>(&command); dispatch && !dispatch->kernel)
+      if (auto* dispatch = std::get_if<Dispatch>(&command);
+          dispatch &&
+          (!dispatch->kernel || ops::gains_from_compiling(*kernels_.device(), *dispatch)))
         ops::compile(kernels_, *dispatch);
   }
 

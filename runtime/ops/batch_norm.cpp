@@ -120,17 +120,35 @@ void forward(const OpCall& call, Emitter& emit) {
               push.relu ? cat("$r = relu_of(", result, ");") : cat("$r = ", result, ";"));
 }
 
+// Emits the sums over the rows, which the gradients of gamma, beta and x need. A CPU device takes
+// pairs of columns, if it can.
+void emit_grad_sums(const OpCall& call, Emitter& emit, Push push, const DeviceTensor& sums) {
+  const DeviceTensor &x = call.inputs[0], &dy = call.output_grad;
+  const gpu::Device& device = *emit.device();
+  const uint32_t side_by_side = rows_in_pairs(device, push.c);
+  const bool is_cpu = device.family() == gpu::KernelFamily::cpu;
+  const bool pairs = is_cpu && push.rows % side_by_side == 0 && x.buffer.offset % 8 == 0 &&
+                     dy.buffer.offset % 8 == 0;
+  if (pairs) push.parts = side_by_side, push.rows /= side_by_side;
+  push = partial_push(push, emit);
+  const uint32_t lanes_needed = push.c * push.parts / (pairs ? 2 : 1);
+  const SumTile tile = sum_tile(device, lanes_needed);
+  const DeviceTensor partial = emit.scratch({push.slices * push.parts, 2, push.c});
+  emit.dispatch("batch_norm_grad_sums",
+                {reads(x), reads(dy), reads(call.saved[0]), reads(call.inputs[1]),
+                 reads(call.inputs[2]), writes(partial)},
+                push, {gpu::div_up(lanes_needed, tile.channels), push.slices, 1},
+                {tile.channels, is_cpu ? pairs : tile.streams});
+  emit_sum_halves(emit, partial, sums, push.slices * push.parts, call.input_grads[2],
+                  call.input_grads[1]);
+}
+
 void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &gamma = call.inputs[1], &beta = call.inputs[2];
   const DeviceTensor& dy = call.output_grad;
-  const Push push = push_of(call, emit), in_parts = partial_push(push, emit);
-  const DeviceTensor partial = emit.scratch({in_parts.slices, 2, push.c});
+  const Push push = push_of(call, emit);
   const DeviceTensor sums = emit.scratch({2, push.c});  // dbeta, dgamma
-  emit.for_tiles(
-      "batch_norm_grad_sums",
-      {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta), writes(partial)},
-      in_parts, push.c, in_parts.slices, sum_tile(*emit.device(), push.c));
-  emit_sum_halves(emit, partial, sums, in_parts.slices, call.input_grads[2], call.input_grads[1]);
+  emit_grad_sums(call, emit, push, sums);
   if (!call.input_grads[0]) return;
   // The moments depend on every row of every peer. The parameters' gradients, emitted above, are
   // only this peer's share.

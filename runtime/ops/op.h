@@ -69,6 +69,10 @@ uint32_t channel_lanes(const gpu::Device& device);
 // workgroups along x than the device takes.
 uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes);
 
+// Returns how many rows of `channels` a kernel of a CPU device has to treat as one, so that
+// invocations with two neighbouring columns each fill all lanes.
+uint32_t rows_in_pairs(const gpu::Device& device, uint32_t channels);
+
 // Returns the number of slices into which a kernel over [rows, channels] splits its rows. An
 // invocation walks down one slice of one channel.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);

@@ -1,4 +1,5 @@
 #include <bit>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/table.h"
@@ -51,6 +52,11 @@ uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes
   while (gpu::div_up(channels, lanes) > info.max_groups[0] && 2 * lanes <= info.max_workgroup)
     lanes *= 2;
   return lanes;
+}
+
+uint32_t rows_in_pairs(const gpu::Device& device, uint32_t channels) {
+  const uint32_t columns = 2 * channel_lanes(device);
+  return columns / std::gcd(columns, channels);
 }
 
 DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "gpu/glsl.h"
 #include "gpu/shader_table.h"
 
 namespace etr::ops {
@@ -101,69 +102,129 @@ std::string both(const std::string& a, const std::string& b) {
   return a == b || a.ends_with(" + " + b) ? a : a + " + " + b;
 }
 
-// The kernel of a described dispatch. Four rows per iteration hide the loop overhead, as in
-// batch_norm.comp. All are read before any is written, so that the result may overwrite an operand.
+// The kernel of a described dispatch, whose invocations own $width neighbouring columns. Four rows
+// per iteration hide the loop overhead, as in batch_norm.comp. All are read before any is written,
+// so that the result may overwrite an operand.
 constexpr const char* kKernel = R"(#version 450
 #extension GL_EXT_control_flow_attributes : require
 $buffers
 layout(local_size_x = $lanes) in;
-layout(push_constant) uniform Push { $addresses uint count, columns, rows, slices; };
+layout(push_constant) uniform Push { $addresses uint count, columns, rows, slices, period; };
 $functions
 void main() {
-  const uint column = gl_GlobalInvocationID.x;
+  const uint column = $width * gl_GlobalInvocationID.x;
   if (column >= columns) return;
   $once
   const uint per = (rows + slices - 1) / slices, begin = gl_WorkGroupID.y * per, end = min(begin + per, rows);
   for (uint r = begin; r < end; r += 4) {
     $arrays
+    float results[4 * $width];
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = min(r + i, end - 1) * columns + column;
       if (!$tail || at < count) { $loads }
     }
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
+    [[unroll]] for (uint e = 0; e < 4 * $width; ++e) {
       float result $temporaries;
       $body
+      results[e] = result;
+    }
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = min(r + i, end - 1) * columns + column;
-      if (!$tail || at < count) $result.v[at] = result;
+      if (!$tail || at < count) { $stores }
     }
   }
 }
 )";
 
-std::string source_of(const Pointwise& note, size_t bindings, uint32_t lanes, bool by_address,
-                      bool has_tail) {
-  std::map<std::string, std::string> parts{{"lanes", cat(lanes)},
+// How a kernel goes over the elements: as rows of `columns`, of which an invocation owns `width`
+// neighbours. Operands along columns have `period` elements.
+struct Layout {
+  uint32_t lanes, width, columns, period;
+  bool by_address, has_tail;
+};
+
+std::string buffers_by_address(uint32_t width) {
+  std::string out =
+      "#extension GL_EXT_buffer_reference : require\n"
+      "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };\n";
+  if (width == 2)
+    out +=
+        "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+        "layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; "
+        "};\n";
+  return out;
+}
+
+std::string source_of(const Pointwise& note, size_t bindings, const Layout& layout) {
+  const bool pairs = layout.width == 2;
+  std::map<std::string, std::string> parts{{"lanes", cat(layout.lanes)},
+                                           {"width", cat(layout.width, "u")},
                                            {"functions", std::string(gpu::elementwise_glsl())},
-                                           {"result", cat("b", bindings - 1)},
-                                           {"tail", has_tail ? "true" : "false"}};
-  if (by_address)
-    parts["buffers"] =
-        "#extension GL_EXT_buffer_reference : require\n"
-        "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; "
-        "};";
+                                           {"tail", layout.has_tail ? "true" : "false"}};
+  if (layout.by_address) parts["buffers"] = buffers_by_address(layout.width);
   for (size_t i = 0; i < bindings; ++i)
-    if (by_address)
+    if (layout.by_address)
       parts["addresses"] += cat("Floats b", i, ";");
     else
       parts["buffers"] +=
           cat("layout(binding = ", i, ", std430) buffer B", i, " { float v[]; } b", i, ";\n");
+  const size_t result = bindings - 1;
+  parts["stores"] =
+      pairs ? cat("Pairs(b", result, ").v[at >> 1] = ",
+                  "pack64(floatBitsToUint(vec2(results[2 * i], results[2 * i + 1])));")
+            : cat("b", result, ".v[at] = results[i];");
   for (size_t i = 0; i < note.operands.size(); ++i) {
     const auto& [binding, along, row] = note.operands[i];
     if (along == Along::elements) {
-      parts["arrays"] += cat("float x", i, "[4];");
-      parts["loads"] += cat("x", i, "[i] = b", binding, ".v[at];");
+      parts["arrays"] += cat("float x", i, "[4 * ", layout.width, "];");
+      parts["loads"] += pairs ? cat("const vec2 pair", i, " = uintBitsToFloat(unpack32(Pairs(b",
+                                    binding, ").v[at >> 1])); x", i, "[2 * i] = pair", i, ".x; x",
+                                    i, "[2 * i + 1] = pair", i, ".y;")
+                              : cat("x", i, "[i] = b", binding, ".v[at];");
+    } else if (along == Along::nothing) {
+      parts["once"] += cat("const float x", i, " = b", binding, ".v[0];");
     } else {
-      const std::string at = along == Along::nothing ? "0" : cat(row, "u * columns + column");
-      parts["once"] += cat("const float x", i, " = b", binding, ".v[", at, "];");
+      parts["once"] += cat("float x", i, "[", layout.width, "];");
+      for (uint32_t j = 0; j < layout.width; ++j)
+        parts["once"] += cat("x", i, "[", j, "] = b", binding, ".v[", row, "u * period + ",
+                             pairs ? cat("(column + ", j, ") % period") : "column", "];");
     }
   }
   for (uint32_t i = 0; i < note.temporaries; ++i) parts["temporaries"] += cat(", t", i);
   parts["body"] = replaced(note.body, [&](const std::string& name) -> std::string {
     if (name[0] == 't') return name;
     if (!is_operand(name)) return "result";
-    return cat("x", name, note.operands[number(name)].along == Along::elements ? "[i]" : "");
+    const Along along = note.operands[number(name)].along;
+    if (along == Along::nothing) return cat("x", name);
+    return cat("x", name, along == Along::elements ? "[e]" : cat("[e % ", layout.width, "]"));
   });
   return replaced(kKernel, [&](const std::string& name) { return parts[name]; });
+}
+
+// Returns whether the dispatch can read and write pairs of elements. The driver of a CPU device
+// turns every access into one per lane, which costs the same for 64 bits as for 32.
+bool takes_pairs(const gpu::Device& device, const gpu::Dispatch& dispatch) {
+  const Pointwise& note = *pointwise_of(dispatch);
+  if (device.family() != gpu::KernelFamily::cpu || note.count % 2 != 0) return false;
+  for (const Pointwise::Operand& operand : note.operands)
+    if (operand.along == Along::elements && dispatch.bindings[operand.binding].buffer.offset % 8)
+      return false;
+  if (dispatch.bindings.back().buffer.offset % 8) return false;
+  const uint32_t rows = note.columns ? note.count / note.columns : note.count;
+  return !note.columns || rows_in_pairs(device, note.columns) <= rows;
+}
+
+Layout layout_of(const gpu::Device& device, const gpu::Dispatch& dispatch) {
+  const Pointwise& note = *pointwise_of(dispatch);
+  const bool by_address = device.family() == gpu::KernelFamily::cpu;
+  const uint32_t width = takes_pairs(device, dispatch) ? 2 : 1;
+  const uint32_t usual = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
+  const uint32_t along = width == 1 ? note.columns : note.columns * rows_in_pairs(device, note.columns);
+  const uint32_t lanes = lanes_over(device, along / width, usual);
+  // Without an operand along columns any length will do. Choose one with which a workgroup walks
+  // through memory in order.
+  const uint32_t columns = note.columns ? along : lanes * width;
+  return {lanes, width, columns, std::max(note.columns, 1u), by_address, note.count % columns != 0};
 }
 
 }  // namespace
@@ -231,21 +292,26 @@ gpu::Dispatch joined(const gpu::Dispatch& producer, const gpu::Dispatch& consume
 void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
   const Pointwise& note = *pointwise_of(dispatch);
   const gpu::Device& device = *kernels.device();
-  const bool by_address = device.family() == gpu::KernelFamily::cpu;
-  const uint32_t usual = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
-  const uint32_t lanes = lanes_over(device, note.columns, usual);
-  // Without an operand along columns any width will do. Choose one with which a workgroup walks
-  // through memory in order.
-  const uint32_t columns = note.columns ? note.columns : lanes;
-  const uint32_t rows = gpu::div_up(note.count, columns);
-  const uint32_t slices = note.columns || !by_address ? row_slices(device, rows, columns)
-                                                      : std::clamp(rows / 64, 1u, 4096u);
-  const struct { uint32_t count, columns, rows, slices; } push{note.count, columns, rows, slices};
-  dispatch.kernel = &kernels.from_source(
-      source_of(note, dispatch.bindings.size(), lanes, by_address, note.count % columns != 0),
-      note.name, dispatch.bindings.size(), sizeof(push), by_address);
+  const Layout layout = layout_of(device, dispatch);
+  const uint32_t rows = gpu::div_up(note.count, layout.columns);
+  const uint32_t slices = note.columns || !layout.by_address
+                              ? row_slices(device, rows, layout.columns)
+                              : std::clamp(rows / 64, 1u, 4096u);
+  const struct {
+    uint32_t count, columns, rows, slices, period;
+  } push{note.count, layout.columns, rows, slices, layout.period};
+  dispatch.kernel =
+      &kernels.from_source(source_of(note, dispatch.bindings.size(), layout), note.name,
+                           dispatch.bindings.size(), sizeof(push), layout.by_address);
   dispatch.push = gpu::push_bytes(push);
-  dispatch.groups = {gpu::div_up(columns, lanes), push.slices, 1};
+  dispatch.groups = {gpu::div_up(layout.columns, layout.lanes * layout.width), push.slices, 1};
+}
+
+bool gains_from_compiling(const gpu::Device& device, const gpu::Dispatch& dispatch) {
+  constexpr uint32_t kWorthIt = 1 << 16;  // elements; below, a kernel takes less than its start
+  const Pointwise* note = pointwise_of(dispatch);
+  return note && note->count >= kWorthIt && gpu::can_compile_glsl() &&
+         takes_pairs(device, dispatch);
 }
 
 }  // namespace etr::ops

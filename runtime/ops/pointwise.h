@@ -65,8 +65,12 @@ gpu::Dispatch joined(const gpu::Dispatch& producer, const gpu::Dispatch& consume
 // Returns how many tensors of the result's length the dispatch reads.
 uint32_t tensors_read(const gpu::Dispatch& dispatch);
 
-// Compiles the kernel of a dispatch made by joined(). Throws Error(unsupported) in a build without
-// a GLSL compiler.
+// Compiles a kernel for a dispatch with a description, such as one made by joined(). Throws
+// Error(unsupported) in a build without a GLSL compiler.
 void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch);
+
+// Returns whether a compiled kernel is faster than the one that the dispatch has: on a CPU device,
+// compiled kernels read and write two elements at once.
+bool gains_from_compiling(const gpu::Device& device, const gpu::Dispatch& dispatch);
 
 }  // namespace etr::ops

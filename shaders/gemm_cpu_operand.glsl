@@ -1,8 +1,6 @@
-// Reads the operands of products on CPU devices, by address. The driver turns every load into a
-// gather, which costs the same for 64 bits a lane as for 32, so two adjacent numbers are loaded as
-// one where possible. The shader must define WIDTH and VEC (a lane's columns of B) first, and
-// kPairs, the operands that are loaded in pairs: their rows have an even length and begin at
-// multiples of 8 bytes.
+// Reads the operands of products on CPU devices, by address, and in pairs where possible (pair.glsl).
+// The shader must define WIDTH and VEC (a lane's columns of B) first, and kPairs, the operands that
+// are loaded in pairs: their rows have an even length and begin at multiples of 8 bytes.
 //
 // With 16 lanes, broadcasting a number takes two instructions from a register, but one from memory.
 // So the operands of an iteration are loaded at the end of the one before and kept in memory in
@@ -13,7 +11,7 @@
 #define PAIRS_OF_B 2  // if WIDTH is above 1
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
+#include "pair.glsl"
 
 layout(push_constant) uniform Push {
   Floats a, b, side, residual, c;
@@ -31,9 +29,6 @@ layout(push_constant) uniform Push {
 #endif
 
 #define LAST_COLUMN (p.n - 1 - ((kPairs & PAIRS_OF_B) != 0 ? 1 : 0))  // the last at which a lane's columns of B may begin
-
-// Returns the numbers at `at`, which is even, and at + 1.
-vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
 
 // Returns WIDTH columns of a row of B, the first of them at `at`. `last` is the distance from there
 // to the row's last column. Columns beyond that repeat others; their results are not stored.
