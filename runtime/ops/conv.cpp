@@ -217,7 +217,7 @@ constexpr uint32_t kWinogradChannels = 128;
 void emit_forward(Emitter& emit, const std::string& way, const ConvGeometry& g,
                   const DeviceTensor& x, const DeviceTensor& w, const DeviceTensor& bias, bool relu,
                   const DeviceTensor& y) {
-  if (way == "lines") return emit_lines(emit, g, x, w, /*flipped=*/false, bias, relu, y);
+  if (way == "lines") return emit_lines(emit, g, x, w, /*turned=*/false, bias, relu, y);
   if (way == "winograd") return emit_winograd(emit, g, x, w, /*flipped=*/false, bias, relu, y);
   emit_conv_directly(emit, g, x, w, bias, relu, y);
 }
@@ -225,11 +225,9 @@ void emit_forward(Emitter& emit, const std::string& way, const ConvGeometry& g,
 void emit_dx(Emitter& emit, const std::string& way, const ConvGeometry& g, const DeviceTensor& dy,
              const DeviceTensor& w, const DeviceTensor& dx) {
   if (way == "direct") return emit_conv_dx_directly(emit, g, dy, w, dx);
-  const DeviceTensor turned_w = flipped(emit, g, w);
   if (way == "lines")
-    emit_lines(emit, turned(g), dy, turned_w, /*flipped=*/true, {}, false, dx);
-  else
-    emit_winograd(emit, turned(g), dy, turned_w, /*flipped=*/true, {}, false, dx);
+    return emit_lines(emit, turned(g), dy, w, /*turned=*/true, {}, false, dx);
+  emit_winograd(emit, turned(g), dy, flipped(emit, g, w), /*flipped=*/true, {}, false, dx);
 }
 
 void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,

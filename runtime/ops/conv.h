@@ -32,9 +32,9 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
 bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
 // Same by Winograd's F(2, 3) along lines. emit_lines_dw() emits the gradient of w by F(3, 2). Both
-// require lines_fit(). `flipped` as above.
+// require lines_fit(). `turned`: w is [kh, kw, filters, c], and its taps are taken in reverse order.
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
-                bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
+                bool turned, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& dy, const DeviceTensor& dw);
 bool lines_fit(const gpu::Device& device, const ConvGeometry& g);

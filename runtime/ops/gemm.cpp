@@ -60,6 +60,8 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
        "' wrongly, and there is no other: update it, or choose another device");
 }
 
+constexpr uint32_t kInTurnCpu = 4096;  // sums that one invocation of a CPU adds
+
 // Whether a GPU adds slices by workgroups that share them: few columns would not occupy it.
 bool adds_in_groups(const Emitter& emit, uint32_t slices, uint32_t count) {
   return emit.device()->family() != gpu::KernelFamily::cpu && slices <= 4096 && count < 1 << 16;
@@ -209,8 +211,7 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
 
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
-  constexpr uint32_t kInTurn = 64;       // sums that one invocation of a GPU adds
-  constexpr uint32_t kInTurnCpu = 4096;  // and one of a CPU
+  constexpr uint32_t kInTurn = 64;  // sums that one invocation of a GPU adds
   const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
   if (adds_in_groups(emit, slices, count))
     return emit_in_groups(emit, "column_sum", {reads(in), writes(out)}, slices, count);
@@ -247,11 +248,15 @@ void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bi
 
 void emit_sum_halves(Emitter& emit, const DeviceTensor& in, const DeviceTensor& sums,
                      uint32_t slices, const DeviceTensor& first, const DeviceTensor& second) {
-  if (first && second && adds_in_groups(emit, slices, sums.count()))
-    return emit_in_groups(emit, "column_sum_halves",
-                          {reads(in), writes(sums), writes(first), writes(second)}, slices,
-                          sums.count());
-  emit_sum_slices(emit, in, sums, slices, sums.count());
+  const uint32_t count = sums.count();
+  const std::vector<gpu::Binding> halves{reads(in), writes(sums), writes(first), writes(second)};
+  if (first && second && adds_in_groups(emit, slices, count))
+    return emit_in_groups(emit, "column_sum_halves", halves, slices, count);
+  if (first && second && emit.device()->family() == gpu::KernelFamily::cpu && slices <= kInTurnCpu) {
+    const struct { uint32_t rows, columns, slices; } push{slices, count, 1};
+    return emit.for_channels("column_sum_halves", halves, push, count, 1);
+  }
+  emit_sum_slices(emit, in, sums, slices, count);
   const uint64_t bytes = sums.buffer.size_bytes / 2;
   if (first) emit.add(gpu::Copy{sums.buffer.slice(0, bytes), first.buffer});
   if (second) emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), second.buffer});

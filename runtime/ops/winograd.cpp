@@ -114,12 +114,12 @@ bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw) {
 }
 
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
-                bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
+                bool turned, const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
   const uint32_t rows = g.kh * g.c;
   const DeviceTensor u = emit.scratch({rows, g.filters, 4});
   const struct {
-    uint32_t rows, slices, kh, c, n, flipped;
-  } push{rows, row_slices(*emit.device(), rows, g.filters), g.kh, g.c, g.filters, flipped};
+    uint32_t rows, slices, kh, c, n, turned;
+  } push{rows, row_slices(*emit.device(), rows, g.filters), g.kh, g.c, g.filters, turned};
   emit.for_channels("line_filter", {reads(w), writes(u)}, push, g.filters, push.slices);
   GemmParams p = forward_of(g);
   if (relu) p.epilogue |= GemmParams::kRelu;
