@@ -128,9 +128,11 @@ void main() {
 #endif
 #include "interface.glsl"
 #include "row.glsl"
+layout(constant_id = 1) const bool kOnePart = false;  // parts == 1: no divisions
 // Place of piece k's mean, and the number of its rows. Its squares follow `parts` rows of c later.
-#define PLACE(k) ((k) / parts * 2 * parts + (k) % parts) * c
-#define ROWS(k) float(min(slice_rows, rows - (k) / parts * slice_rows))
+#define SLICE(k) (kOnePart ? (k) : (k) / parts)
+#define PLACE(k) (kOnePart ? 2 * (k) : (k) / parts * 2 * parts + (k) % parts) * c
+#define ROWS(k) float(min(slice_rows, rows - SLICE(k) * slice_rows))
 #define FOR_EIGHT_PIECES(k) for (uint k = LANE; k < pieces; k += 8 * gl_WorkGroupSize.x)
 #define OF_EIGHT(i) [[unroll]] for (uint i = 0; i < 8; ++i)
 #define IS_PIECE(k, i) ((k) + (i) * gl_WorkGroupSize.x < pieces)

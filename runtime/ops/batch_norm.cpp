@@ -63,7 +63,7 @@ void emit_joined(const OpCall& call, Emitter& emit, RowPeers& peers, const Devic
                  const Push& merge, const Push& push) {
   const DeviceTensor joined = emit.scratch({2 * int64_t{push.c} + 1});
   emit.for_rows("batch_norm_join", {reads(partial), writes(joined)}, merge, push.c,
-                gpu::div_up(merge.rows, merge.slice_rows) * merge.parts);
+                gpu::div_up(merge.rows, merge.slice_rows) * merge.parts, {merge.parts == 1});
   peers.emit_moments(emit, call.step, joined.buffer);
   emit.for_each(
       "batch_norm_finish",
@@ -105,7 +105,8 @@ void forward(const OpCall& call, Emitter& emit) {
     else
       emit.for_rows("batch_norm_merge",
                     {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, merge,
-                    push.c, gpu::div_up(merge.rows, merge.slice_rows) * merge.parts);
+                    push.c, gpu::div_up(merge.rows, merge.slice_rows) * merge.parts,
+                    {merge.parts == 1});
   } else {
     emit.for_each("batch_norm_fixed", {reads(mean), reads(var), writes(call.saved[0])}, push,
                   push.c);

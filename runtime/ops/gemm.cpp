@@ -218,7 +218,9 @@ void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& 
   if (slices > (is_cpu ? kInTurnCpu : kInTurn))
     return emit_column_sum(emit, in, out, slices, count);
   const struct { uint32_t slices, count; } push{slices, count};
-  emit.for_each("sum_slices", {reads(in), writes(out)}, push, count);
+  const bool pairs =
+      is_cpu && count % 2 == 0 && in.buffer.offset % 8 == 0 && out.buffer.offset % 8 == 0;
+  emit.for_each("sum_slices", {reads(in), writes(out)}, push, pairs ? count / 2 : count, {pairs});
 }
 
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
