@@ -250,7 +250,7 @@ bool Reader::decode_memory(Op op, std::span<const uint32_t> w) {
       const Type& of = *id(w[1]).type;
       emit({.op = op,
             .n = static_cast<uint16_t>(of.words),
-            .to = all_float(of),
+            .to = all_float(of) || (of.kind == Type::Kind::wide && id(w[1]).casts_floats),
             .a = reg(w[0]),
             .b = reg(w[1]),
             .c = layout_of(of)});
@@ -279,6 +279,8 @@ void Reader::decode(Op op, std::span<const uint32_t> w) {
   bool has_result = false, has_type = false;
   spv::HasResultAndType(op, &has_result, &has_type);
   if (!has_result || !has_type) unknown(op);
+  if (op == Op::OpBitcast)
+    ids_[w[1]].casts_floats = all_float(*id(w[2]).type) || id(w[2]).casts_floats;
   emit(value(op, w[0], reg(w[1]), w.subspan(2)));
 }
 

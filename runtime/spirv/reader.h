@@ -33,6 +33,7 @@ struct Type {
 struct Id {
   const Type* type = nullptr;  // type of the value
   uint32_t reg = 0;
+  bool casts_floats = false;  // its bits are those of floats
 };
 
 struct Decorations {

@@ -45,6 +45,7 @@ struct Trial {
   std::vector<uint32_t> constants;
   uint64_t most = ~uint64_t{0};
   bool done = true;
+  std::vector<Storage::State> states;  // afterwards, of a
 
   void operator()(const std::string& source) {
     const std::vector<uint32_t> words = gpu::compile_glsl(source, "a test's shader");
@@ -65,7 +66,10 @@ struct Trial {
                     std::as_bytes(std::span(&push, 1)), {{groups, 1, 1}, 8});
     for (uint32_t group = 0; group < groups; ++group)
       done = done && machine.run({group, 0, 0}, most);
-    for (size_t k = 0; k < a.size(); ++k) a[k] = std::bit_cast<float>(on_a.word(4 * k).value);
+    for (size_t k = 0; k < a.size(); ++k) {
+      a[k] = std::bit_cast<float>(on_a.word(4 * k).value);
+      states.push_back(on_a.word(4 * k).state);
+    }
     for (size_t k = 0; k < b.size(); ++k) b[k] = on_b.word(4 * k).value;
   }
 };
@@ -136,6 +140,23 @@ TEST(Machine, LoadsNumbersOf64BitsAndCastsThem) {
        {"w[0] = w[1] + w[2];", "w[0] = 7ul;", "w[0] = uint64_t(g);", "w[0] = min(w[1], w[2]);",
         "w[0] = (u64vec2(w[1], w[2]) + u64vec2(w[2], w[3])).y;"})
     EXPECT_THROW(run(shader(other, wide)), Error) << other;
+}
+
+TEST(Machine, KnowsFloatsThatAreWrittenAs64Bits) {
+  const std::string wide =
+      "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+      "layout(set = 0, binding = 0) buffer Wide { uint64_t w[]; };\n";
+  Trial run;
+  run(shader("if (g == 0) { w[0] = pack64(floatBitsToUint(vec2(a[2], a[3])));"
+             " w[1] = pack64(uvec2(5u, 6u)); a[4] = 1.0; }",
+             wide));
+  EXPECT_EQ(run.a[0], 3);
+  EXPECT_EQ(run.a[1], 4);
+  using State = Storage::State;
+  const std::vector<State> states{State::written_float,   State::written_float,
+                                  State::written_integer, State::written_integer,
+                                  State::written_float,   State::fetched};
+  EXPECT_EQ(std::vector<State>(run.states.begin(), run.states.begin() + 6), states);
 }
 
 TEST(Machine, FollowsControlAndCalls) {
