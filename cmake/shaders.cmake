@@ -3,7 +3,8 @@
 # A shader names its variants in its own head, one line each:
 #   //! variant NAME [-DMACRO=VALUE ...]
 # A shader without such a line is one variant, named like its file. A shader that includes
-# interface.glsl is compiled a second time as NAME_address, taking its buffers by device address.
+# interface.glsl is compiled a second time as NAME_address, taking its buffers by device address,
+# unless it requires GL_EXT_buffer_reference itself: then it takes no descriptors at all.
 
 # Adds the rule for one module; appends to `modules` and `entries` of the caller.
 macro(echotrain_compile_shader name source by_address)
@@ -44,7 +45,7 @@ function(echotrain_embed_shaders target)
       else()
         echotrain_compile_shader(${name} ${source} 0 ${words})
       endif()
-      if(both_ways)
+      if(both_ways AND NOT by_address)
         echotrain_compile_shader(${name}_address ${source} 1 ${words} -DBY_ADDRESS)
       endif()
     endforeach()

@@ -7,9 +7,9 @@
 //   forward   o, and lse_i = log sum exp s[i, :]
 //   grad_q    D_i = do_i . o_i,  ds = p (do_i . v_j - D_i),  dq_i = scale sum_j ds k_j
 //   grad_kv   dv_j = sum_i p do_i,  dk_j = scale sum_i ds q_i   (over the heads of the group, too)
-// A lane owns a query (grad_kv: a key) and walks the other side, which all lanes read at the same
-// place. So every product is a vector operation without exchange between lanes, and sums have a
-// fixed order.
+// A lane owns a query (grad_kv: a key) and walks the other side, of which all lanes need the same
+// row. The driver would load each number of that row by a gather, so eight lanes load sixteen
+// numbers, in pairs, and each is broadcast from there. Sums have a fixed order.
 //
 // Row t of sample b, head h of a tensor x begins at (b * tx + t) * x_stride + x_offset + h * HEAD:
 // q, k and v may be parts of one tensor. o and do are [batch, tq, heads * HEAD], lse and D [batch,
@@ -18,12 +18,17 @@
 //           grad_q  0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse, 6 do, 7 D, 8 dq
 //           grad_kv 0 q, 1 k, 2 v, 3 lengths, 4 lse, 5 do, 6 D, 7 dk, 8 dv   (dk, dv strided like k, v)
 // Dispatch: x = queries (or keys) over lanes, y = batch * heads (grad_kv: those of the keys). For
-// CPUs; GPUs have attention_tiled.comp.
+// CPUs, with 8 lanes or more in a subgroup; GPUs have attention_tiled.comp. Rows begin at multiples
+// of 8 bytes.
 //! variant attention
 //! variant attention_grad_q -DGRAD_Q
 //! variant attention_grad_kv -DGRAD_KV
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#define BY_ADDRESS
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
 #define QUADS (HEAD / 4)
@@ -42,17 +47,32 @@ layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
     uint q_stride, q_offset, k_stride, k_offset, v_stride, v_offset, group;
 #include "interface.glsl"
 
-#define LOAD4(from, at) \
-  vec4(from.v[at], from.v[(at) + 1], from.v[(at) + 2], from.v[(at) + 3])
-#define STORE4(to, at, value)     \
-  {                               \
-    const vec4 value_ = value;    \
-    to.v[at] = value_.x;          \
-    to.v[(at) + 1] = value_.y;    \
-    to.v[(at) + 2] = value_.z;    \
-    to.v[(at) + 3] = value_.w;    \
+#include "pair.glsl"
+
+#define LOAD4(from, at) vec4(pair(from, at), pair(from, (at) + 2))
+#define STORE4(to, at, value)             \
+  {                                       \
+    const vec4 value_ = value;            \
+    store_pair(to, at, value_.xy);        \
+    store_pair(to, (at) + 2, value_.zw);  \
   }
 #define FOR_QUADS(d) for (uint d = 0; d < QUADS; ++d)
+
+// Walks a row that all lanes need: in chunks of four quads, of which part() loads a lane's pair.
+// OF_CHUNK(d, c, statement) executes the statement for each quad d of chunk c; SHARED(of, q) is the
+// quad of a chunk's part.
+#define FOR_CHUNKS(c) for (uint c = 0; c < (QUADS + 3) / 4; ++c)
+vec2 part(Floats of, uint row, uint c) {
+  return pair(of, row + min(16 * c + 2 * (gl_SubgroupInvocationID % 8), HEAD - 2));
+}
+#define SHARED(of, q) vec4(subgroupBroadcast(of, 2 * q), subgroupBroadcast(of, 2 * q + 1))
+#define OF_CHUNK(c, STATEMENT)          \
+  {                                     \
+    STATEMENT(4 * c, 0)                 \
+    if (4 * c + 1 < QUADS) { STATEMENT(4 * c + 1, 1) } \
+    if (4 * c + 2 < QUADS) { STATEMENT(4 * c + 2, 2) } \
+    if (4 * c + 3 < QUADS) { STATEMENT(4 * c + 3, 3) } \
+  }
 
 #define NOTHING uintBitsToFloat(0xFF800000u)  // -infinity
 
@@ -84,7 +104,11 @@ void main() {
   float top = NOTHING, total = 0.0;
   for (uint j = 0; j < end; ++j) {
     vec4 s4 = vec4(0);
-    FOR_QUADS(d) s4 += qi[d] * LOAD4(k, k0 + j * k_stride + 4 * d);
+    FOR_CHUNKS(c) {
+      const vec2 of_k = part(k, k0 + j * k_stride, c);
+#define SCORE(d, q) s4 += qi[d] * SHARED(of_k, q);
+      OF_CHUNK(c, SCORE)
+    }
     const float s = j < sees ? s4.x + s4.y + s4.z + s4.w : NOTHING;
     const float above = max(top, s);
     // Both are -infinity until the first visible key: nothing to rescale.
@@ -92,7 +116,11 @@ void main() {
     const float p = s == NOTHING ? 0.0 : exp(s - above);
     total = total * rescale + p;
     top = above;
-    FOR_QUADS(d) sum[d] = sum[d] * rescale + p * LOAD4(v, v0 + j * v_stride + 4 * d);
+    FOR_CHUNKS(c) {
+      const vec2 of_v = part(v, v0 + j * v_stride, c);
+#define ADD(d, q) sum[d] = sum[d] * rescale + p * SHARED(of_v, q);
+      OF_CHUNK(c, ADD)
+    }
   }
   if (lane >= tq) return;
   const float inv = total > 0.0 ? 1.0 / total : 0.0;
@@ -109,13 +137,20 @@ void main() {
   const float dot_i = dot4.x + dot4.y + dot4.z + dot4.w, lse_i = lse.v[row0 + i];
   for (uint j = 0; j < end; ++j) {
     vec4 s4 = vec4(0), p4 = vec4(0);
-    FOR_QUADS(d) {
-      s4 += qi[d] * LOAD4(k, k0 + j * k_stride + 4 * d);
-      p4 += gi[d] * LOAD4(v, v0 + j * v_stride + 4 * d);
+    FOR_CHUNKS(c) {
+      const vec2 of_k = part(k, k0 + j * k_stride, c), of_v = part(v, v0 + j * v_stride, c);
+#define SCORE(d, q)               \
+  s4 += qi[d] * SHARED(of_k, q); \
+  p4 += gi[d] * SHARED(of_v, q);
+      OF_CHUNK(c, SCORE)
     }
     const float p = j < sees ? exp(s4.x + s4.y + s4.z + s4.w - lse_i) : 0.0;
     const float ds = p * (p4.x + p4.y + p4.z + p4.w - dot_i) * scale;
-    FOR_QUADS(d) sum[d] += ds * LOAD4(k, k0 + j * k_stride + 4 * d);
+    FOR_CHUNKS(c) {
+      const vec2 of_k = part(k, k0 + j * k_stride, c);
+#define ADD(d, q) sum[d] += ds * SHARED(of_k, q);
+      OF_CHUNK(c, ADD)
+    }
   }
   if (lane >= tq) return;
   FOR_QUADS(d) STORE4(dq, q0 + i * q_stride + 4 * d, sum[d])
@@ -139,15 +174,21 @@ void main() {
     const uint o0 = b * tq * width + h * HEAD, row0 = (b * heads + h) * tq;
     for (uint i = begin; i < tq; ++i) {
       vec4 s4 = vec4(0), p4 = vec4(0);
-      FOR_QUADS(d) {
-        s4 += kj[d] * LOAD4(q, q0 + i * q_stride + 4 * d);
-        p4 += vj[d] * LOAD4(go, o0 + i * width + 4 * d);
+      FOR_CHUNKS(c) {
+        const vec2 of_q = part(q, q0 + i * q_stride, c), of_go = part(go, o0 + i * width, c);
+#define SCORE(d, q)               \
+  s4 += kj[d] * SHARED(of_q, q); \
+  p4 += vj[d] * SHARED(of_go, q);
+        OF_CHUNK(c, SCORE)
       }
       const float p = i >= mine ? exp(s4.x + s4.y + s4.z + s4.w - lse.v[row0 + i]) : 0.0;
       const float ds = p * (p4.x + p4.y + p4.z + p4.w - dots.v[row0 + i]) * scale;
-      FOR_QUADS(d) {
-        sum[d] += ds * LOAD4(q, q0 + i * q_stride + 4 * d);
-        sum_v[d] += p * LOAD4(go, o0 + i * width + 4 * d);
+      FOR_CHUNKS(c) {
+        const vec2 of_q = part(q, q0 + i * q_stride, c), of_go = part(go, o0 + i * width, c);
+#define ADD(d, q)                   \
+  sum[d] += ds * SHARED(of_q, q);  \
+  sum_v[d] += p * SHARED(of_go, q);
+        OF_CHUNK(c, ADD)
       }
     }
   }

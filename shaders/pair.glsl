@@ -1,6 +1,10 @@
 // Two adjacent floats as one access by address; include it after Floats is declared. The driver of a
-// CPU device turns every load into a gather, which costs the same for 64 bits a lane as for 32.
+// CPU device turns every access into one per lane, which costs the same for 64 bits as for 32.
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
 
-// Returns the numbers at `at`, which is even, and at + 1; `of` lies at a multiple of 8 bytes.
+// The numbers at `at`, which is even, and at + 1; the buffer lies at a multiple of 8 bytes.
 vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
+
+void store_pair(Floats to, uint at, vec2 value) {
+  Pairs(to).v[at >> 1] = pack64(floatBitsToUint(value));
+}

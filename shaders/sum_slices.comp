@@ -22,7 +22,7 @@ void main() {
     for (uint z = 0; z < slices; ++z)
       sum += kPairs ? pair(x, z * count + 2 * i) : vec2(x.v[z * count + i], 0.0);
     if (kPairs)
-      Pairs(y).v[i] = pack64(floatBitsToUint(sum));
+      store_pair(y, 2 * i, sum);
     else
       y.v[i] = sum.x;
   }
