@@ -18,7 +18,7 @@ namespace {
 
 using spirv::Storage;
 
-constexpr uint64_t kSampleInstructions = 2'000'000, kAllInstructions = 8'000'000;
+constexpr uint64_t kInstructions = 8'000'000;
 constexpr uint64_t kOnAGpu = 16;  // times as many: its workgroups do far more each
 
 // Copies device memory to the host, a piece at a time.
@@ -116,8 +116,7 @@ bool run_on_host(const Dispatch& dispatch, const std::vector<Region>& regions,
   push.insert(push.end(), dispatch.push.begin(), dispatch.push.end());
   spirv::Machine machine(dispatch.kernel->module(), std::move(arguments), push,
                          {dispatch.groups, device.subgroup_size});
-  const uint64_t most = (scope == Scope::all ? kAllInstructions : kSampleInstructions) *
-                        (device.kind == DeviceKind::cpu ? 1 : kOnAGpu);
+  const uint64_t most = kInstructions * (device.kind == DeviceKind::cpu ? 1 : kOnAGpu);
   bool any = false;
   for (const auto& group : groups_of(dispatch, scope)) {
     if (machine.instructions() >= most) break;

@@ -25,7 +25,7 @@ constexpr OptionSpec kOptions[] = {
 struct Push {
   uint32_t rows, c, slices, relu;
   float epsilon, momentum;
-  uint32_t slice_rows, parts;  // layout of the partial moments to merge
+  uint32_t slice_rows, parts;  // layout of partial moments or sums
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
@@ -126,12 +126,14 @@ void forward(const OpCall& call, Emitter& emit) {
 void emit_grad_sums(const OpCall& call, Emitter& emit, Push push, const DeviceTensor& sums) {
   const DeviceTensor &x = call.inputs[0], &dy = call.output_grad;
   const gpu::Device& device = *emit.device();
-  const uint32_t side_by_side = rows_in_pairs(device, push.c);
+  const uint32_t side_by_side = rows_side_by_side(device, push.c);
   const bool is_cpu = device.family() == gpu::KernelFamily::cpu;
   const bool pairs = is_cpu && push.rows % side_by_side == 0 && x.buffer.offset % 8 == 0 &&
                      dy.buffer.offset % 8 == 0;
   if (pairs) push.parts = side_by_side, push.rows /= side_by_side;
   push = partial_push(push, emit);
+  // Each part of each slice leaves sums to add.
+  if (pairs) push.slices = std::min(push.slices, std::max(256 / push.parts, 1u));
   const uint32_t lanes_needed = push.c * push.parts / (pairs ? 2 : 1);
   const SumTile tile = sum_tile(device, lanes_needed);
   const DeviceTensor partial = emit.scratch({push.slices * push.parts, 2, push.c});
@@ -167,8 +169,7 @@ void backward(const OpCall& call, Emitter& emit) {
                {4, kColumns},
                {5, kColumns, 0},
                {5, kColumns, 1}},
-              cat("$r = batch_norm_dx($0, ", g, ", $2, $3, $4, $6, $7, ",
-                  glsl(static_cast<float>(push.rows)), ");"));
+              cat("$r = batch_norm_dx($0, ", g, ", $2, $3, $4, $6, $7, column_length);"));
 }
 
 // Folded: y = x scale + shift with the running moments.

@@ -254,7 +254,8 @@ void emit_sum_halves(Emitter& emit, const DeviceTensor& in, const DeviceTensor& 
   const std::vector<gpu::Binding> halves{reads(in), writes(sums), writes(first), writes(second)};
   if (first && second && adds_in_groups(emit, slices, count))
     return emit_in_groups(emit, "column_sum_halves", halves, slices, count);
-  if (first && second && emit.device()->family() == gpu::KernelFamily::cpu && slices <= kInTurnCpu) {
+  if (first && second && emit.device()->family() == gpu::KernelFamily::cpu &&
+      slices <= kInTurnCpu) {
     const struct { uint32_t rows, columns, slices; } push{slices, count, 1};
     return emit.for_channels("column_sum_halves", halves, push, count, 1);
   }

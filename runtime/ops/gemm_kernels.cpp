@@ -160,7 +160,8 @@ constexpr CpuTile kCpuTiles[] = {{16, 64, 64, 1},   {16, 32, 64, 1.2},  {16, 128
                                  {16, 64, 32, 1.3}, {16, 128, 16, 1.7}, {8, 32, 64, 1},
                                  {8, 64, 32, 1.05}, {8, 64, 16, 1.45}};
 
-// The operands that a kernel for CPUs loads two numbers at a time, as in shaders/gemm_cpu_operand.glsl.
+// The operands that a kernel for CPUs loads two numbers at a time, as in
+// shaders/gemm_cpu_operand.glsl.
 constexpr uint32_t kPairsOfA = 1, kPairsOfB = 2;
 
 void load_in_pairs(GemmKernel& kernel, uint32_t pairs) {

@@ -70,8 +70,8 @@ uint32_t channel_lanes(const gpu::Device& device);
 uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes);
 
 // Returns how many rows of `channels` a kernel of a CPU device has to treat as one, so that
-// invocations with two neighbouring columns each fill all lanes.
-uint32_t rows_in_pairs(const gpu::Device& device, uint32_t channels);
+// invocations with two neighbouring columns each have an even number of columns and fill all lanes.
+uint32_t rows_side_by_side(const gpu::Device& device, uint32_t channels);
 
 // Returns the number of slices into which a kernel over [rows, channels] splits its rows. An
 // invocation walks down one slice of one channel.

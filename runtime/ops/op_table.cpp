@@ -54,9 +54,10 @@ uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes
   return lanes;
 }
 
-uint32_t rows_in_pairs(const gpu::Device& device, uint32_t channels) {
+uint32_t rows_side_by_side(const gpu::Device& device, uint32_t channels) {
   const uint32_t columns = 2 * channel_lanes(device);
-  return columns / std::gcd(columns, channels);
+  const bool is_wide = channels >= 16 * columns;  // lanes that are off hardly count
+  return (is_wide ? 2 : columns) / std::gcd(is_wide ? 2 : columns, channels);
 }
 
 DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count) {

@@ -114,11 +114,11 @@ $functions
 void main() {
   const uint column = $width * gl_GlobalInvocationID.x;
   if (column >= columns) return;
+  const float column_length = float(count / period);
   $once
   const uint per = (rows + slices - 1) / slices, begin = gl_WorkGroupID.y * per, end = min(begin + per, rows);
   for (uint r = begin; r < end; r += 4) {
     $arrays
-    float results[4 * $width];
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = min(r + i, end - 1) * columns + column;
       if (!$tail || at < count) { $loads }
@@ -126,12 +126,9 @@ void main() {
     [[unroll]] for (uint e = 0; e < 4 * $width; ++e) {
       float result $temporaries;
       $body
-      results[e] = result;
+      $keep
     }
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-      const uint at = min(r + i, end - 1) * columns + column;
-      if (!$tail || at < count) { $stores }
-    }
+    $stores
   }
 }
 )";
@@ -146,10 +143,11 @@ struct Layout {
 std::string buffers_by_address(uint32_t width) {
   std::string out =
       "#extension GL_EXT_buffer_reference : require\n"
-      "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };\n";
+      "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+      "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; "
+      "};\n";
   if (width == 2)
     out +=
-        "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
         "layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; "
         "};\n";
   return out;
@@ -168,11 +166,19 @@ std::string source_of(const Pointwise& note, size_t bindings, const Layout& layo
     else
       parts["buffers"] +=
           cat("layout(binding = ", i, ", std430) buffer B", i, " { float v[]; } b", i, ";\n");
-  const size_t result = bindings - 1;
-  parts["stores"] =
-      pairs ? cat("Pairs(b", result, ").v[at >> 1] = ",
-                  "pack64(floatBitsToUint(vec2(results[2 * i], results[2 * i + 1])));")
-            : cat("b", result, ".v[at] = results[i];");
+  const std::string result = cat("b", bindings - 1);
+  const std::string at = "const uint at = min(r + i, end - 1) * columns + column;";
+  const std::string in_range = layout.has_tail ? "if (at < count) " : "";
+  if (pairs) {
+    parts["arrays"] = "float results[8];";
+    parts["keep"] = "results[e] = result;";
+    parts["stores"] =
+        cat("[[unroll]] for (uint i = 0; i < 4; ++i) { ", at, in_range, "Pairs(", result,
+            ").v[at >> 1] = pack64(floatBitsToUint(vec2(results[2 * i], results[2 * i "
+            "+ 1]))); }");
+  } else {
+    parts["keep"] = cat("const uint i = e; ", at, in_range, result, ".v[at] = result;");
+  }
   for (size_t i = 0; i < note.operands.size(); ++i) {
     const auto& [binding, along, row] = note.operands[i];
     if (along == Along::elements) {
@@ -184,10 +190,10 @@ std::string source_of(const Pointwise& note, size_t bindings, const Layout& layo
     } else if (along == Along::nothing) {
       parts["once"] += cat("const float x", i, " = b", binding, ".v[0];");
     } else {
-      parts["once"] += cat("float x", i, "[", layout.width, "];");
-      for (uint32_t j = 0; j < layout.width; ++j)
-        parts["once"] += cat("x", i, "[", j, "] = b", binding, ".v[", row, "u * period + ",
-                             pairs ? cat("(column + ", j, ") % period") : "column", "];");
+      const std::string first = cat("b", binding, ".v[", row, "u * period + ");
+      parts["once"] += pairs ? cat("const float x", i, "[2] = {", first, "column % period], ",
+                                   first, "(column + 1) % period]};")
+                             : cat("const float x", i, " = ", first, "column];");
     }
   }
   for (uint32_t i = 0; i < note.temporaries; ++i) parts["temporaries"] += cat(", t", i);
@@ -195,8 +201,8 @@ std::string source_of(const Pointwise& note, size_t bindings, const Layout& layo
     if (name[0] == 't') return name;
     if (!is_operand(name)) return "result";
     const Along along = note.operands[number(name)].along;
-    if (along == Along::nothing) return cat("x", name);
-    return cat("x", name, along == Along::elements ? "[e]" : cat("[e % ", layout.width, "]"));
+    if (along == Along::elements) return cat("x", name, "[e]");
+    return cat("x", name, along == Along::columns && pairs ? "[e % 2]" : "");
   });
   return replaced(kKernel, [&](const std::string& name) { return parts[name]; });
 }
@@ -210,8 +216,9 @@ bool takes_pairs(const gpu::Device& device, const gpu::Dispatch& dispatch) {
     if (operand.along == Along::elements && dispatch.bindings[operand.binding].buffer.offset % 8)
       return false;
   if (dispatch.bindings.back().buffer.offset % 8) return false;
-  const uint32_t rows = note.columns ? note.count / note.columns : note.count;
-  return !note.columns || rows_in_pairs(device, note.columns) <= rows;
+  // Rows are taken by fours.
+  return !note.columns ||
+         uint64_t{4} * rows_side_by_side(device, note.columns) * note.columns <= note.count;
 }
 
 Layout layout_of(const gpu::Device& device, const gpu::Dispatch& dispatch) {
@@ -219,7 +226,8 @@ Layout layout_of(const gpu::Device& device, const gpu::Dispatch& dispatch) {
   const bool by_address = device.family() == gpu::KernelFamily::cpu;
   const uint32_t width = takes_pairs(device, dispatch) ? 2 : 1;
   const uint32_t usual = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
-  const uint32_t along = width == 1 ? note.columns : note.columns * rows_in_pairs(device, note.columns);
+  const uint32_t rows = width == 1 ? 1 : rows_side_by_side(device, note.columns);
+  const uint32_t along = note.columns * rows;
   const uint32_t lanes = lanes_over(device, along / width, usual);
   // Without an operand along columns any length will do. Choose one with which a workgroup walks
   // through memory in order.

@@ -33,6 +33,7 @@ struct Pointwise final : gpu::Fusible {
   uint32_t columns = 0;  // length of the last axis if an operand lies along it, else 0
   std::vector<Operand> operands;
   // Statements such as "$r = max($0, $1);": operands by number, temporaries $t0, $t1, ...
+  // `column_length` is the number of elements per column.
   std::string body;
   uint32_t temporaries = 0;  // number of temporaries
   bool cheap = true;         // cheaper to compute twice than to write and read

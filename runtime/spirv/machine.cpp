@@ -304,6 +304,9 @@ void Machine::load(Lane& lane, const Instruction& i) {
 
 void Machine::store(Lane& lane, const Instruction& i) {
   const uint64_t to = pointer_in(lane, i.a);
+  if (to % i.extra_count != 0)
+    fail(Code::internal, "writes a number of ", i.extra_count,
+         " bytes that begins at no multiple of them");
   for (uint32_t k = 0; k < i.n; ++k) {
     const Place place = find(lane, to + (i.c ? module_.layouts[i.c - 1][k] : 4 * k), Use::store);
     const uint32_t value = lane.registers[i.b + k];

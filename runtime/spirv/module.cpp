@@ -234,7 +234,8 @@ bool Reader::decode_memory(Op op, std::span<const uint32_t> w) {
         emit({.op = Op::OpStore,
               .n = static_cast<uint16_t>(id(w[3]).type->words),
               .a = reg(w[1]),
-              .b = reg(w[3])});
+              .b = reg(w[3]),
+              .extra_count = 4});  // as below
       return true;
     case Op::OpLoad: {
       const Type& of = type(w[0]);
@@ -253,7 +254,8 @@ bool Reader::decode_memory(Op op, std::span<const uint32_t> w) {
             .to = all_float(of) || (of.kind == Type::Kind::wide && id(w[1]).casts_floats),
             .a = reg(w[0]),
             .b = reg(w[1]),
-            .c = layout_of(of)});
+            .c = layout_of(of),
+            .extra_count = of.kind == Type::Kind::wide ? 8u : 4u});  // its alignment in bytes
       return true;
     }
     case Op::OpAccessChain:

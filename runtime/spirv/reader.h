@@ -15,7 +15,7 @@ namespace etr::spirv {
 using spv::Op;
 
 struct Type {
-  // A `wide` value has 64 bits, and is only loaded and cast to a vector of two.
+  // A `wide` value has 64 bits, and is only loaded, stored and cast to or from a vector of two.
   enum class Kind { none, boolean, integer, floating, wide, vector, array, structure, pointer };
   Kind kind = Kind::none;
   bool is_signed = false;

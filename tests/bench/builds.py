@@ -4,10 +4,12 @@
     python3 tests/bench/builds.py BUILD_BEFORE BUILD_AFTER [--rounds N] [NAME ...]
 
 The networks of train_bench.py. Each build runs in a process of its own; a round takes a few steps of one and then of the other,
-so that what else the machine does meets both. Prints the medians and the median of the rounds' ratios, with its quartiles.
+so that what else the machine does meets both; which comes first alternates. Prints the medians and the median of the rounds'
+ratios, with its quartiles. Needs PyTorch, as train_bench.py does.
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -17,10 +19,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def serve(name):
-    """Takes as many steps as each line of the input says, and prints the seconds per step."""
+    """Takes as many steps as each line of the input says, and prints the seconds per step. Without a name, prints all names."""
     import echotrain as et
     import train_bench
 
+    if not name:
+        print("\n".join(train_bench.CASES))
+        return
     et.prefer_wide_cpu_vectors()
     spec, _, fields = train_bench.CASES[name]
     _, steps = train_bench.our_side(spec, fields)
@@ -36,6 +41,9 @@ class Build:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self.process = subprocess.Popen([sys.executable, __file__, "--serve", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=environment)
+        if not name:
+            self.names = self.process.communicate()[0].splitlines()
+            return
         if self.process.stdout.readline().strip() != "ready":
             raise SystemExit(f"builds.py: {folder} cannot train '{name}'")
 
@@ -48,29 +56,25 @@ class Build:
         self.process.wait()
 
 
-def names_of(parts):
-    sys.path.insert(0, HERE)
-    source = open(os.path.join(HERE, "train_bench.py"), encoding="utf-8").read()
-    cases = source[source.index("CASES = {"):source.index("\n}\n", source.index("CASES = {"))]
-    names = [line.split('"')[1] for line in cases.splitlines() if line.startswith('    "')]
-    return [name for name in names if not parts or any(part in name for part in parts)]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", help="a build folder")
     parser.add_argument("after", help="another one")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=15, choices=range(2, 1000), metavar="N", help="at least 2 (default: 15)")
     parser.add_argument("names", nargs="*", help="networks, by a part of their names")
     arguments = parser.parse_args()
-    for name in names_of(arguments.names):
-        before, after = Build(arguments.before, name), Build(arguments.after, name)
-        count = max(1, int(0.5 / max(before.steps(1), after.steps(1))))
-        rounds = [(before.steps(count), after.steps(count)) for _ in range(arguments.rounds)]
-        before.close()
-        after.close()
+    for name in Build(arguments.after, "").names:
+        if arguments.names and not any(part in name for part in arguments.names):
+            continue
+        builds = [Build(arguments.before, name), Build(arguments.after, name)]
+        count = max(1, int(0.5 / max(build.steps(1) for build in builds)))
+        rounds = []
+        for order in itertools.islice(itertools.cycle((1, -1)), arguments.rounds):
+            rounds.append([build.steps(count) for build in builds[::order]][::order])
+        for build in builds:
+            build.close()
         medians = [1e3 * statistics.median(side) for side in zip(*rounds)]
-        low, middle, high = statistics.quantiles([b / a for b, a in rounds], n=4)
+        low, middle, high = statistics.quantiles([before / after for before, after in rounds], n=4)
         print(f"{name}: {medians[0]:.1f} ms before, {medians[1]:.1f} ms after; {middle:.3f} times as fast ({low:.3f} to {high:.3f})",
               flush=True)
 

@@ -175,6 +175,26 @@ TEST(Fusion, AChainIsOneKernel) {
   }
 }
 
+// Single operations that are large enough are compiled on CPU devices, which then take pairs.
+TEST(Fusion, LargeOperationsAreCompiled) {
+  constexpr int64_t kEnough = 1366;  // 65,568 elements
+  for (const gpu::KernelFamily family : families())
+    for (const int64_t channels : {kEnough, kEnough + 1, int64_t{5}}) {
+      Net net(channels);
+      const ValueId normal = net.norm(net.x, true), a = net.unary("gelu", normal),
+                    b = net.unary("square", a);  // a has two gradients, which are added
+      net.finish(net.binary("multiply", a, b));
+      expect_fusing_changes_nothing(net, {normal, a, b}, family);
+      PlanOptions options;
+      options.outputs = {normal, a};
+      ParameterStore store(device(family), net.g, 1);
+      const Plan plan(kernels(family), net.g, store, options);
+      const bool compiled = family == gpu::KernelFamily::cpu && channels >= kEnough;
+      EXPECT_EQ(has(plan, "batch_norm"), compiled);  // its own kernel is batch_norm_apply
+      EXPECT_EQ(has(plan, "batch_norm_apply"), !compiled);
+    }
+}
+
 TEST(Fusion, WhatOthersWantIsStillWritten) {
   for (const gpu::KernelFamily family : families()) {
     Net net(16);

@@ -166,7 +166,11 @@ TEST_P(ManySamples, Concat) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ManyRows,
                          testing::Values(Rows{1300, 37}, Rows{4300, 3}, Rows{9000, 1}, Rows{3, 70},
-                                         Rows{130, 129}));
+                                         Rows{130, 129},
+                                         // CPU devices sum these in pairs, some rows side by side.
+                                         Rows{4288, 3}, Rows{1312, 37}, Rows{96, 16}, Rows{648, 40},
+                                         Rows{64, 129}, Rows{33, 64}, Rows{10, 521},
+                                         Rows{64, 521}));
 INSTANTIATE_TEST_SUITE_P(Shapes, ManySamples,
                          testing::Values(Rows{4300, 3}, Rows{70, 300}, Rows{66, 66000},
                                          Rows{3, 66000}));
@@ -265,22 +269,90 @@ TEST(GridLimits, FusedKernelsTakeWideRows) {
     device.lowered.max_groups = device.lowered.max_workgroup = 256;
     Emission on(device);
     ops::Emitter& emit = on.emit;
-    constexpr int64_t kColumns = 20'000;
+    constexpr int64_t kColumns = 20'001;
     Tensor row(DType::f32, {kColumns});
     for (size_t i = 0; i < kColumns; ++i) row.mutable_view<float>()[i] = static_cast<float>(i);
     const Options options({}, "bias", Json::object());
     ops::OpCall call{options};
-    call.inputs = {emit.scratch({3, kColumns}), emit.scratch({kColumns})};
-    call.output = emit.scratch({3, kColumns});
+    call.inputs = {emit.scratch({64, kColumns}), emit.scratch({kColumns})};
+    call.output = emit.scratch({64, kColumns});
     graph::upload(on.kernels.device(), row, call.inputs[1]);
     emit.add(gpu::Fill{call.inputs[0].buffer, std::bit_cast<uint32_t>(0.5f)});
     ops::find_op("bias").forward(call, emit);
     ops::compile(on.kernels, std::get<gpu::Dispatch>(on.commands.back()));
     gpu::run_once(on.kernels.device(), on.commands);
     const Tensor y = graph::download(on.kernels.device(), call.output);
-    for (size_t i = 0; i < 3 * kColumns; ++i)
+    for (size_t i = 0; i < 64 * kColumns; ++i)
       ASSERT_EQ(y.view<float>()[i], 0.5f + static_cast<float>(i % kColumns));
   }
+}
+
+// An operation's own kernel and the one that is compiled for it give the same numbers, and write
+// nothing else. Each tensor lies between guards, `offset` words behind a multiple of 256 bytes.
+class CompiledKernels {
+ public:
+  CompiledKernels(gpu::KernelFamily family, int64_t rows, int64_t columns, uint64_t offset)
+      : on_(device_options(family)), rows_(rows), columns_(columns), offset_(offset) {}
+
+  void check(const char* op, const Json& values, std::vector<Shape> shapes) {
+    SCOPED_TRACE(cat(op, " of ", rows_, " by ", columns_, ", ", offset_, " words off"));
+    const Options options(ops::find_op(op).options, op, values);
+    ops::OpCall call{options};
+    for (const Shape& shape : shapes) call.inputs.push_back(between_guards(shape));
+    call.output = between_guards(shapes[0]);
+    on_.commands.clear();
+    ops::find_op(op).forward(call, on_.emit);
+    ASSERT_EQ(on_.commands.size(), 1u);
+    const std::vector<float> plain = run();
+    ops::compile(on_.kernels, std::get<gpu::Dispatch>(on_.commands.back()));
+    EXPECT_EQ(run(), plain);
+  }
+
+ private:
+  static constexpr float kGuard = -77;
+
+  ops::DeviceTensor between_guards(const Shape& shape) {
+    const auto count = static_cast<uint64_t>(element_count(shape));
+    const ops::DeviceTensor all = on_.emit.scratch({static_cast<int64_t>(count + 128)});
+    Tensor values(DType::f32, all.shape);
+    for (size_t i = 0; i < count + 128; ++i) {
+      const bool inside = i >= 64 + offset_ && i < 64 + offset_ + count;
+      values.mutable_view<float>()[i] = inside ? static_cast<float>(i * 37 % 101) / 50 - 1 : kGuard;
+    }
+    graph::upload(on_.kernels.device(), values, all);
+    last_ = all;
+    return {all.buffer.slice((64 + offset_) * 4, count * 4), shape};
+  }
+
+  // Returns the result with its guards.
+  std::vector<float> run() {
+    gpu::run_once(on_.kernels.device(), on_.commands);
+    const Tensor all = graph::download(on_.kernels.device(), last_);
+    const auto view = all.view<float>();
+    for (size_t i = 0; i < 64 + offset_; ++i) EXPECT_EQ(view[i], kGuard);
+    for (size_t i = view.size() - 64 + offset_; i < view.size(); ++i) EXPECT_EQ(view[i], kGuard);
+    return {view.begin(), view.end()};
+  }
+
+  Emission on_;
+  int64_t rows_, columns_;
+  uint64_t offset_;
+  ops::DeviceTensor last_;
+};
+
+TEST(CompiledKernels, EqualTheirOperations) {
+  if (!gpu::can_compile_glsl()) GTEST_SKIP() << "there is no compiler for fused kernels";
+  constexpr int64_t kShapes[][2] = {{3, 5},  {5, 6},   {33, 6}, {64, 16},    {2, 1},
+                                    {64, 3}, {140, 5}, {9, 64}, {40, 20'001}};
+  for (const gpu::KernelFamily family : families())
+    for (const auto [rows, columns] : kShapes)
+      for (const uint64_t offset : {0, 1, 2}) {
+        CompiledKernels kernels(family, rows, columns, offset);
+        kernels.check("bias", Json::object(), {{rows, columns}, {columns}});
+        kernels.check("binary", {{"function", "add"}, {"relu", true}},
+                      {{rows, columns}, {rows, columns}});
+        kernels.check("unary", {{"function", "relu"}}, {{rows, columns}});
+      }
 }
 
 TEST(GridLimits, JoinsWideRows) {

@@ -42,6 +42,7 @@ struct Trial {
   std::vector<uint32_t> b = std::vector<uint32_t>(64);
   uint32_t groups = 1;
   bool a_reads = true, a_writes = true;
+  uint64_t address = 0;  // of a
   std::vector<uint32_t> constants;
   uint64_t most = ~uint64_t{0};
   bool done = true;
@@ -61,9 +62,9 @@ struct Trial {
       uint32_t count = 3;
       float scale = 0.5f;
     } push;
-    Machine machine(module,
-                    {{&on_a, 0, a.size() * 4, 0, a_reads, a_writes}, {&on_b, 0, b.size() * 4, 0}},
-                    std::as_bytes(std::span(&push, 1)), {{groups, 1, 1}, 8});
+    Machine machine(
+        module, {{&on_a, 0, a.size() * 4, address, a_reads, a_writes}, {&on_b, 0, b.size() * 4, 0}},
+        std::as_bytes(std::span(&push, 1)), {{groups, 1, 1}, 8});
     for (uint32_t group = 0; group < groups; ++group)
       done = done && machine.run({group, 0, 0}, most);
     for (size_t k = 0; k < a.size(); ++k) {
@@ -147,7 +148,8 @@ TEST(Machine, KnowsFloatsThatAreWrittenAs64Bits) {
       "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
       "layout(set = 0, binding = 0) buffer Wide { uint64_t w[]; };\n";
   Trial run;
-  run(shader("if (g == 0) { w[0] = pack64(floatBitsToUint(vec2(a[2], a[3])));"
+  run(
+      shader("if (g == 0) { w[0] = pack64(floatBitsToUint(vec2(a[2], a[3])));"
              " w[1] = pack64(uvec2(5u, 6u)); a[4] = 1.0; }",
              wide));
   EXPECT_EQ(run.a[0], 3);
@@ -157,6 +159,28 @@ TEST(Machine, KnowsFloatsThatAreWrittenAs64Bits) {
                                   State::written_integer, State::written_integer,
                                   State::written_float,   State::fetched};
   EXPECT_EQ(std::vector<State>(run.states.begin(), run.states.begin() + 6), states);
+}
+
+TEST(Machine, RefusesUnalignedNumbersOf64Bits) {
+  const std::string wide =
+      "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+      "#extension GL_EXT_buffer_reference : require\n"
+      "layout(buffer_reference, std430, buffer_reference_align = 8) buffer Wide { uint64_t w[]; "
+      "};\n"
+      "layout(set = 0, binding = 0) buffer Holder { Wide there; };\n";
+  const auto to = [&](uint32_t byte, const char* body) {
+    Trial run;
+    run.address = 4096;
+    run.a[0] = std::bit_cast<float>(4096 + byte), run.a[1] = 0;  // a pointer of 64 bits
+    run(shader(cat("if (g == 0) ", body), wide));
+    return run;
+  };
+  const char* store = "there.w[0] = pack64(floatBitsToUint(vec2(9, 10)));";
+  const Trial aligned = to(8, store);
+  EXPECT_EQ(aligned.a[2], 9);
+  EXPECT_EQ(aligned.a[3], 10);
+  EXPECT_THROW(to(12, store), Error);
+  EXPECT_THROW(to(12, "b[0] = unpack32(there.w[0]).y;"), Error);
 }
 
 TEST(Machine, FollowsControlAndCalls) {
