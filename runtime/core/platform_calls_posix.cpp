@@ -121,13 +121,14 @@ bool resize_file(int file, uint64_t size) {
 
 bool flush_file(int file) { return ::fsync(file) == 0; }
 
+// Some network and FUSE file systems refuse, because they write the names themselves.
 bool flush_directory(const std::string& path) {
   const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return false;
   const int status = ::fsync(directory), error = errno;
   ::close(directory);
   errno = error;
-  return status == 0;
+  return status == 0 || error == EINVAL || error == ENOTSUP;
 }
 
 // A pipe that has never had a writer counts as empty, not as ended.

@@ -19,6 +19,7 @@
 #include "disk.h"
 #include "io/fast_shard.h"
 #include "io/tar_writer.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 
 namespace etr::crash {
@@ -204,6 +205,27 @@ void fail_everywhere(const Saved& what) {
       }
   std::printf("%lld runs\n", static_cast<long long>(runs));
   EXPECT_GT(runs, 100);
+}
+
+// Saves where every flush of a folder gives `error`. Returns the errors of the saves.
+std::string save_without_folders(const Saved& what, int error) {
+  const test::TempDir dir;
+  const std::string root = dir.path("disk");
+  fs::create_directory(root);
+  const Disk disk(root, {.of_folders = error});
+  const std::string said = test::error_text([&] {
+    for (int number = 1; number <= kSaves; ++number) what.save(root, number);
+  });
+  EXPECT_TRUE(!said.empty() || what.load(root) == kSaves);
+  return said;
+}
+
+// As network and FUSE file systems do, which write the names of a folder themselves.
+TEST(Crash, AFileSystemMayNotFlushFolders) {
+  for (const Saved& what : {checkpoints(), documents(), tar_shards(), fast_shards()}) {
+    for (const int error : {EINVAL, ENOTSUP}) EXPECT_EQ(save_without_folders(what, error), "");
+    EXPECT_NE(save_without_folders(what, EIO), "");
+  }
 }
 
 TEST(Crash, CheckpointsSurvivePowerLoss) { crash_everywhere(checkpoints()); }

@@ -224,6 +224,11 @@ int flush(int file) {
   const std::string path = path_of(file);
   Disk* const disk = Disk::below(path);
   if (fails(disk)) return -1;
+  struct stat info {};
+  if (disk && disk->folder_error() && ::fstat(file, &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = disk->folder_error();
+    return -1;
+  }
   if (disk) disk->synced(path);
   return 0;
 }

@@ -16,6 +16,7 @@ struct Fault {
   int64_t at = 0;
   int error = 0;          // errno; 0: a write is cut short, which is no error
   bool persists = false;  // all later calls fail, too, as on a full disk
+  int of_folders = 0;     // errno of every flush of a folder; 0: they succeed
 };
 
 // One change of the disk, by number of file or folder, so that it does not depend on names.
@@ -53,6 +54,7 @@ class Disk {
   static constexpr int kShort = -1;
   static Disk* below(const std::string& path);  // nullptr if the path is of no interest
   int next_call();
+  int folder_error() const { return fault_.of_folders; }
   void entered(const std::string& path, bool folder);  // created, if it is new
   void left(const std::string& path);
   void renamed(const std::string& from, const std::string& to);
