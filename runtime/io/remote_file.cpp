@@ -31,17 +31,17 @@ Block block_of(std::vector<std::byte> bytes) {
   return {std::shared_ptr<const std::byte>(owned, owned->data()), owned->size()};
 }
 
-// Logs once for each folder: what stopped one file, such as a full disk, will stop others, too.
-void tell_unkept(const std::string& folder, const std::string& why) {
+// Logs once for each folder and problem: what stopped one file, such as a full disk, will stop
+// others, too.
+void tell_once(const std::string& folder, const char* problem, const std::string& why) {
   static std::mutex mutex;
   static std::set<std::string> told;
+  const std::string what = cat("the cache of remote files '", folder, "' ", problem);
   {
     std::scoped_lock lock(mutex);
-    if (!told.insert(folder).second) return;
+    if (!told.insert(what).second) return;
   }
-  log_line(LogLevel::warning,
-           cat("the cache of remote files '", folder,
-               "' cannot be written; what it does not keep is downloaded each time: ", why));
+  log_line(LogLevel::warning, cat(what, ": ", why));
 }
 
 // Requests parts of one remote file.
@@ -164,14 +164,7 @@ class RemotePieces final : public Pieces {
     if (open_cache()) {
       // To learn the version. A server that knows no ranges sends the whole file.
       first = remote_.get(*first_, 0, 1);
-      // Without a version nobody knows whether the cached file is the server's.
-      const auto path =
-          remote_.has_version() ? cache_->find(address, remote_.version()) : std::nullopt;
-      if (path && platform::state_of(*path).value_or(platform::FileState{}).bytes ==
-                      remote_.total_bytes()) {
-        open_cached(*path);
-        return;
-      }
+      if (open_cached()) return;
       begin_entry();
     }
     if (first.empty() || first.size() != remote_.total_bytes())
@@ -237,9 +230,22 @@ class RemotePieces final : public Pieces {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void open_cached(const std::string& path) {
-    path_ = path;
-    cached_ = std::make_unique<FilePieces>(std::make_unique<platform::InputFile>(path));
+  // Returns false if the cache does not have the file, or another user's copy that is closed to
+  // this one. Without a version nobody knows whether a copy is what the server has.
+  bool open_cached() try {
+    const auto path =
+        remote_.has_version() ? cache_->find(address_, remote_.version()) : std::nullopt;
+    if (!path) return false;
+    auto file = std::make_unique<platform::InputFile>(*path);
+    if (file->size() != remote_.total_bytes()) return false;
+    cached_ = std::make_unique<FilePieces>(std::move(file));
+    path_ = *path;
+    return true;
+  } catch (const Error& error) {  // another process may have removed it since it was found
+    if (error.code() != Code::not_found)
+      tell_once(options_.cache_dir, "has a file that cannot be read; it is downloaded again",
+                error.what());
+    return false;
   }
 
   bool open_cache() try {
@@ -273,7 +279,8 @@ class RemotePieces final : public Pieces {
   void give_up_entry(const Error& error) {
     unkept_ = error;
     entry_.reset();
-    tell_unkept(options_.cache_dir, error.what());
+    tell_once(options_.cache_dir,
+              "cannot be written; what it does not keep is downloaded each time", error.what());
   }
 
   // What cannot be handed over with a part, for want of memory, ends the reading.

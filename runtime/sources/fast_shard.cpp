@@ -73,11 +73,15 @@ class FastShardSource final : public IndexedSource {
 
   std::shared_ptr<io::FastShard> shard_of(const std::string& path) const {
     if (!io::is_remote(path)) return std::make_shared<io::FastShard>(path, reading());
-    const std::string fetched = io::fetch_remote(path, remote());
-    try {
-      return std::make_shared<io::FastShard>(fetched, reading());
-    } catch (const Error& error) {  // it names the file of the cache
-      throw Error(error.code(), cat("'", path, "': ", error.what()));
+    for (bool again = false;; again = true) {
+      const std::string fetched = io::fetch_remote(path, remote());
+      try {
+        return std::make_shared<io::FastShard>(fetched, reading());
+      } catch (const Error& error) {  // it names the file of the cache
+        // Another process may have made room by removing it.
+        if (error.code() == Code::not_found && !again) continue;
+        throw Error(error.code(), cat("'", path, "': ", error.what()));
+      }
     }
   }
 

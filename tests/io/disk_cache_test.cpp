@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "io/disk_cache.h"
 #include "io/pieces.h"
 #include "io/remote_file.h"
+#include "support/child.h"
 #include "support/data.h"
 #include "support/error_text.h"
 #include "support/http_server.h"
@@ -166,6 +168,36 @@ TEST(DiskCache, DataIsReadThoughTheCacheCannotBeWritten) {
   EXPECT_EQ(bytes_of(*io::open_remote(server.address() + "/a.txt", options)), text);
   EXPECT_NE(warnings.find("'/proc/self' cannot be written"), std::string::npos) << warnings;
   set_log_hook(nullptr);
+}
+
+// As of a user whose umask closes new files to others.
+TEST(DiskCache, ACopyThatCannotBeReadIsDownloadedAgain) {
+  const std::string text(100'000, 'x');
+  const HttpServer server({{"/a.txt", text}});
+  const std::string address = server.address() + "/a.txt";
+  TempDir dir;
+  io::RemoteOptions options;
+  options.cache_bytes = 1 << 20;
+  options.cache_dir = dir.path("cache");
+  const std::string copy = io::fetch_remote(address, options);
+  chmod(dir.path().c_str(), 0755);  // for the child, which runs as another user
+  chmod(options.cache_dir.c_str(), 0777);
+  chmod(copy.c_str(), 0);
+  EXPECT_EQ(in_child([&] {
+              if (geteuid() == 0 && seteuid(65534) != 0) return 90;  // root may read everything
+              std::string warnings;
+              set_log_hook([&](LogLevel, const char* line) { warnings += line; });
+              bool read = false, kept = false;
+              const std::string failure = error_text([&] {
+                read = bytes_of(*io::open_remote(address, options)) == text;
+                kept = io::fetch_remote(address, options) == copy;
+              });
+              const bool told = warnings.find("'" + options.cache_dir +
+                                              "' has a file that cannot be read") == 26;
+              return read + 2 * told + 4 * kept + 8 * !failure.empty();
+            }),
+            7);
+  EXPECT_EQ(platform::read_file(copy), text);
 }
 
 }  // namespace
