@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <locale>
 
+#include "core/error.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
 
@@ -75,6 +78,23 @@ TEST_F(S3SettingsTest, AFileThatCannotBeReadIsNamed) {
   }
   set("AWS_ACCESS_KEY_ID", "key");  // the file is not needed
   EXPECT_EQ(error_text([] { io::S3Settings::find(); }), "");
+}
+
+// A program may have set a locale in which the byte E4 is a letter. The server encodes it all the
+// same, and compares signatures.
+TEST(S3Request, KeysAreEncodedAlikeInEveryLocale) {
+  TempDir dir;
+  const std::string name = "de_DE.ISO-8859-1";
+  ASSERT_EQ(std::system(cat("localedef -i de_DE -f ISO-8859-1 ", dir.path(name)).c_str()), 0)
+      << "install the package locales";
+  setenv("LOCPATH", dir.path().c_str(), 1);
+  std::locale::global(std::locale(name));  // that of C, too
+  const bool letter = std::isalnum(0xE4);
+  const std::string url = io::s3_request("s3://bucket/\xE4/1 b~", {}).url;
+  std::locale::global(std::locale::classic());
+  unsetenv("LOCPATH");
+  EXPECT_TRUE(letter);
+  EXPECT_EQ(url, "https://bucket.s3.us-east-1.amazonaws.com/%E4/1%20b~");
 }
 
 }  // namespace
