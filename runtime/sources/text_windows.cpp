@@ -2,6 +2,7 @@
 // shifted by one symbol. Symbols are bytes, or characters numbered by an alphabet.
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -132,40 +133,52 @@ class TextWindows final : public IndexedSource {
     symbols_in_share_ = size;
   }
 
-  // The total size of the uncompressed local files.
-  uint64_t known_bytes() const {
-    uint64_t out = 0;
-    for (const std::string& path : paths_) {
-      std::error_code unknown;  // ignored: an address, or an error that opening will report
-      const auto size = io::is_compressed(path) ? 0 : std::filesystem::file_size(path, unknown);
-      if (!unknown) out += size;
-    }
-    return out;
-  }
-
   // Concatenates the files. Each character later takes 4 bytes for its number in addition to its
-  // own bytes. No file is in memory twice.
+  // own bytes.
   void read_text() {
     const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
     const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);
     paths_ = io::expand_pattern(pattern_, remote());
     ends_.clear();
-    joined_.clear();
-    if (paths_.size() > 1) joined_.reserve(std::min(known_bytes(), most) + kPiece);
-    for (const std::string& path : paths_) {
-      io::require_sized(path);
-      if (paths_.size() > 1) {
-        if (!append(path, most))
-          fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
-               " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
-               ")");
-        text_ = joined_;
-      } else {
-        only_ = io::read_whole(path, reading(), most);
-        text_ = {reinterpret_cast<const char*>(only_.data.get()), only_.size};
-      }
-      ends_.push_back(text_.size());
+    for (const std::string& path : paths_) io::require_sized(path);
+    if (paths_.size() == 1) {
+      only_ = io::read_whole(paths_[0], reading(), most);
+      text_ = text_in(only_);
+      ends_ = {text_.size()};
+      return;
     }
+    if (!join(most))
+      fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
+           " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
+           ")");
+    text_ = joined_;
+  }
+
+  static std::string_view text_in(const io::Block& block) {
+    return {reinterpret_cast<const char*>(block.data.get()), block.size};
+  }
+
+  // Reads the files into joined_. Returns false beyond `most` bytes. Those whose size is not known
+  // are read first, so that joined_ gets its memory at once: it would be there twice if it grew.
+  bool join(uint64_t most) {
+    std::vector<io::Block> read(paths_.size());
+    uint64_t total = 0;
+    for (size_t i = 0; i < paths_.size() && total <= most; ++i) {
+      std::error_code unknown;  // of an address, or of a file that cannot be opened either
+      const auto size = std::filesystem::file_size(paths_[i], unknown);
+      const bool known = !unknown && !io::is_compressed(paths_[i]);
+      if (!known) read[i] = io::read_whole(paths_[i], reading(), most);
+      total += known ? size : read[i].size;
+    }
+    if (total > most) return false;
+    joined_.clear();
+    joined_.reserve(total + kPiece);
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (!read[i].data && !append(paths_[i], most)) return false;
+      joined_ += text_in(std::exchange(read[i], {}));
+      ends_.push_back(joined_.size());
+    }
+    return joined_.size() <= most;
   }
 
   // Appends a file to joined_. Returns false beyond `most` bytes.

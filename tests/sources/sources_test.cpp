@@ -359,6 +359,40 @@ TEST(Text, LinesAndWindows) {
   EXPECT_HAS(failure(spec({{"length", 3}, {"begin", 0.5}, {"end", 0.5}})), "must lie before");
 }
 
+// Windows go on from one file to the next, whether it is compressed or not.
+TEST(Text, WindowsOfSeveralFilesAreThoseOfOne) {
+  TempDir dir;
+  std::string whole, parts[3];
+  for (size_t i = 0; i < 3'000'000; ++i) whole += static_cast<char>('a' + (i * i / 7 + i) % 26);
+  for (size_t i = 0; i < 3; ++i) parts[i] = whole.substr(i * 1'000'000, 1'000'000);
+  write(dir.path("whole"), whole);
+  write(dir.path("a.txt"), parts[0]);
+  write_gz(dir.path("b.txt.gz"), parts[1]);
+  write(dir.path("c.txt"), parts[2]);
+  for (const char* tokens : {"bytes", "characters"}) {
+    const auto spec = [&](const char* files) {
+      return spec_of("text_windows",
+                     {{"pattern", dir.path(files)}, {"length", 999}, {"tokens", tokens}},
+                     {{"epochs", 1}, {"seed", 3}, {"rank", 1}, {"world_size", 2}});
+    };
+    const Json joined = spec("{a.txt,b.txt.gz,c.txt}");
+    const auto inputs = [](const std::vector<Item>& items) {
+      std::vector<std::vector<int32_t>> out;
+      for (const Item& item : items) out.push_back(values<int32_t>(item, "input"));
+      return out;
+    };
+    const auto of_whole = inputs(read_all(spec("whole")));
+    EXPECT_EQ(of_whole.size(), 1501u);
+    EXPECT_EQ(inputs(read_all(joined)), of_whole);
+    Pipeline p(joined);
+    Item item;
+    for (int i = 0; i < 700; ++i) ASSERT_EQ(p.next(item), Pipeline::Next::item);
+    Pipeline later(joined);
+    later.restore(p.save());
+    EXPECT_EQ(inputs(read_all(later)), inputs(read_all(p)));
+  }
+}
+
 TEST(Files, AreSamples) {
   TempDir dir;
   std::filesystem::create_directory(dir.path("cat"));
