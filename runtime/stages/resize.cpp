@@ -1,8 +1,10 @@
 // Scales images to a height and a width, or to a length of the shorter side.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "codec/image_codec.h"
+#include "core/byte_gate.h"
 #include "core/error.h"
 #include "pipeline/stage.h"
 #include "stages/image_ops.h"
@@ -32,7 +34,9 @@ class Resize final : public MapStage {
         width_(options.integer("width")),
         shorter_side_(options.integer("shorter_side")),
         filter_(filter_named(options.string("filter"))),
-        budget_(budget_bytes(context)) {
+        budget_(static_cast<int64_t>(budget_bytes(context))),
+        // One image may take the whole budget; several at a time share half of it.
+        memory_(budget_ > 0 ? std::make_unique<ByteGate>(budget_ / 2, budget_) : nullptr) {
     if ((shorter_side_ > 0) == (height_ > 0 || width_ > 0))
       fail(Code::invalid_argument,
            "resize: give 'height', 'width' or both, or else 'shorter_side'");
@@ -65,6 +69,8 @@ class Resize final : public MapStage {
     if (budget_ > 0 && bytes > static_cast<double>(budget_))
       refuse("which takes ", static_cast<int64_t>(bytes),
              " bytes of memory, more than the pipeline's budget_bytes (", budget_, ")");
+    const auto hold =
+        memory_ ? ByteGate::Hold(*memory_, static_cast<int64_t>(bytes)) : ByteGate::Hold();
     item.set("image", resample(image, {0, 0, h, w}, static_cast<int64_t>(out_h),
                                static_cast<int64_t>(out_w), filter_));
   }
@@ -77,7 +83,8 @@ class Resize final : public MapStage {
  private:
   const int64_t height_, width_, shorter_side_;
   const Filter filter_;
-  const uint64_t budget_;  // 0: none
+  const int64_t budget_;  // 0: none
+  const std::unique_ptr<ByteGate> memory_;
 };
 
 }  // namespace

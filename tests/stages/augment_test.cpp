@@ -2,13 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <fstream>
+#include <new>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "core/error.h"
+#include "pipeline/pipeline.h"
 #include "stages/image_ops.h"
+#include "support/child.h"
 #include "support/data.h"
 #include "support/error_text.h"
 
@@ -116,6 +121,34 @@ TEST(Resize, KeepsTheShapeOrTheShorterSide) {
             }),
             "an image of 200000 x 1 pixels would become one of 25600000 x 128, and 268435456 "
             "pixels are the most");
+}
+
+// Each makes an image of 64 MB, which two of them may not do at once.
+TEST(Resize, ThreadsShareTheBudget) {
+  const Json given{{"budget_bytes", 100'000'000}};
+  const Options budget(pipeline::pipeline_schema(), "pipeline", given);
+  const pipeline::StageSpec& spec = pipeline::find_stage("resize");
+  const pipeline::StageContext context{1, 2, nullptr, nullptr, &budget};
+  const auto resize =
+      spec.make(Options(spec.options, "resize", Json{{"shorter_side", 8000}}), context);
+  const Tensor small = ramp(8, 8, 1);
+  EXPECT_EQ(in_child([&] {
+              if (!limit_memory(200'000'000)) return 90;
+              std::atomic<int> failures = 0;
+              std::vector<std::thread> threads;
+              for (int i = 0; i < 4; ++i)
+                threads.emplace_back([&] {
+                  try {
+                    Item item = with_image(small);
+                    pipeline::map_of(resize)->process(item, 0);
+                  } catch (const std::bad_alloc&) {
+                    ++failures;
+                  }
+                });
+              for (std::thread& thread : threads) thread.join();
+              return failures.load();
+            }),
+            0);
 }
 
 TEST(RandomResizedCrop, KeepsAreaAndRatioAndDrawsAnew) {
