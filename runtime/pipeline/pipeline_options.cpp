@@ -83,7 +83,8 @@ constexpr OptionSpec kOptions[] = {
      "write what stages and error policies are to write: logs, the list of bad records, "
      "quarantined "
      "records; false: none of it, and what would be quarantined is dropped, for a pipeline that is "
-     "run only to look at its samples or its speed"},
+     "run only to look at its samples or its speed. What 'cache' and 'remote_cache_dir' keep is "
+     "written all the same"},
 };
 
 ErrorPolicy policy_of(const std::string& name) {
