@@ -84,10 +84,11 @@ struct Temporary {
 
 struct Exchange {
   const std::string& url;
+  bool only_length = false;
   HttpResponse response{};
   uint64_t max_body = 0, header_bytes = 0;
   bool too_long = false;
-  bool has_said_enough = false;  // it is an error, and more of its text is not needed
+  bool has_said_enough = false;  // more of its text, or of an error's, is not needed
   std::exception_ptr failed;     // no exception may pass through curl
   const std::function<bool()>* cancelled = nullptr;
 };
@@ -101,6 +102,11 @@ size_t take_body(char* data, size_t, size_t size, void* user) try {
   auto& exchange = *static_cast<Exchange*>(user);
   auto& body = exchange.response.body;
   const bool is_error = exchange.response.status >= 300;
+  if (exchange.only_length && exchange.response.status == 200 &&
+      exchange.response.headers.contains("content-length")) {
+    exchange.has_said_enough = true;
+    return 0;
+  }
   const uint64_t most = is_error ? kMostOfError : exchange.max_body;
   if (body.size() + size > most) {
     (is_error ? exchange.has_said_enough : exchange.too_long) = true;
@@ -231,7 +237,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   const Curl& lib = curl_library();
   CURL* curl = state_->curl.get();
   lib.easy_reset(curl);  // keeps connections open
-  Exchange exchange{.url = request.url};
+  Exchange exchange{.url = request.url, .only_length = request.only_length};
   exchange.max_body = max_body;
   exchange.cancelled = &options_.cancelled;
   char reason[CURL_ERROR_SIZE] = {};

@@ -57,14 +57,9 @@ class Remote {
   // Returns bytes [begin, begin + size), fewer at the end. The first call sets total_bytes and
   // version. A later response with another version is Error(io).
   std::vector<std::byte> get(HttpConnection& connection, uint64_t begin, uint64_t size) {
-    HttpResponse answer = connection.get(
-        [&] {
-          HttpRequest request = s3_ ? s3_request(address_, settings_) : HttpRequest{address_, {}};
-          request.headers.push_back(cat("Range: bytes=", begin, "-", begin + size - 1));
-          return request;
-        },
-        begin == 0 ? whole_limit_.bytes : size,
-        begin == 0 ? whole_limit_.name : "the part asked for");
+    HttpResponse answer = connection.get([&] { return request(begin, size); },
+                                         begin == 0 ? whole_limit_.bytes : size,
+                                         begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
     if (answer.status == 416) {
       if (begin > 0 || total_bytes_ > 0)
@@ -77,12 +72,29 @@ class Remote {
     return std::move(answer.body);
   }
 
+  // Asks how long the file is, without reading it.
+  uint64_t ask_bytes(HttpConnection& connection) {
+    const auto make = [&] {
+      HttpRequest made = request(0, 1);
+      made.only_length = true;
+      return made;
+    };
+    check(connection.get(make, whole_limit_.bytes, whole_limit_.name));
+    return total_bytes_;
+  }
+
   uint64_t total_bytes() const { return total_bytes_; }
   const std::string& version() const { return version_; }
   bool has_version() const { return version_ != kNoVersion; }
 
  private:
   static constexpr const char* kNoVersion = " ";  // neither an entity tag nor a time
+
+  HttpRequest request(uint64_t begin, uint64_t size) const {
+    HttpRequest made = s3_ ? s3_request(address_, settings_) : HttpRequest{address_, {}};
+    made.headers.push_back(cat("Range: bytes=", begin, "-", begin + size - 1));
+    return made;
+  }
 
   void check(const HttpResponse& answer) {
     const long status = answer.status;
@@ -127,16 +139,20 @@ class Remote {
   }
 
   uint64_t total_of(const HttpResponse& answer) const {
-    if (answer.status == 200) return answer.body.size();
-    const std::string range = answer.header("content-range");  // "bytes 0-99/1234", "bytes */0"
+    const bool whole = answer.status == 200;
+    if (whole && (!answer.body.empty() || answer.header("content-length").empty()))
+      return answer.body.size();
+    // "1234"; "bytes 0-99/1234", "bytes */0"
+    const char* const name = whole ? "content-length" : "content-range";
+    const std::string text = answer.header(name);
+    const size_t begin = whole ? 0 : text.find('/') + 1;  // 0: there is none
     uint64_t total = 0;
-    const size_t slash = range.find('/');
-    const char* end = range.data() + range.size();
+    const char* end = text.data() + text.size();
     constexpr uint64_t kMost = uint64_t{1} << 62;  // more wraps
-    if (slash == std::string::npos ||
-        std::from_chars(range.data() + slash + 1, end, total).ptr != end || total > kMost)
+    if ((!whole && begin == 0) ||
+        std::from_chars(text.data() + begin, end, total).ptr != end || total > kMost)
       fail(Code::io, "'", address_, "': the server does not say how long it is ('",
-           answer.header_text("content-range"), "')");
+           answer.header_text(name), "')");
     return total;
   }
 
@@ -348,6 +364,14 @@ bool is_remote(const std::string& path) {
 
 std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options) {
   return std::make_unique<RemotePieces>(address, options);
+}
+
+uint64_t remote_bytes(std::span<const std::string> addresses, const RemoteOptions& options) {
+  HttpConnection connection(options);
+  uint64_t sum = 0;
+  for (const std::string& address : addresses)
+    sum += Remote(address, options).ask_bytes(connection);
+  return sum;
 }
 
 std::string fetch_remote(const std::string& address, const RemoteOptions& options) {

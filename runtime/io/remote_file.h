@@ -1,7 +1,9 @@
 // Remote files: https://, http:// and s3:// addresses.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "io/byte_stream.h"
@@ -18,6 +20,9 @@ class Pieces;
 // the disk. If the cache cannot be written, the log says so once. Throws Error(io),
 // Error(not_found) or Error(cancelled), which name the address.
 std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options);
+
+// The size of these files together, of which nothing is read. Throws as open_remote() does.
+uint64_t remote_bytes(std::span<const std::string> addresses, const RemoteOptions& options);
 
 // Downloads `address` into the disk cache and returns the path, for formats that need random
 // access. Requires a cache that can be written.

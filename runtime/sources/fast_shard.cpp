@@ -3,6 +3,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -85,14 +86,17 @@ class FastShardSource final : public IndexedSource {
     }
   }
 
-  // Fetching a shard that the cache has no room for removes one of those before it, whose records
-  // are read later.
-  void check_cache(uint64_t bytes, size_t fetched, size_t shards) const {
-    const uint64_t most = remote().cache_bytes;
-    if (bytes > most && fetched > 1)
-      fail(Code::invalid_argument, "'", pattern_, "': the first ", fetched, " of ", shards,
-           " shards take ", bytes, " bytes, and the cache that they are read from keeps ", most,
-           ": set the pipeline's remote_cache_bytes to at least what all of them take");
+  // Fetching a shard that the cache has no room for would remove one of those before it, whose
+  // records are read later.
+  void check_cache(const std::vector<std::string>& found) const {
+    std::vector<std::string> fetched;
+    std::copy_if(found.begin(), found.end(), std::back_inserter(fetched), io::is_remote);
+    if (fetched.size() < 2 || remote().cache_dir.empty()) return;  // without one, fetching fails
+    const uint64_t bytes = io::remote_bytes(fetched, remote()), most = remote().cache_bytes;
+    if (bytes > most)
+      fail(Code::invalid_argument, "'", pattern_, "': its ", fetched.size(), " remote shards take ",
+           bytes, " bytes, and the cache that they are read from keeps ", most,
+           ": set the pipeline's remote_cache_bytes to at least ", bytes);
   }
 
   // If one cannot be opened, none is kept: the next call would go on without those behind it.
@@ -101,11 +105,9 @@ class FastShardSource final : public IndexedSource {
     std::vector<std::shared_ptr<const std::string>> paths;
     std::vector<uint64_t> begins{0};
     const std::vector<std::string> found = io::expand_pattern(pattern_, remote());
-    uint64_t cached = 0;
+    check_cache(found);
     for (const std::string& path : found) {
       shards.push_back(shard_of(path));
-      if (io::is_remote(path))
-        check_cache(cached += shards.back()->bytes(), shards.size(), found.size());
       paths.push_back(std::make_shared<std::string>(path));
       begins.push_back(begins.back() + shards.back()->size());
     }

@@ -119,20 +119,24 @@ TEST(FastShard, RemoteOnesThatTheCacheHasNoRoomForAreRefused) {
     files["/" + std::to_string(shard) + ".ets"] = platform::read_file(path);
   }
   const size_t bytes = files["/0.ets"].size();
-  const HttpServer server(files);
-  const auto spec = [&](const char* names, uint64_t cache_bytes) {
-    return spec_of("fast_shard", {{"pattern", server.address() + "/" + names + ".ets"}},
-                   {{"epochs", 1},
-                    {"on_error", "skip"},
-                    {"remote_cache_dir", dir.path("cache")},
-                    {"remote_cache_bytes", cache_bytes}});
-  };
-  const std::string said = failure(spec("{0..3}", 3 * bytes - 1));
-  EXPECT_HAS(said, server.address() + "/{0..3}.ets': the first 3 of 4 shards take " +
-                       std::to_string(3 * bytes) + " bytes");
-  EXPECT_HAS(said, "keeps " + std::to_string(3 * bytes - 1) + ": set the pipeline's remote_cache");
-  EXPECT_EQ(read_all(spec("{0..3}", 4 * bytes)).size(), 4u);
-  EXPECT_EQ(read_all(spec("2", 1)).size(), 1u) << "nothing is fetched behind it";
+  for (const bool ranges : {true, false}) {
+    const HttpServer server(files, ranges);
+    const std::string cache = dir.path(ranges ? "cache" : "whole");
+    const auto spec = [&](const char* names, uint64_t cache_bytes) {
+      return spec_of("fast_shard", {{"pattern", server.address() + "/" + names + ".ets"}},
+                     {{"epochs", 1},
+                      {"on_error", "skip"},
+                      {"remote_cache_dir", cache},
+                      {"remote_cache_bytes", cache_bytes}});
+    };
+    const std::string said = failure(spec("{0..3}", 3 * bytes - 1));
+    EXPECT_HAS(said, cat(server.address(), "/{0..3}.ets': its 4 remote shards take ", 4 * bytes,
+                         " bytes, and the cache that they are read from keeps ", 3 * bytes - 1,
+                         ": set the pipeline's remote_cache_bytes to at least ", 4 * bytes));
+    EXPECT_FALSE(std::filesystem::exists(cache)) << "nothing is fetched";
+    EXPECT_EQ(read_all(spec("{0..3}", 4 * bytes)).size(), 4u);
+    EXPECT_EQ(read_all(spec("2", 1)).size(), 1u) << "nothing is fetched behind it";
+  }
 }
 
 // What a source keeps in memory is not left to the queues.

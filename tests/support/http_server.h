@@ -15,12 +15,13 @@
 
 namespace etr::test {
 
-// Serves files from memory on the loopback, in the ranges that are asked for, and closes each
-// connection.
+// Serves files from memory on the loopback, in the ranges that are asked for unless it knows none,
+// and closes each connection.
 class HttpServer {
  public:
   // `files`: contents by path, "/x.txt".
-  explicit HttpServer(std::map<std::string, std::string> files) : files_(std::move(files)) {
+  explicit HttpServer(std::map<std::string, std::string> files, bool ranges = true)
+      : files_(std::move(files)), ranges_(ranges) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -62,7 +63,7 @@ class HttpServer {
       return "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     const std::string& text = file->second;
     size_t begin = 0, end = text.size() - 1;
-    const size_t range = request.find("bytes=");
+    const size_t range = ranges_ ? request.find("bytes=") : std::string::npos;
     const bool part = range != std::string::npos;
     if (part) std::sscanf(request.c_str() + range, "bytes=%zu-%zu", &begin, &end);
     end = std::min(end, text.size() - 1);
@@ -78,6 +79,7 @@ class HttpServer {
   }
 
   const std::map<std::string, std::string> files_;
+  const bool ranges_;
   const int listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
   int port_ = 0;
   std::thread thread_;
