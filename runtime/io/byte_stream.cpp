@@ -52,6 +52,7 @@ class PieceReader {
   void take(size_t bytes) { at_ += bytes; }
   size_t taken() const { return before_ + at_; }
   std::string_view begin() const { return begin_; }  // the first bytes of the file
+  uint64_t holds_bytes() const { return pieces_->holds_bytes(); }
 
  private:
   const std::unique_ptr<Pieces> pieces_;
@@ -85,6 +86,8 @@ class PlainStream final : public ByteStream {
     }
     return done;
   }
+
+  uint64_t holds_bytes() const override { return input_.holds_bytes(); }
 
  private:
   PieceReader input_;
@@ -132,6 +135,8 @@ class Decompressor : public ByteStream {
     return done;
   }
 
+  uint64_t holds_bytes() const override { return input_.holds_bytes(); }
+
  protected:
   // Fills `out`, less only at the end of the content.
   virtual size_t unpack(std::span<std::byte> out) = 0;
@@ -178,6 +183,10 @@ class ZstdStream final : public Decompressor {
       : Decompressor(path, options), context_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (!context_) fail(Code::out_of_memory, "no memory for a zstd context");
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window_log());
+  }
+
+  uint64_t holds_bytes() const override {
+    return Decompressor::holds_bytes() + ZSTD_sizeof_DStream(context_.get());
   }
 
  private:

@@ -52,6 +52,10 @@ class ByteStream {
 
   // The number of remaining bytes, if known: for plain files on the disk.
   virtual std::optional<uint64_t> left() const { return std::nullopt; }
+
+  // The most memory that it holds, once something was read: what is read ahead over the network,
+  // and the window of a decompressor. Less than a megabyte may be left out.
+  virtual uint64_t holds_bytes() const { return 0; }
 };
 
 bool is_compressed(const std::string& path);  // by extension: .gz, .tgz, .zst, .tzst

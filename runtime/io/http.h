@@ -20,6 +20,9 @@ struct RemoteOptions {
   uint64_t cache_bytes = 0;         // size limit of the disk cache
   uint64_t budget_bytes = 0;        // limit for a file that a server sends in one piece; 0: none
   std::function<bool()> cancelled;  // polled often; true cancels
+
+  // Parts of a file that are requested or wait, besides the one that was handed out last.
+  uint64_t parts_ahead() const { return 2 * static_cast<uint64_t>(connections); }
 };
 
 struct HttpRequest {

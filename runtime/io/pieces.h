@@ -13,6 +13,7 @@ class Pieces {
  public:
   virtual ~Pieces() = default;
   virtual Block next() = 0;  // empty at the end; valid until the next call
+  virtual uint64_t holds_bytes() const { return 0; }  // see ByteStream
 };
 
 // The pieces of a local file.

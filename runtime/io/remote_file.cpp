@@ -222,6 +222,13 @@ class RemotePieces final : public Pieces {
     return block_of(std::move(part.bytes));
   }
 
+  // Not less if this file is cached: the next one may not be.
+  uint64_t holds_bytes() const override {
+    const uint64_t total = remote_.total_bytes();
+    const uint64_t ahead = (options_.parts_ahead() + 1) * options_.part_bytes;
+    return parts_ == 1 ? total : std::min(total, ahead);
+  }
+
   // Downloads the file unless it is cached. Requires a cache that can be written. Returns the cached
   // file's path.
   const std::string& fetch() {
@@ -317,8 +324,7 @@ class RemotePieces final : public Pieces {
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] {
-          return stop_ || next_ >= parts_ ||
-                 next_ < taken_ + 2 * static_cast<uint64_t>(options_.connections);
+          return stop_ || next_ >= parts_ || next_ < taken_ + options_.parts_ahead();
         });
         if (stop_ || next_ >= parts_) return;
         number = next_++;

@@ -64,8 +64,10 @@ constexpr OptionSpec kOptions[] = {
      "file to which each tolerated bad record is written as a line of JSON", 0, 0, "path"},
     {"remote_connections", OptionType::integer, "4",
      "concurrent requests for each file that is read over the network", 1, 256},
-    {"remote_part_bytes", OptionType::integer, "4194304", "bytes requested by each of them", 1024,
-     1e10, "bytes"},
+    {"remote_part_bytes", OptionType::integer, "4194304",
+     "bytes requested by each of them; with 'budget_bytes', at most what lets those that are read "
+     "ahead take a quarter of it",
+     1024, 1e10, "bytes"},
     {"remote_retries", OptionType::integer, "5",
      "how often a request is retried after a broken connection, a time-out or an overloaded server",
      0, 1000},

@@ -1,5 +1,6 @@
 #include "sources/sharded_source.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/error.h"
@@ -125,11 +126,23 @@ std::shared_ptr<const Origin> ShardedSource::origin(std::string key) {
   return std::make_shared<Origin>(Origin{shard_path_, std::move(key), current_offset()});
 }
 
-std::unique_ptr<io::ByteStream> ShardedSource::stream_of(const std::string& path) const {
-  return io::open_stream(path, reading_);
+std::unique_ptr<io::ByteStream> ShardedSource::stream_of(const std::string& path) {
+  auto stream = io::open_stream(path, reading_);
+  stream_ = stream.get();
+  return stream;
+}
+
+void ShardedSource::note_held() {
+  if (open_) held_bytes_ = std::max(held_bytes_, stream_->holds_bytes());
+}
+
+double ShardedSource::holds_bytes(double) {
+  note_held();
+  return static_cast<double>(held_bytes_);
 }
 
 void ShardedSource::leave(size_t shards) {
+  note_held();
   shard_ += shards;
   place_ = read_ = 0;
   open_ = false;

@@ -26,6 +26,7 @@ class ShardedSource : public pipeline::Source {
   bool numbers_records() const final { return true; }
   std::optional<uint64_t> upcoming() final;
   uint64_t record() const final { return given_; }
+  double holds_bytes(double sample_bytes) final;
 
  protected:
   virtual void open(const std::string& path) = 0;
@@ -41,11 +42,13 @@ class ShardedSource : public pipeline::Source {
   virtual int64_t current_offset() const { return -1; }
 
   std::shared_ptr<const pipeline::Origin> origin(std::string key);
-  std::unique_ptr<io::ByteStream> stream_of(const std::string& path) const;
+  // Only open() may call it, which keeps the stream until close().
+  std::unique_ptr<io::ByteStream> stream_of(const std::string& path);
 
  private:
   void list();
   void leave(size_t shards = 0);  // closes the file and advances by `shards`
+  void note_held();
   size_t shard() const { return order_[shard_]; }
   bool past_known_end() const;
   bool read_here(pipeline::Item& item);
@@ -58,6 +61,8 @@ class ShardedSource : public pipeline::Source {
   std::vector<size_t> order_;
   size_t shard_ = 0;
   bool open_ = false;
+  const io::ByteStream* stream_ = nullptr;  // of the open file
+  uint64_t held_bytes_ = 0;                 // the most that a stream has held
   // How many records of the current shard were passed, and how many of these were read. Skipped
   // records are only read if a later one is wanted.
   uint64_t place_ = 0, read_ = 0;

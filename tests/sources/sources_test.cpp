@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/platform.h"
+#include "core/rng.h"
 #include "io/fast_shard.h"
 #include "pipeline/permutation.h"
 #include "sources/files.h"
@@ -183,6 +184,41 @@ TEST(SourceMemory, CountsTowardsTheBudget) {
   Json many = ways;
   many["ahead"] = 1'000'000;
   EXPECT_EQ(holds("interleave", many, 2'600'000), "2.7 MB");
+}
+
+// So is what a stream holds: parts of a file that are read ahead, and the window of zstd.
+TEST(SourceMemory, OfStreamsCountsTowardsTheBudget) {
+  TempDir dir;
+  std::string lines;
+  Rng rng(1, 2, 3, 4);
+  while (lines.size() < 10'000'000) {
+    lines += static_cast<char>(rng.next_u32() | 0x80);
+    if (lines.size() % 500'000 == 0) lines += '\n';
+  }
+  const HttpServer server({{"/a.txt", lines}});
+  const auto holds = [](const std::string& pattern, int64_t budget, Json options) {
+    options.update({{"budget_bytes", budget}});
+    const std::string said = error_text([&] {
+      Pipeline(spec_of("text_lines", {{"pattern", pattern}, {"skip_empty", false}}, options));
+    });
+    const std::string begin = "'text_lines' holds ";
+    const size_t from = said.find(begin) + begin.size();
+    EXPECT_NE(said.find(begin), std::string::npos) << said;
+    return said.substr(from, said.find(", and the queues need") - from);
+  };
+  const std::string remote = server.address() + "/a.txt";
+  // Two parts for each connection, and the current one.
+  EXPECT_EQ(holds(remote, 2'000'000, {{"remote_part_bytes", 100'000}, {"remote_connections", 2}}),
+            "500.0 kB");
+  EXPECT_EQ(holds(remote, 2'400'000, {}), "600.0 kB") << "a quarter of the budget";
+  ZSTD_CCtx* const zstd = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(zstd, ZSTD_c_compressionLevel, 1);
+  ZSTD_CCtx_setParameter(zstd, ZSTD_c_windowLog, 22);
+  std::string packed(ZSTD_compressBound(lines.size()), '\0');
+  packed.resize(ZSTD_compress2(zstd, packed.data(), packed.size(), lines.data(), lines.size()));
+  ZSTD_freeCCtx(zstd);
+  write(dir.path("a.zst"), packed);
+  EXPECT_NEAR(std::stod(holds(dir.path("a.zst"), 5'000'000, {})), 4.6, 0.4) << "MB";
 }
 
 TEST(Npy, ReadsArraysAndNarrowsThem) {
