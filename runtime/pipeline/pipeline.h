@@ -137,6 +137,7 @@ class Pipeline final : private SegmentHost {
   SerialSegment* last_repeating() const;
   int threads() const;
   uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
+  std::optional<uint64_t> samples_of_copy() const;
   uint64_t own_samples(uint64_t all) const;
   uint64_t world() const { return static_cast<uint64_t>(options_->integer("world_size")); }
   QueueLimits limits_after(bool batches) const;

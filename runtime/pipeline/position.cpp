@@ -169,14 +169,19 @@ std::optional<uint64_t> Pipeline::length() const {
   }
   if (never_ends(input)) return std::nullopt;
   std::optional<uint64_t> samples = source_->last_pass_length();
-  if (!samples) {  // a separate source, because the other one may be running
-    const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
-    samples = source_of(source)->samples();
+  if (!samples) {
+    samples = source_->data() ? source_->samples() : samples_of_copy();
     if (samples) samples = own_samples(*samples);
   }
   if (!samples) return std::nullopt;
   for (const auto& [position, stage] : input.stages) stage->start_epoch(input.epoch);
   return count_outputs(input, *samples);
+}
+
+// Asks a separate source, because the pipeline's own may be running. Both may hold the data.
+std::optional<uint64_t> Pipeline::samples_of_copy() const {
+  const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
+  return source_of(source)->samples();
 }
 
 // This rank's share of a pass over `all` samples.

@@ -215,6 +215,7 @@ class SourceSegment final : public Segment {
 
   // What the source reads, as listed when its first pass began; nullptr before.
   std::shared_ptr<const Json> data() const;
+  std::optional<uint64_t> samples() const;  // of all ranks in a pass, if data() and they are known
   // Only before the start.
   Source& source() { return *source_; }
 
@@ -256,6 +257,7 @@ class SourceSegment final : public Segment {
   std::map<uint64_t, std::vector<uint64_t>> lengths_;  // by epoch
   std::optional<uint64_t> last_length_;
   std::shared_ptr<const Json> data_;
+  std::optional<uint64_t> samples_;
 };
 
 // A segment whose head is a serial stage.

@@ -33,10 +33,17 @@ std::shared_ptr<const Json> SourceSegment::data() const {
 void SourceSegment::note_data() {
   if (data_) return;
   auto data = std::make_shared<const Json>(source_->data());
+  const auto samples = source_->samples();
   if (cache_ && cache_->is_shared())
     cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
   std::scoped_lock lock(lengths_mutex_);
   data_ = std::move(data);
+  samples_ = samples;
+}
+
+std::optional<uint64_t> SourceSegment::samples() const {
+  std::scoped_lock lock(lengths_mutex_);
+  return samples_;
 }
 
 std::optional<uint64_t> SourceSegment::last_pass_length() const {

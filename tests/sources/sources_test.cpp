@@ -433,6 +433,17 @@ TEST(Text, WindowsOfSeveralFilesAreThoseOfOne) {
   }
 }
 
+// A second source would hold the text once more.
+TEST(Text, TheLengthOfARunningPipelineIsThatOfItsOwnSource) {
+  TempDir dir;
+  write(dir.path("a.txt"), std::string(1'000'000, 'x'));
+  Pipeline p(spec_of("text_windows", {{"pattern", dir.path("a.txt")}, {"length", 9}}));
+  Item item;
+  p.next(item);
+  std::filesystem::remove(dir.path("a.txt"));
+  EXPECT_EQ(p.length(), 111'111u);
+}
+
 TEST(Files, AreSamples) {
   TempDir dir;
   std::filesystem::create_directory(dir.path("cat"));
