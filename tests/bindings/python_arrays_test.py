@@ -121,7 +121,11 @@ class MisuseTest(DenseCase):
                             (lambda: et.Model([layers.dense(2), layers.dropout(nan)]), "'layers.1.rate' is nan"),
                             (lambda: et.Pipeline([et.stages.folder(self.root), et.stages.echo(nan)]), "'factor' is nan"),
                             (lambda: et.Job({"schedule": {"milestones": [1, nan]}}), "'schedule.milestones.1' is nan"),
-                            (lambda: et.Job({}, {"schedule.learning_rate": -np.inf}), "'schedule.learning_rate' is -inf")):
+                            (lambda: et.Job({}, {"schedule.learning_rate": -np.inf}), "'schedule.learning_rate' is -inf"),
+                            (lambda: et.Job({"schedule": {"milestones": [1, 10**400]}}), "'schedule.milestones.1' is an integer beyond"),
+                            (lambda: et.Job({}, {"train.steps": -10**5000}), "'train.steps' is an integer beyond"),
+                            (lambda: et.Pipeline([et.stages.folder(self.root), et.stages.batch(10**400)]), "'size' is an integer"),
+                            (lambda: et.Pipeline([et.stages.folder(self.root)], seed=10**400), "'seed' is an integer beyond")):
             with self.assertRaisesRegex(ValueError, words):
                 make()
 

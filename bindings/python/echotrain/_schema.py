@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import sys
 import warnings
 from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Tuple, Type, Union, cast
 
@@ -97,20 +98,22 @@ def to_json(options: Mapping[str, Any]) -> str:
 
 def dumps(value: Any, key: str = "") -> str:
     """Writes the value of ``key`` (by default a whole document) as JSON. Raises ValueError with the
-    place of a number that JSON does not have."""
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        for path, number in _not_finite(value, key):
-            raise ValueError(f"option '{path}' is {number}; it takes finite numbers") from None
-        raise
+    place of a number that is not finite, or too large for one."""
+    for path, number in _not_finite(value, key):
+        raise ValueError(f"option '{path}' is {number}; it takes finite numbers")
+    return json.dumps(value, allow_nan=False)
 
 
-def _not_finite(value: Any, path: str) -> Iterator[Tuple[str, float]]:
+def _not_finite(value: Any, path: str) -> Iterator[Tuple[str, str]]:
     parts: Iterable[Tuple[Any, Any]] = ()
     if isinstance(value, float):
         if not math.isfinite(value):
-            yield path, value
+            yield path, str(value)
+    elif isinstance(value, int):
+        try:
+            float(value)
+        except OverflowError:  # json writes what no reader of JSON takes
+            yield path, f"an integer beyond {sys.float_info.max:.1e}"
     elif isinstance(value, Mapping):
         parts = cast("Iterable[Tuple[Any, Any]]", value.items())
     elif isinstance(value, (list, tuple)):
