@@ -233,19 +233,19 @@ EvalMetrics Team::evaluate() {
 }
 
 EvalMetrics Team::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress) {
-  Learner& own = learner();
-  on_all([](Trainer& trainer) { trainer.pause(); });
-  return own.evaluate(pipeline, progress);
+  return learner().evaluate(pipeline, progress);
 }
 
 Learner& Team::shaped_learner() {
   if (lead().learner().trainable() == 0) on_all([](Trainer& trainer) { trainer.shaped_learner(); });
+  on_all([](Trainer& trainer) { trainer.pause(); });
   return lead_->learner();
 }
 
 Learner& Team::learner() {
-  if (!mates_.empty()) shaped_learner();
-  return lead().learner();
+  if (!mates_.empty()) return shaped_learner();
+  lead().pause();
+  return lead_->learner();
 }
 
 void Team::set_hyperparameter(const std::string& name, double value) {
@@ -253,7 +253,10 @@ void Team::set_hyperparameter(const std::string& name, double value) {
 }
 
 void Team::on_learners(const std::function<void(Learner&)>& work) {
-  on_all([&](Trainer& trainer) { work(trainer.learner()); });
+  on_all([&](Trainer& trainer) {
+    trainer.pause();
+    work(trainer.learner());
+  });
 }
 
 std::string without_device(const std::string& message) {

@@ -40,13 +40,14 @@ class Team {
   void stop() { lead_->stop(); }
   void on_evaluation(EvalProgress progress) { lead_->on_evaluation(std::move(progress)); }
   EvalMetrics evaluate();
-  // Evaluates a pipeline of the program's, on the first device. That is no training time either.
+  // Evaluates a pipeline of the program's, on the first device.
   EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress);
   Json profile(int steps) { return lead_->profile(steps); }
   Json pipeline_stats() const { return lead_->pipeline_stats(); }  // of the first device's pipeline
 
   // The first device's learner, for calls that change nothing. Its parameters are those of all
-  // devices; shaped_learner() always has them.
+  // devices; shaped_learner() always has them. What the program does with learners is no training
+  // time: the clocks of all devices stand still until next_event().
   Learner& learner();
   Learner& shaped_learner();
 

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "capi/support.h"
@@ -220,6 +221,39 @@ TEST_F(RunsTrainer, ItsEvaluationsAreNotTrainingTime) {
     const double after = run.next_event(1e-9)->seconds;
     const double others = seconds(begin, *first) + seconds(end, Clock::now());
     EXPECT_LE(after - before, others) << "evaluated for " << seconds(*first, end) << " seconds";
+  }
+}
+
+TEST_F(RunsTrainer, ItsOtherCallsAreNotTrainingTimeEither) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](auto from, auto to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  const etr::test::TempDir dir;
+  const et::Runtime device = runtime();
+  const std::string name = "\"" + std::string(device.device().name) + "\"";
+  for (const bool several : {false, true}) {
+    std::vector<std::string> overrides{"train.steps=1000000"};
+    if (several) overrides.push_back("parallel={\"devices\": [" + name + ", " + name + "]}");
+    et::Run run(device, job(overrides));
+    et::Trainer trainer = run.trainer();
+    while (run.next_event(1e-9)->step < 3) continue;  // the first step does not count
+    const et::Batch samples = batch(), weights = trainer.weights();
+    const std::pair<const char*, std::function<void()>> calls[] = {
+        {"predict", [&] { trainer.predict(samples); }},
+        {"save", [&] { trainer.save(dir.path("saved")); }},
+        {"weights", [&] { trainer.weights(); }},
+        {"set_weights", [&] { trainer.set_weights(weights); }}};
+    for (const auto& [what, call] : calls) {
+      const auto begin = Clock::now();
+      const double before = run.next_event(1e-9)->seconds;
+      call();  // waits for the steps in flight, which are training time
+      const auto first = Clock::now();
+      while (seconds(first, Clock::now()) < 0.3) call();
+      const auto end = Clock::now();
+      const double after = run.next_event(1e-9)->seconds;
+      EXPECT_LE(after - before, seconds(begin, first) + seconds(end, Clock::now())) << what;
+    }
   }
 }
 
