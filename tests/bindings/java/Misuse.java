@@ -182,6 +182,13 @@ final class Misuse {
     named("stage", () -> Pipeline.builder().add(Stages.decode(), null));
     named("function", () -> Pipeline.builder().source("s", null));
     named("function", () -> Pipeline.builder().map("m", null));
+    // A call that is refused leaves the builder as it was.
+    Pipeline.Builder builder = Pipeline.builder();
+    named("function", () -> builder.source("s", null));
+    named("name", () -> builder.map(null, item -> {}));
+    Behaviour.expect(builder.toString().equals("Pipeline()"), builder);
+    builder.map("m", item -> {});
+    Behaviour.expect(builder.toString().equals("Pipeline(map m)"), builder);
     try (Trainer trainer = Behaviour.trainer(); Pipeline data = Behaviour.batches().build()) {
       named("pipeline", () -> trainer.fit(null, 1, null, null));
       named("pipeline", () -> trainer.evaluate(null));

@@ -122,8 +122,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     /** Appends a function as a stage; {@code name} stands for it in errors and saved positions. */
     public Builder map(String name, MapFunction function) {
+      Objects.requireNonNull(name, "name");
       stages.add(Objects.requireNonNull(function, "function"));
-      names.add(Objects.requireNonNull(name, "name"));
+      names.add(name);
       return this;
     }
 
@@ -134,8 +135,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
      */
     public Builder source(String name, MapFunction function) {
       if (!stages.isEmpty()) throw new IllegalStateException("a source is the first stage");
+      map(name, function);
       source = true;
-      return map(name, function);
+      return this;
     }
 
     /** Lists the stages with their options, and the options of the pipeline. */
