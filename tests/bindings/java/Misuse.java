@@ -1,4 +1,5 @@
 import io.echotrain.Batch;
+import io.echotrain.DType;
 import io.echotrain.Device;
 import io.echotrain.EchoTrainException;
 import io.echotrain.EchoTrainException.Code;
@@ -8,6 +9,7 @@ import io.echotrain.Library;
 import io.echotrain.Model;
 import io.echotrain.Optimizers;
 import io.echotrain.Pipeline;
+import io.echotrain.Spec;
 import io.echotrain.Stages;
 import io.echotrain.Trainer;
 import java.nio.ByteBuffer;
@@ -104,10 +106,10 @@ final class Misuse {
         {message(() -> batch.set("label", new float[] {7, 8, 9}, 2)), "2 values; there are 3"},
         {message(() -> batch.set("label", new byte[5], 2, 3)), "6 values; there are 5"},
         {message(() -> batch.set("label", new short[0])), "1 values; there are 0"},
-        {message(() -> batch.set("label", io.echotrain.DType.I32, ByteBuffer.allocateDirect(12), 2)),
+        {message(() -> batch.set("label", DType.I32, ByteBuffer.allocateDirect(12), 2)),
             "8 bytes; there are 12"},
         {message(() -> batch.set("label", new int[0], 1L << 32, 1L << 32)), "[4294967296, 4294967296] is larger than any"},
-        {message(() -> batch.set("label", io.echotrain.DType.I32, ByteBuffer.allocateDirect(0), 1L << 62)), "is larger"},
+        {message(() -> batch.set("label", DType.I32, ByteBuffer.allocateDirect(0), 1L << 62)), "is larger"},
     };
     for (String[] said : messages) Behaviour.expect(said[0].contains(said[1]) && said[0].contains("'label'"), said[0]);
     Behaviour.expect(batch.fields().isEmpty(), batch.fields());
@@ -182,6 +184,27 @@ final class Misuse {
     named("stage", () -> Pipeline.builder().add(Stages.decode(), null));
     named("function", () -> Pipeline.builder().source("s", null));
     named("function", () -> Pipeline.builder().map("m", null));
+    named("specs", () -> Pipeline.builder().add((Spec[]) null));
+    named("name", () -> Pipeline.builder().option(null, 1));
+    named("option", () -> Stages.batch(2).set(null, 1));
+    named("stage", () -> Stages.folder("a").then(null));
+    named("layers", () -> new Model((Spec[]) null));
+    named("inputs", () -> new Model((String[]) null, Layers.dense(2)));
+    named("layer", () -> Model.fromOnnx("a", "", (Spec) null));
+    named("options", () -> model.lora(null));
+    named("options", () -> model.loss("mse", null));
+    named("values", () -> new Batch().set("x", (float[]) null, 1));
+    named("shape", () -> new Batch().set("x", new int[1], (long[]) null));
+    named("dtype", () -> new Batch().set("x", null, ByteBuffer.allocateDirect(4), 1));
+    named("direct", () -> new Batch().set("x", DType.F32, null, 1));
+    named("start", () -> Job.parse(Behaviour.jobJson()).run(device, (Job.Start) null));
+    named("runs", () -> Library.writeReport("title", null, "r.html", 0));
+    named("run", () -> Library.writeReport("title", Collections.singletonList(null), "r.html", 0));
+    new Device("", 0, null).close();
+    String said = message(() -> new Model(new String[] {null}, Layers.dense(2)));
+    Behaviour.expect(said.contains("'inputs' has a null"), said);
+    said = message(() -> model.lora(Collections.singletonMap(null, 1)));
+    Behaviour.expect(said.contains("name of an option is null"), said);
     // A call that is refused leaves the builder as it was.
     Pipeline.Builder builder = Pipeline.builder();
     named("function", () -> builder.source("s", null));
@@ -199,8 +222,8 @@ final class Misuse {
       named("weights", () -> trainer.setWeights(null));
       named("outputs", () -> Trainer.detections(null));
       for (int epochs : new int[] {-1, 0}) {
-        String said = message(() -> trainer.fit(data, epochs, null, null));
-        Behaviour.expect(said.contains("epochs is " + epochs), said);
+        String refused = message(() -> trainer.fit(data, epochs, null, null));
+        Behaviour.expect(refused.contains("epochs is " + epochs), refused);
       }
     }
   }

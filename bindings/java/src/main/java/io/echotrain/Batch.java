@@ -10,6 +10,7 @@ import java.nio.ShortBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 
@@ -121,21 +122,21 @@ public final class Batch implements AutoCloseable {
    * there is no shape.
    */
   public Batch set(String field, float[] values, long... shape) {
-    ByteBuffer buffer = direct(field, values.length, DType.F32, shape);
+    ByteBuffer buffer = direct(field, Objects.requireNonNull(values, "values").length, DType.F32, shape);
     buffer.asFloatBuffer().put(values);
     return set(field, DType.F32, buffer, shape);
   }
 
   /** Sets a field to a copy of {@code values}, row-major. */
   public Batch set(String field, int[] values, long... shape) {
-    ByteBuffer buffer = direct(field, values.length, DType.I32, shape);
+    ByteBuffer buffer = direct(field, Objects.requireNonNull(values, "values").length, DType.I32, shape);
     buffer.asIntBuffer().put(values);
     return set(field, DType.I32, buffer, shape);
   }
 
   /** Sets a field to a copy of {@code values}, row-major. */
   public Batch set(String field, byte[] values, long... shape) {
-    ByteBuffer buffer = direct(field, values.length, DType.U8, shape);
+    ByteBuffer buffer = direct(field, Objects.requireNonNull(values, "values").length, DType.U8, shape);
     buffer.duplicate().put(values);
     return set(field, DType.U8, buffer, shape);
   }
@@ -144,7 +145,7 @@ public final class Batch implements AutoCloseable {
    * Sets a field of {@link DType#U16} to a copy of {@code values}, taken as unsigned, row-major.
    */
   public Batch set(String field, short[] values, long... shape) {
-    ByteBuffer buffer = direct(field, values.length, DType.U16, shape);
+    ByteBuffer buffer = direct(field, Objects.requireNonNull(values, "values").length, DType.U16, shape);
     buffer.asShortBuffer().put(values);
     return set(field, DType.U16, buffer, shape);
   }
@@ -154,7 +155,8 @@ public final class Batch implements AutoCloseable {
    * the shape needs.
    */
   public synchronized Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
-    if (!direct.isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
+    Objects.requireNonNull(dtype, "dtype");
+    if (!Objects.requireNonNull(direct, "direct").isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
     long wanted = size(field, shape, dtype.bytes());
     if (wanted != direct.remaining()) {
       throw new IllegalArgumentException("field '" + field + "': " + Arrays.toString(shape) + " of " + dtype + " needs "
@@ -222,7 +224,7 @@ public final class Batch implements AutoCloseable {
   private static long size(String field, long[] shape, int bytes) {
     long size = bytes;
     try {
-      for (long extent : shape) size = Math.multiplyExact(size, extent);
+      for (long extent : Objects.requireNonNull(shape, "shape")) size = Math.multiplyExact(size, extent);
     } catch (ArithmeticException overflow) {
       throw new IllegalArgumentException("field '" + field + "': an array of shape " + Arrays.toString(shape)
           + " is larger than any memory");

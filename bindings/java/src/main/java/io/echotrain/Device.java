@@ -95,7 +95,7 @@ public final class Device implements AutoCloseable {
    * treated as lost; 0: 300 seconds on GPUs, no limit on CPUs.
    */
   public Device(String selector, long memoryLimitBytes, String tuning, double hangSeconds) {
-    this(selector, new Options().memoryLimitBytes(memoryLimitBytes).tuning(tuning.isEmpty() ? null : tuning)
+    this(selector, new Options().memoryLimitBytes(memoryLimitBytes).tuning(tuning == null || tuning.isEmpty() ? null : tuning)
         .hangSeconds(hangSeconds));
   }
 

@@ -303,8 +303,9 @@ public final class Job implements AutoCloseable {
    * {@code runs/} and the stem of the file's name.
    */
   public Run run(Device device, Start start) {
-    return new Run(new RunHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()),
-        device, new LentTransport.Failures());
+    Objects.requireNonNull(device, "device");
+    Objects.requireNonNull(start, "start");
+    return new Run(new RunHandle(device.handle, handle, start.ordinal()), device, new LentTransport.Failures());
   }
 
   /**
@@ -313,6 +314,7 @@ public final class Job implements AutoCloseable {
    */
   public Run run(Device device, Start start, Transport transport) {
     Objects.requireNonNull(device, "device");
+    Objects.requireNonNull(start, "start");
     Objects.requireNonNull(transport, "transport");
     LentTransport.Failures failures = new LentTransport.Failures();
     LentTransport lent = new LentTransport(transport, failures);

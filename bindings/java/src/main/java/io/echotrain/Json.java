@@ -10,6 +10,7 @@ final class Json {
     StringBuilder out = new StringBuilder("{");
     for (Map.Entry<String, Object> entry : values.entrySet()) {
       if (out.length() > 1) out.append(", ");
+      if (entry.getKey() == null) throw new IllegalArgumentException("the name of an option is null");
       text(out, entry.getKey());
       out.append(": ");
       value(out, entry.getKey(), entry.getValue());
@@ -32,14 +33,14 @@ final class Json {
     } else if (value instanceof Spec[]) {
       String comma = "[";
       for (Spec spec : (Spec[]) value) {
-        out.append(comma).append(spec.branchJson());
+        out.append(comma).append(element(key, spec).branchJson());
         comma = ", ";
       }
       out.append(comma.equals("[") ? "[]" : "]");
     } else if (value instanceof String[]) {
       String comma = "[";
       for (String item : (String[]) value) {
-        text(out.append(comma), item);
+        text(out.append(comma), element(key, item));
         comma = ", ";
       }
       out.append(comma.equals("[") ? "[]" : "]");
@@ -53,6 +54,11 @@ final class Json {
           + (value == null ? "null" : value.getClass().getName())
           + "; options are numbers, text, booleans or arrays of double, long, String or Spec");
     }
+  }
+
+  private static <T> T element(String key, T element) {
+    if (element == null) throw new IllegalArgumentException("option '" + key + "' has a null in its array");
+    return element;
   }
 
   private static void number(StringBuilder out, String key, double number) {

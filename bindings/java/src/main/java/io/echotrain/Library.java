@@ -125,6 +125,7 @@ public final class Library {
    */
   public static String writeReport(String title, List<ReportedRun> runs, String htmlPath, double targetAccuracy) {
     Natives.load();
+    for (ReportedRun run : Objects.requireNonNull(runs, "runs")) Objects.requireNonNull(run, "run");
     String[] names = runs.stream().map(run -> run.name).toArray(String[]::new);
     String[] paths = runs.stream().map(run -> run.metricsPath).toArray(String[]::new);
     return Bindings.write_report(title, names, paths, htmlPath, targetAccuracy);

@@ -38,9 +38,7 @@ public final class Model implements AutoCloseable {
     Objects.requireNonNull(path, "path");
     Objects.requireNonNull(until, "until");
     Natives.load();
-    for (Spec layer : layers) {
-      if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");
-    }
+    requireLayers(layers);
     Map<String, Object> spec = new LinkedHashMap<>();
     spec.put("onnx", path);
     if (!until.isEmpty()) spec.put("until", until);
@@ -58,15 +56,22 @@ public final class Model implements AutoCloseable {
   }
 
   private static String json(String[] inputs, Spec[] layers) {
-    for (Spec layer : layers) Objects.requireNonNull(layer, "layer");
-    if (layers.length == 1 && layers[0].kind().equals("models")) return layers[0].branchJson();
-    for (Spec layer : layers) {
-      if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");
-    }
+    Objects.requireNonNull(inputs, "inputs");
+    Objects.requireNonNull(layers, "layers");
+    if (layers.length == 1 && layers[0] != null && layers[0].kind().equals("models")) return layers[0].branchJson();
+    requireLayers(layers);
     Map<String, Object> spec = new LinkedHashMap<>();
     spec.put("layers", layers);
     if (inputs.length > 0) spec.put("inputs", inputs);
     return Json.write(spec);
+  }
+
+  private static void requireLayers(Spec[] layers) {
+    for (Spec layer : Objects.requireNonNull(layers, "layers")) {
+      if (!Objects.requireNonNull(layer, "layer").kind().equals("layers")) {
+        throw new IllegalArgumentException(layer.name() + " is no layer");
+      }
+    }
   }
 
   /**
@@ -87,7 +92,7 @@ public final class Model implements AutoCloseable {
    * the trainer is created.
    */
   public Model lora(Map<String, ?> options) {
-    handle.lora(Json.write(new LinkedHashMap<String, Object>(options)));
+    handle.lora(Json.write(new LinkedHashMap<String, Object>(Objects.requireNonNull(options, "options"))));
     return this;
   }
 
@@ -125,7 +130,7 @@ public final class Model implements AutoCloseable {
 
   /** Sets the loss with options, such as {@code Map.of("label_smoothing", 0.1)}. */
   public Model loss(String loss, Map<String, ?> options) {
-    handle.loss(loss, Json.write(new LinkedHashMap<String, Object>(options)));
+    handle.loss(loss, Json.write(new LinkedHashMap<String, Object>(Objects.requireNonNull(options, "options"))));
     return this;
   }
 }

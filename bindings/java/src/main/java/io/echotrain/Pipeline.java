@@ -106,12 +106,12 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     /** Sets an option of the job section "pipeline": threads, seed, epochs, on_error and so on. */
     public Builder option(String name, Object value) {
-      options.put(name, value);
+      options.put(Objects.requireNonNull(name, "name"), value);
       return this;
     }
 
     public Builder add(Spec... specs) {
-      for (Spec spec : specs) {
+      for (Spec spec : Objects.requireNonNull(specs, "specs")) {
         if (!Objects.requireNonNull(spec, "stage").kind().equals("stages")) {
           throw new IllegalArgumentException(spec.name() + " is no stage, but one of the " + spec.kind());
         }

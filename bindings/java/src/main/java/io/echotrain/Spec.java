@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * A stage, layer, model, optimizer or schedule with its options. It is created by {@link Stages},
@@ -23,7 +24,7 @@ public class Spec {
 
   /** Sets an option by its name in the schema. */
   public Spec set(String option, Object value) {
-    options.put(option, value);
+    options.put(Objects.requireNonNull(option, "option"), value);
     return this;
   }
 
@@ -32,7 +33,7 @@ public class Spec {
    * the source's samples before they are combined.
    */
   public Spec then(Spec stage) {
-    following.add(stage);
+    following.add(Objects.requireNonNull(stage, "stage"));
     return this;
   }
 
