@@ -69,8 +69,16 @@ namespace EchoTrain
         {
             var lent = new LentTransport(transport, failures);
             ServedQueues.Add(lent.queue, () => { });  // its run ends with an error anyway
-            for (int i = 0; i < Threads; ++i)
-                new Thread(lent.Serve) { IsBackground = true, Name = "EchoTrain transport" }.Start();
+            try
+            {
+                for (int i = 0; i < Threads; ++i) ServedQueues.StartThread("EchoTrain transport", lent.Serve);
+            }
+            catch (EchoTrainException)
+            {
+                lent.queue.close();
+                ServedQueues.Remove(lent.queue);
+                throw;
+            }
             return lent.queue.lend();
         }
 

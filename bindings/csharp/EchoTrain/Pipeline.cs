@@ -264,19 +264,35 @@ namespace EchoTrain
             internal void Start(Pipeline pipeline)
             {
                 if (started || functions.Count == 0) return;
-                started = true;
                 var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
                 ServedQueues.Add(Queue, () =>
                 {
                     if (owner.TryGetTarget(out PipelineHandle handle)) End(handle);
                 });
-                StartThread();
+                try
+                {
+                    StartThread();
+                }
+                catch (EchoTrainException)
+                {
+                    ServedQueues.Remove(Queue);
+                    throw;
+                }
+                started = true;
             }
 
             private void StartThread()
             {
                 Interlocked.Increment(ref threads);
-                new Thread(Serve) { IsBackground = true, Name = "EchoTrain functions" }.Start();
+                try
+                {
+                    ServedQueues.StartThread("EchoTrain functions", Serve);
+                }
+                catch (EchoTrainException)
+                {
+                    Interlocked.Decrement(ref threads);
+                    throw;
+                }
             }
 
             // Until the queue closes, which it also does when an unreachable pipeline's finalizer has
@@ -288,7 +304,14 @@ namespace EchoTrain
                     {
                         if (call == null) continue;
                         // One is left for the next call, so there are as many as the pipeline calls at once, and one.
-                        if (Interlocked.Increment(ref busy) == Volatile.Read(ref threads)) StartThread();
+                        try
+                        {
+                            if (Interlocked.Increment(ref busy) == Volatile.Read(ref threads)) StartThread();
+                        }
+                        catch (EchoTrainException)
+                        {
+                            // Those that there are go on; the next call tries again.
+                        }
                         string reason = Run(call);
                         Interlocked.Decrement(ref busy);
                         call.finish(reason);

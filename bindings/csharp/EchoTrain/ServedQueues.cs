@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Threading;
 using EchoTrain.Native;
 
 namespace EchoTrain
@@ -33,6 +34,21 @@ namespace EchoTrain
         internal static void Remove(CallQueue queue)
         {
             lock (served) served.Remove(queue);
+        }
+
+        /// Starts a thread that serves a queue. If the system has no thread to give, throws an
+        /// EchoTrainException of the code OutOfMemory, as the library does for its own threads.
+        internal static void StartThread(string name, ThreadStart serve)
+        {
+            try
+            {
+                new Thread(serve) { IsBackground = true, Name = name }.Start();
+            }
+            catch (SystemException error)  // OutOfMemoryException; Mono throws others, too
+            {
+                throw new EchoTrainException(ErrorCode.OutOfMemory, "a thread '" + name + "' could not be started (" + error.Message +
+                    "): the process has reached its limit of memory or threads (ulimit -v, ulimit -u); raise it", error);
+            }
         }
     }
 }

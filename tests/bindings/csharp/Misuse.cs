@@ -3,6 +3,7 @@ using System.Collections.Generic;
 using System.Globalization;
 using System.IO;
 using System.Linq;
+using System.Runtime.InteropServices;
 using System.Threading;
 using EchoTrain;
 
@@ -18,6 +19,7 @@ public static partial class Behaviour
         Test("samples that a pipeline holds when it is disposed of are not bad", HeldAtTheEnd);
         Test("a pipeline is disposed of in a function of its own", EndedWithin);
         Test("as many functions run at once as the pipeline has threads", AllThreads);
+        Test("functions run on fewer threads if no more can be started", NoMoreThreads);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("a Fit that fails leaves no steps to the next one", FailedFit);
         Test("options are the same in every culture", Cultures);
@@ -166,6 +168,82 @@ public static partial class Behaviour
             if (!inside.Wait(60000)) throw new TimeoutException(inside.CurrentCount + " of " + threads + " are missing");
         }))
             while (!inside.IsSet) pipeline.Next().Dispose();
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    private struct Limit
+    {
+        internal ulong Current, Most;
+    }
+
+    private const int ProcessesOfUser = 6;  // RLIMIT_NPROC
+
+    [DllImport("libc", EntryPoint = "getrlimit")]
+    private static extern int GetLimit(int what, out Limit limit);
+
+    [DllImport("libc", EntryPoint = "setrlimit")]
+    private static extern int SetLimit(int what, ref Limit limit);
+
+    [DllImport("libc", EntryPoint = "geteuid")]
+    private static extern uint User();
+
+    [DllImport("libc", EntryPoint = "setresuid")]
+    private static extern int SetUser(uint real, uint effective, uint saved);
+
+    /// No thread can be started until the result is called. Root has no limits, so it becomes somebody else for so long.
+    private static Action WithoutThreads()
+    {
+        bool root = User() == 0;
+        if (root) Expect(SetUser(54321, 54321, 0) == 0, "setresuid");
+        GetLimit(ProcessesOfUser, out Limit before);
+        var none = new Limit { Current = 1, Most = before.Most };
+        Expect(SetLimit(ProcessesOfUser, ref none) == 0, "setrlimit");
+        return () =>
+        {
+            SetLimit(ProcessesOfUser, ref before);
+            if (root) SetUser(0, 0, 0);
+        };
+    }
+
+    // After AllThreads, whose threads oneTBB has kept.
+    private static void NoMoreThreads()
+    {
+        using (var pipeline = new Pipeline(new { threads = 2 }).Source("ones", item => item.Set("x", new[] { 1f }, 1)))
+        {
+            Action end = WithoutThreads();
+            try
+            {
+                FailsWith(ErrorCode.OutOfMemory, "'EchoTrain functions' could not be started", () => pipeline.Next());
+            }
+            finally
+            {
+                end();
+            }
+            pipeline.Next().Dispose();
+        }
+        Action ends = null;
+        int inside = 0, most = 0;
+        using (var pipeline = new Pipeline(new { threads = 2 }).Source("ones", item =>
+        {
+            if (ends == null) ends = WithoutThreads();  // there is a thread for one more call
+            item.Set("x", new[] { 1f }, 1);
+        }).Map("sleeps", item =>
+        {
+            most = Math.Max(most, Interlocked.Increment(ref inside));
+            Thread.Sleep(2);
+            Interlocked.Decrement(ref inside);
+        }))
+        {
+            try
+            {
+                for (int i = 0; i < 200; ++i) pipeline.Next().Dispose();
+            }
+            finally
+            {
+                ends();
+            }
+        }
+        Expect(most == 2, most);
     }
 
     private static void FailedFit()
