@@ -95,7 +95,7 @@ namespace EchoTrain
         /// caller disposes of it.</summary>
         public Batch Next(CancellationToken cancellation = default(CancellationToken))
         {
-            using (cancellation.Register(() => Handle.cancel()))
+            using (cancellation.Register(() => End(Handle)))
             {
                 try
                 {

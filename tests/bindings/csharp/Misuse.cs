@@ -18,6 +18,7 @@ public static partial class Behaviour
         Test("the text of an exception may hold what C cannot", Unpassable);
         Test("samples that a pipeline holds when it is disposed of are not bad", HeldAtTheEnd);
         Test("a pipeline is disposed of in a function of its own", EndedWithin);
+        Test("a token is cancelled after its pipeline was disposed of", CancelledTooLate);
         Test("as many functions run at once as the pipeline has threads", AllThreads);
         Test("functions run on fewer threads if no more can be started", NoMoreThreads);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
@@ -155,6 +156,48 @@ public static partial class Behaviour
         read.Set();
         Expect(disposed.Wait(60000), "Dispose waits for the function that has called it");
         FailsWith(ErrorCode.State, "closed", () => pipeline.Next());
+    }
+
+    private static void CancelledTooLate()
+    {
+        for (int round = 0; round < 10; ++round) CancelTooLate();
+    }
+
+    private static void CancelTooLate()
+    {
+        using (var source = new CancellationTokenSource())
+        using (var waits = new ManualResetEventSlim())
+        using (var gate = new ManualResetEventSlim())
+        {
+            Pipeline pipeline = new Pipeline().Source("waits", item =>
+            {
+                waits.Set();
+                gate.Wait();
+                item.Set("x", new[] { 1f }, 1);
+            });
+            Exception failure = null;
+            var reader = new Thread(() =>
+            {
+                try
+                {
+                    pipeline.Next(source.Token);
+                }
+                catch (Exception error)  // that of the token, or of the pipeline if the reader was faster
+                {
+                    failure = error;
+                }
+            }) { IsBackground = true };
+            reader.Start();
+            waits.Wait();
+            // Either thread may wait for the source.
+            var disposer = new Thread(pipeline.Dispose) { IsBackground = true };
+            disposer.Start();
+            disposer.Join(20);
+            source.Cancel();
+            gate.Set();
+            Expect(reader.Join(60000) && disposer.Join(60000), "the reader or Dispose hangs");
+            Expect(failure is OperationCanceledException || (failure as EchoTrainException)?.Code == ErrorCode.Cancelled, failure);
+        }
     }
 
     private static void AllThreads()
