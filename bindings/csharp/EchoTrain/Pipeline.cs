@@ -74,7 +74,7 @@ namespace EchoTrain
         public Pipeline Map(string name, Action<Batch> function)
         {
             if (function == null) throw new ArgumentNullException(nameof(function));
-            Handle.add_map(name, functions.Add(name, function));
+            functions.Add(name, function, made => Handle.add_map(name, made));
             shown.Add("map " + name);
             return this;
         }
@@ -86,7 +86,7 @@ namespace EchoTrain
         public Pipeline Source(string name, Action<Batch> function)
         {
             if (function == null) throw new ArgumentNullException(nameof(function));
-            Handle.add_source(name, functions.Add(name, function));
+            functions.Add(name, function, made => Handle.add_source(name, made));
             shown.Add("source " + name);
             return this;
         }
@@ -255,10 +255,20 @@ namespace EchoTrain
 
             internal Functions(Failures failures) { this.failures = failures; }
 
-            internal MapFunction Add(string name, Action<Batch> function)
+            /// Keeps the function if the pipeline takes it. Threads for functions that it does not have
+            /// would end with nothing but Dispose.
+            internal void Add(string name, Action<Batch> function, Action<MapFunction> give)
             {
                 functions.Add(new KeyValuePair<string, Action<Batch>>(name, function));
-                return Queue.make(functions.Count - 1);
+                try
+                {
+                    give(Queue.make(functions.Count - 1));
+                }
+                catch
+                {
+                    functions.RemoveAt(functions.Count - 1);
+                    throw;
+                }
             }
 
             internal void Start(Pipeline pipeline)

@@ -20,6 +20,7 @@ public static partial class Behaviour
         Test("a pipeline is disposed of in a function of its own", EndedWithin);
         Test("a token is cancelled after its pipeline was disposed of", CancelledTooLate);
         Test("as many functions run at once as the pipeline has threads", AllThreads);
+        Test("no thread waits for a function that was refused", RefusedFunctions);
         Test("functions run on fewer threads if no more can be started", NoMoreThreads);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("a Fit that fails leaves no steps to the next one", FailedFit);
@@ -211,6 +212,23 @@ public static partial class Behaviour
             if (!inside.Wait(60000)) throw new TimeoutException(inside.CurrentCount + " of " + threads + " are missing");
         }))
             while (!inside.IsSet) pipeline.Next().Dispose();
+    }
+
+    private static int FunctionThreads() =>
+        Directory.GetDirectories("/proc/self/task").Count(task => File.ReadAllText(Path.Combine(task, "comm")).StartsWith("EchoTrain funct"));
+
+    private static void RefusedFunctions()
+    {
+        for (int i = 0; i < 1000 && FunctionThreads() > 0; ++i)  // those of earlier pipelines
+        {
+            GC.Collect();
+            Thread.Sleep(10);
+        }
+        var pipeline = new Pipeline();
+        FailsWith(ErrorCode.InvalidArgument, "", () => pipeline.Source("", item => { }));
+        Fails<EchoTrainException>(() => pipeline.Next());
+        Thread.Sleep(100);
+        Expect(FunctionThreads() == 0, FunctionThreads());
     }
 
     [StructLayout(LayoutKind.Sequential)]
