@@ -146,6 +146,7 @@ namespace EchoTrain
                 : typeof(T) == typeof(float) ? EchoTrain.DType.F32
                 : typeof(T) == typeof(ushort) ? EchoTrain.DType.U16
                 : throw new ArgumentException("fields hold byte, ushort, int or float, not " + typeof(T));
+            if (shape == null) throw new ArgumentNullException(nameof(shape));
             long count = 1;
             try
             {
@@ -171,7 +172,7 @@ namespace EchoTrain
         }
 
         public Batch Set<T>(string field, T[] values, params long[] shape) where T : struct =>
-            Set(field, new ReadOnlySpan<T>(values), shape);
+            Set(field, new ReadOnlySpan<T>(values ?? throw new ArgumentNullException(nameof(values))), shape);
 
         public void Remove(string field) => With(fields => fields.remove(field));
 

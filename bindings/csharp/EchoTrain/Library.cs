@@ -90,7 +90,8 @@ namespace EchoTrain
                                          double targetAccuracy = 0)
         {
             Natives.Load();
-            ReportedRun[] all = runs.ToArray();
+            ReportedRun[] all = runs?.ToArray();
+            if (all == null || all.Any(run => run?.Name == null || run.MetricsPath == null)) throw new ArgumentNullException(nameof(runs));
             return Bindings.write_report(title, new Strings(all.Select(run => run.Name)),
                                          new Strings(all.Select(run => run.MetricsPath)), htmlPath, targetAccuracy);
         }

@@ -56,6 +56,7 @@ namespace EchoTrain
         /// <summary>Appends stages.</summary>
         public Pipeline Add(params Spec[] stages)
         {
+            if (stages == null) throw new ArgumentNullException(nameof(stages));
             foreach (Spec stage in stages)
             {
                 if (stage == null) throw new ArgumentNullException(nameof(stages));

@@ -25,7 +25,7 @@ namespace EchoTrain
         /// <summary>Sets an option by its name in the schema.</summary>
         public Spec Set(string option, object value)
         {
-            options[option] = value;
+            options[option ?? throw new ArgumentNullException(nameof(option))] = value;
             return this;
         }
 
@@ -33,7 +33,7 @@ namespace EchoTrain
         /// the source's samples before they are combined.</summary>
         public Spec Then(Spec stage)
         {
-            following.Add(stage);
+            following.Add(stage ?? throw new ArgumentNullException(nameof(stage)));
             return this;
         }
 
@@ -59,7 +59,11 @@ namespace EchoTrain
         internal static string Write(IEnumerable<KeyValuePair<string, object>> values)
         {
             var fields = new List<string>();
-            foreach (var entry in values) fields.Add(Text(entry.Key) + ": " + Value(entry.Key, entry.Value));
+            foreach (var entry in values)
+            {
+                if (entry.Key == null) throw new ArgumentException("the name of an option is null");
+                fields.Add(Text(entry.Key) + ": " + Value(entry.Key, entry.Value));
+            }
             return "{" + string.Join(", ", fields) + "}";
         }
 
@@ -74,14 +78,17 @@ namespace EchoTrain
             if (value is double[])
                 return "[" + string.Join(", ", Array.ConvertAll((double[])value, n => Number(key, n))) + "]";
             if (value is Spec[])
-                return "[" + string.Join(", ", Array.ConvertAll((Spec[])value, s => s.BranchJson())) + "]";
+                return "[" + string.Join(", ", Array.ConvertAll((Spec[])value, s => Element(key, s).BranchJson())) + "]";
             if (value is string[])
-                return "[" + string.Join(", ", Array.ConvertAll((string[])value, Text)) + "]";
+                return "[" + string.Join(", ", Array.ConvertAll((string[])value, s => Text(Element(key, s)))) + "]";
             if (value is long[])
                 return "[" + string.Join(", ", Array.ConvertAll((long[])value, n => n.ToString(CultureInfo.InvariantCulture))) + "]";
             throw new ArgumentException("option '" + key + "' is a " + (value?.GetType().ToString() ?? "null") +
                 "; options are numbers, text, booleans or arrays of double, long, string or Spec");
         }
+
+        private static T Element<T>(string key, T element) =>
+            element != null ? element : throw new ArgumentException("option '" + key + "' has a null in its array");
 
         private static string Number(string key, double number)
         {

@@ -1,4 +1,5 @@
 using System;
+using System.Linq;
 using EchoTrain.Native;
 
 namespace EchoTrain
@@ -19,6 +20,7 @@ namespace EchoTrain
 
         private Study(string path, string[] overrides)
         {
+            if (overrides == null || overrides.Contains(null)) throw new ArgumentNullException(nameof(overrides));
             Natives.Load();
             handle = new StudyHandle(path, new Strings(overrides));
         }

@@ -37,8 +37,7 @@ namespace EchoTrain
             if (path == null) throw new ArgumentNullException(nameof(path));
             if (until == null) throw new ArgumentNullException(nameof(until));
             Natives.Load();
-            foreach (Spec layer in layers)
-                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
+            RequireLayers(layers);
             var spec = new Dictionary<string, object> { ["onnx"] = path, ["layers"] = layers };
             if (until.Length > 0) spec["until"] = until;
             return new Model(new ModelHandle(Spec.Write(spec)));
@@ -54,13 +53,19 @@ namespace EchoTrain
 
         private static string JsonOf(string[] inputs, Spec[] layers)
         {
-            if (layers == null || layers.Contains(null)) throw new ArgumentNullException(nameof(layers));
-            if (layers.Length == 1 && layers[0].Kind == "models") return layers[0].BranchJson();
-            foreach (Spec layer in layers)
-                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
+            if (inputs == null) throw new ArgumentNullException(nameof(inputs));
+            if (layers?.Length == 1 && layers[0]?.Kind == "models") return layers[0].BranchJson();
+            RequireLayers(layers);
             var spec = new Dictionary<string, object> { ["layers"] = layers };
             if (inputs.Length > 0) spec["inputs"] = inputs;
             return Spec.Write(spec);
+        }
+
+        private static void RequireLayers(Spec[] layers)
+        {
+            if (layers == null || layers.Contains(null)) throw new ArgumentNullException(nameof(layers));
+            foreach (Spec layer in layers)
+                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
         }
 
         /// <summary>Freezes the parameters whose names match <paramref name="pattern"/>, such as
@@ -172,6 +177,7 @@ namespace EchoTrain
         /// <summary>Opens a device with options.</summary>
         public Device(string selector, DeviceOptions options)
         {
+            if (selector == null) throw new ArgumentNullException(nameof(selector));
             if (options == null) throw new ArgumentNullException(nameof(options));
             Natives.Load();
             using (var given = new Native.DeviceOptions
@@ -652,6 +658,7 @@ namespace EchoTrain
 
         private Job(string text, bool isJson, string[] overrides)
         {
+            if (overrides == null || overrides.Contains(null)) throw new ArgumentNullException(nameof(overrides));
             Natives.Load();
             Handle = new JobHandle(text, isJson, new Strings(overrides));
         }
