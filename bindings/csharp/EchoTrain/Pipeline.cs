@@ -274,22 +274,25 @@ namespace EchoTrain
 
             internal void Start(Pipeline pipeline)
             {
-                if (started || functions.Count == 0) return;
-                var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
-                ServedQueues.Add(Queue, () =>
+                lock (functions)  // threads that read at the same time, of which the library refuses all but one
                 {
-                    if (owner.TryGetTarget(out PipelineHandle handle)) End(handle);
-                });
-                try
-                {
-                    StartThread();
+                    if (started || functions.Count == 0) return;
+                    var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
+                    ServedQueues.Add(Queue, () =>
+                    {
+                        if (owner.TryGetTarget(out PipelineHandle handle)) End(handle);
+                    });
+                    try
+                    {
+                        StartThread();
+                    }
+                    catch (EchoTrainException)
+                    {
+                        ServedQueues.Remove(Queue);
+                        throw;
+                    }
+                    started = true;
                 }
-                catch (EchoTrainException)
-                {
-                    ServedQueues.Remove(Queue);
-                    throw;
-                }
-                started = true;
             }
 
             private void StartThread()

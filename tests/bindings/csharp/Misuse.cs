@@ -20,6 +20,7 @@ public static partial class Behaviour
         Test("a pipeline is disposed of in a function of its own", EndedWithin);
         Test("a token is cancelled after its pipeline was disposed of", CancelledTooLate);
         Test("as many functions run at once as the pipeline has threads", AllThreads);
+        Test("threads that begin a pipeline at the same time are served or refused", BegunTogether);
         Test("no thread waits for a function that was refused", RefusedFunctions);
         Test("functions run on fewer threads if no more can be started", NoMoreThreads);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
@@ -212,6 +213,32 @@ public static partial class Behaviour
             if (!inside.Wait(60000)) throw new TimeoutException(inside.CurrentCount + " of " + threads + " are missing");
         }))
             while (!inside.IsSet) pipeline.Next().Dispose();
+    }
+
+    private static void BegunTogether()
+    {
+        for (int round = 0; round < 100; ++round)
+            using (var both = new Barrier(2))
+            using (var pipeline = new Pipeline(new { threads = 1 }).Source("ones", item => item.Set("x", new[] { 1f }, 1)))
+            {
+                var failures = new Exception[2];
+                Thread[] readers = Enumerable.Range(0, 2).Select(i => new Thread(() =>
+                {
+                    both.SignalAndWait();
+                    try
+                    {
+                        pipeline.Next();
+                    }
+                    catch (Exception error)
+                    {
+                        failures[i] = error;
+                    }
+                }) { IsBackground = true }).ToArray();
+                foreach (Thread reader in readers) reader.Start();
+                foreach (Thread reader in readers) Expect(reader.Join(60000), "a reader hangs");
+                foreach (Exception failure in failures)
+                    Expect(failure == null || (failure as EchoTrainException)?.Code == ErrorCode.State, failure);
+            }
     }
 
     private static int FunctionThreads() =>
