@@ -54,11 +54,12 @@ class CallQueue {
   // Returns the transport that queues calls; give it to a run or a split.
   Transport* lend() { return new QueuedTransport(state_); }
 
-  // Returns the next call, which the caller owns; nullptr if none came in time. Once this has been
-  // called, the queue closes with the destruction of the last function that it made.
+  // Returns the next call, which the caller owns; nullptr if none came in time. The queue closes
+  // with the destruction of the last function that it made, or here if there is none any more.
   Call* take(double seconds) {
     std::unique_lock<std::mutex> lock(state_->mutex);
     state_->served = true;
+    if (state_->functions == 0 && state_->made) state_->closed = true;
     state_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
                              [&] { return !state_->calls.empty() || state_->closed; });
     if (state_->calls.empty()) return nullptr;
@@ -105,7 +106,7 @@ class CallQueue {
     std::condition_variable changed;
     std::deque<std::shared_ptr<Call::State>> calls;
     int functions = 0;
-    bool served = false, closed = false;
+    bool made = false, served = false, closed = false;  // made: has had a function
   };
 
   class Queued : public MapFunction {
@@ -114,6 +115,7 @@ class CallQueue {
         : queue_(std::move(queue)), function_(function) {
       const std::lock_guard<std::mutex> lock(queue_->mutex);
       ++queue_->functions;
+      queue_->made = true;
     }
     ~Queued() override {
       {

@@ -22,6 +22,7 @@ public static partial class Behaviour
         Test("as many functions run at once as the pipeline has threads", AllThreads);
         Test("threads that begin a pipeline at the same time are served or refused", BegunTogether);
         Test("no thread waits for a function that was refused", RefusedFunctions);
+        Test("no thread waits for functions that were freed before it began", FreedFunctions);
         Test("functions run on fewer threads if no more can be started", NoMoreThreads);
         Test("an evaluation that is stopped within Fit", StoppedEvaluations);
         Test("a Fit that fails leaves no steps to the next one", FailedFit);
@@ -256,6 +257,20 @@ public static partial class Behaviour
         Fails<EchoTrainException>(() => pipeline.Next());
         Thread.Sleep(100);
         Expect(FunctionThreads() == 0, FunctionThreads());
+    }
+
+    // What a pipeline that is collected does while its first thread has not begun.
+    private static void FreedFunctions()
+    {
+        Func<string, object[], object> make = (type, arguments) =>
+            Activator.CreateInstance(typeof(Pipeline).Assembly.GetType("EchoTrain.Native." + type), arguments);
+        Func<object, string, object[], object> call = (of, method, arguments) => of.GetType().GetMethod(method).Invoke(of, arguments);
+        object queue = make("CallQueue", new object[0]);
+        object handle = make("PipelineHandle", new object[] { "{}" });
+        call(handle, "add_source", new[] { "s", call(queue, "make", new object[] { 0 }) });
+        ((IDisposable)handle).Dispose();
+        Expect(call(queue, "take", new object[] { 0.0 }) == null, "a call");
+        Expect((bool)call(queue, "is_closed", new object[0]), "the queue stays open");
     }
 
     [StructLayout(LayoutKind.Sequential)]
