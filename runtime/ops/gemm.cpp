@@ -92,9 +92,7 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;
   if (bias) p.epilogue |= GemmParams::kBias;
-  // The kernels for CPUs take four steps of k in an iteration, or as many as there are lanes.
-  const uint32_t steps = kernel.shader.starts_with("gemm_cpu_row") ? 8 : 4;
-  emit.require_iterations(gpu::div_up(gpu::div_up(p.k, p.slices), steps));
+  emit.require_iterations(iterations_of(kernel, mode, p));
   const int64_t elements = elements_of_c(mode, p);
   const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, elements});
   emit.dispatch(kernel.shader,

@@ -68,6 +68,7 @@ GemmKernel tiled(const gpu::Device& device, const Tile& tile, GemmMode mode, con
                  tile.columns,
                  0};
   load_widely(out, mode, p);
+  out.steps = tile.depth;
   // Compilers for CPUs take long for the unrolled loop and gain nothing.
   out.constants.push_back(device.info().kind == gpu::DeviceKind::cpu ? 1 : tile.depth);
   out.cost = tile.cost, out.at_once = tile.at_once;
@@ -91,10 +92,15 @@ double estimate(const GemmKernel& kernel, const GemmParams& p, uint32_t slices) 
   return gpu::div_up(groups, kUnits * kernel.at_once) * kernel.at_once * each + sum;
 }
 
+// Whether the kernel's slices are of lines of pixels, not of single steps along k.
+bool by_lines(const GemmKernel& kernel, GemmMode mode) {
+  return mode == GemmMode::line_dw ||
+         (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
+}
+
 uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
-  const bool by_lines = mode == GemmMode::line_dw ||
-                        (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
-  if (kernel.wanted_groups) return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
+  if (!is_split(mode)) return 1;
+  if (kernel.wanted_groups) return std::max(by_lines(kernel, mode) ? p.batch * p.oh : p.k / 64, 1u);
   constexpr uint32_t kMostElements = 1 << 26;  // of all slices of a result
   const uint64_t elements = uint64_t{p.m} * p.n * p.groups;
   const auto fit = static_cast<uint32_t>(kMostElements / std::max<uint64_t>(elements, 1));
@@ -107,13 +113,13 @@ uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParam
   if (kernel.wanted_groups) {
     const uint32_t tiles =
         gpu::div_up(p.m, kernel.tile_rows) * gpu::div_up(p.n, kernel.tile_columns) * p.groups;
-    return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most);
+    return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), kernel.least_slices, most);
   }
   // More slices need more memory, which a few percent of an estimate are not worth.
   constexpr double kLeastGain = 0.97;
-  uint32_t best = 1;
-  double least = estimate(kernel, p, 1);
-  for (uint32_t slices = 2; slices <= std::min(most, 8 * kUnits); ++slices)
+  uint32_t best = kernel.least_slices;
+  double least = estimate(kernel, p, best);
+  for (uint32_t slices = best + 1; slices <= std::min(most, 8 * kUnits); ++slices)
     if (const double time = estimate(kernel, p, slices); time < kLeastGain * least)
       best = slices, least = time;
   return best;
@@ -206,6 +212,7 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1) {
     const uint32_t columns = 4 * lanes, of_b = pairs_for(mode, p, /*tail=*/true, lanes, columns);
     out.push_back({cat("gemm_cpu_row_", lanes), {p.m}, p.m, columns, 16});
+    out.back().steps = lanes;
     load_in_pairs(out.back(), of_b);
   }
   for (const uint32_t pad : pads_for(mode, p))
@@ -250,6 +257,7 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
         tile.columns,
         16};
     load_in_pairs(kernel, pairs_for(mode, p, tail != 0, lanes, tile.columns));
+    if (dw) kernel.steps = 8;  // four pairs of pixels
     if (!dw) kernel.run = tile.blocks;
     if (!dw) kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
     if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;
@@ -316,6 +324,7 @@ std::optional<GemmKernel> on_matrices(const gpu::Device& device, const MatrixTil
                     columns,
                     0};
   load_widely(kernel, mode, p);
+  kernel.steps = kMatrixDepth;
   kernel.cost = tile.cost, kernel.at_once = tile.at_once;
   if (parts == 1) kernel.rounds = unit.bfloat16 ? Precision::bf16 : Precision::fp16;
   kernel.exact = parts == 1;
@@ -384,13 +393,56 @@ std::vector<GemmKernel> all_kernels(const gpu::Device& device, GemmMode mode, co
   return out;
 }
 
+// Returns the fewest slices whose iterations are at most `limit`, or as many as there can be.
+uint32_t least_slices(GemmKernel kernel, GemmMode mode, const GemmParams& p, uint32_t limit) {
+  uint32_t least = 1;
+  for (uint32_t most = most_slices(kernel, mode, p); least < most;) {
+    kernel.slices = (least + most) / 2;
+    if (iterations_of(kernel, mode, p) <= limit)
+      most = kernel.slices;
+    else
+      least = kernel.slices + 1;
+  }
+  return least;
+}
+
+// Makes the kernels keep within the iterations that the driver does before it ends a loop. The most
+// pressing case is the gradient of weights over a large batch.
+void keep_iterations(const gpu::Device& device, std::vector<GemmKernel>& kernels, GemmMode mode,
+                     const GemmParams& p) {
+  const uint32_t limit = device.info().max_iterations;
+  if (limit == 0) return;
+  for (GemmKernel& kernel : kernels) kernel.least_slices = least_slices(kernel, mode, p, limit);
+  const auto fits = [&](GemmKernel kernel) {
+    kernel.slices = kernel.least_slices;
+    return iterations_of(kernel, mode, p) <= limit;
+  };
+  if (std::any_of(kernels.begin(), kernels.end(), fits))
+    std::erase_if(kernels, [&](const GemmKernel& kernel) { return !fits(kernel); });
+}
+
 }  // namespace
 
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision) {
   std::vector<GemmKernel> out = all_kernels(device, mode, p, precision);
   std::erase_if(out, [&](const GemmKernel& kernel) { return !grid_fits(device, kernel, mode, p); });
+  keep_iterations(device, out, mode, p);
   return out;
+}
+
+uint64_t iterations_of(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  const auto along = [&](uint64_t length) -> uint64_t { return gpu::div_up(length, kernel.steps); };
+  const uint32_t slices = std::max(kernel.slices, 1u);
+  if (by_lines(kernel, mode))
+    return uint64_t{gpu::div_up(uint64_t{p.batch} * p.oh, slices)} * (2 + along(p.ow));
+  if (mode == GemmMode::line) return p.kh * (2 + along(p.c));
+  const bool on_cpu = kernel.shader.starts_with("gemm_cpu");
+  if (on_cpu && (mode == GemmMode::conv || mode == GemmMode::conv_dx))
+    return p.kh * (3 + p.kw * (2 + along(p.kc)));
+  const uint64_t tiles = along(gpu::div_up(p.k, slices));
+  // Some of the tiles of shaders/gemm_tiled.comp have their inner loop unrolled, others do not.
+  return on_cpu ? tiles : tiles * (2 + kernel.steps);
 }
 
 std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
@@ -398,7 +450,7 @@ std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const 
   std::vector<uint32_t> out{usual};
   if (!is_split(mode)) return out;
   for (const uint32_t other : {usual / 4, usual / 2, usual * 2, usual * 4})
-    if (other >= 1 && other <= most_slices(kernel, mode, p) &&
+    if (other >= kernel.least_slices && other <= most_slices(kernel, mode, p) &&
         std::find(out.begin(), out.end(), other) == out.end())
       out.push_back(other);
   return out;

@@ -19,6 +19,8 @@ struct GemmKernel {
   Precision rounds = Precision::fp32;  // precision to which it rounds its operands itself
   bool exact = true;                   // products of small integers are exact
   uint32_t slices = 0;                 // slices of k; 0: not chosen yet
+  uint32_t least_slices = 1;           // fewer would take more iterations than the device allows
+  uint32_t steps = 4;                  // along k, of an iteration of the innermost loop
   uint32_t pad = 0;                    // padding of the rows of A and B, in elements
   // Numbers of A and of B loaded at a time: each must begin at a multiple of as many, and so must C
   // at one of loads_b.
@@ -39,11 +41,16 @@ struct GemmKernel {
 
 // Returns the kernels that the device can run, the likely fastest first. Without the modes along
 // lines there is at least one, unless the result has more tiles than the device takes workgroups.
+// Those that take too many iterations are left out, unless all do.
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision);
 
 // Returns the numbers of slices of k that are worth trying; the first is the default.
 std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const GemmParams& p);
+
+// Returns the iterations of an invocation's loops with the kernel's slices, as lavapipe counts
+// them: an inner loop takes one more each time that it ends. What it unrolls counts as well.
+uint64_t iterations_of(const GemmKernel& kernel, GemmMode mode, const GemmParams& p);
 
 // Returns m for GemmMode::line: the number of pairs of pixels, with each line padded to whole runs
 // of the kernel.
