@@ -44,13 +44,25 @@ void emit_by_samples(Emitter& emit, const char* shader, const Push& push, uint32
   });
 }
 
+// Returns the most pixels under an output, or outputs over a pixel, along an axis.
+uint64_t under(const Push& push, uint32_t size, uint32_t outputs) {
+  return push.adaptive ? size / outputs + 2 : push.at.window;
+}
+uint64_t over(const Push& push, uint32_t size, uint32_t outputs) {
+  return push.adaptive ? outputs / size + 2 : gpu::div_up(push.at.window, push.at.stride);
+}
+
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
+  const PoolGeometry& g = push.at;
+  emit.require_iterations(g.ow * (2 + under(push, g.h, g.oh) * (2 + under(push, g.w, g.ow))));
   emit_by_samples(emit, "avg_pool", push, push.at.oh, call.inputs[0], call.output);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
+  const PoolGeometry& g = push.at;
+  emit.require_iterations(g.w * (2 + over(push, g.h, g.oh) * (2 + over(push, g.w, g.ow))));
   emit_by_samples(emit, "avg_pool_grad", push, push.at.h, call.output_grad, call.input_grads[0]);
 }
 

@@ -76,6 +76,11 @@ DepthwisePush depthwise_of(const ConvGeometry& g) {
           g.stride, g.pad_y, g.pad_x, g.dilation, 1,    0,    0};
 }
 
+// Refuses lines that are too long for an invocation that computes all `pixels` of one.
+void require_line(const Emitter& emit, const ConvGeometry& g, uint32_t pixels) {
+  emit.require_iterations(pixels * (2 + uint64_t{g.kh} * (2 + g.kw)));
+}
+
 // w [taps, c, G, f] -> [taps, f, G, c], so that k = (ky, kx, filter) runs along rows of B.
 DeviceTensor flipped(Emitter& emit, const ConvGeometry& g, const DeviceTensor& w) {
   const uint32_t taps = g.kh * g.kw, c = g.c / g.groups, f = g.filters / g.groups;
@@ -156,6 +161,7 @@ void emit_conv_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor
   if (g.depthwise()) {
     DepthwisePush push = depthwise_of(g);
     push.relu = relu, push.bias = bias ? 1 : 0;
+    require_line(emit, g, g.ow);
     for_sample_runs(g.batch, 1, [&](uint32_t first, uint32_t count) {
       emit.for_channels("depthwise",
                         {reads(samples_of(x, first, count)), reads(w), reads(bias ? bias : w),
@@ -180,6 +186,7 @@ namespace {
 void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                            const DeviceTensor& w, const DeviceTensor& dx) {
   if (g.depthwise()) {
+    require_line(emit, g, g.w);
     for_sample_runs(g.batch, 1, [&](uint32_t first, uint32_t count) {
       emit.for_channels("depthwise_dx",
                         {reads(samples_of(dy, first, count)), reads(w),
@@ -234,7 +241,8 @@ void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
                            const DeviceTensor& dy, const DeviceTensor& dw) {
   if (g.depthwise()) {
     DepthwisePush push = depthwise_of(g);
-    push.slices = sum_slices(*emit.device(), g.batch * g.oh, g.c);
+    const uint32_t lines = g.batch * g.oh;
+    push.slices = emit.slices_within(sum_slices(*emit.device(), lines, g.c), lines, 2 + g.ow);
     const uint32_t count = g.kh * g.kw * g.c;
     const DeviceTensor partial = emit.scratch({push.slices, count});
     emit.for_channels("depthwise_dw", {reads(x), reads(dy), writes(partial)}, push, g.c,

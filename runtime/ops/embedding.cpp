@@ -46,8 +46,11 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const DeviceTensor order = emit.scratch({push.rows}), begin = emit.scratch({push.entries + 1});
   const DeviceTensor& ids = call.inputs[1];
-  emit.require_iterations(uint64_t{push.rows} + gpu::div_up(push.entries, kMostGroups));
+  // Of embedding_grad, if all rows have ids of the same invocation.
+  emit.require_iterations(uint64_t{push.rows} + 2 * gpu::div_up(push.entries, kMostGroups));
   if (emit.device()->family() == gpu::KernelFamily::cpu) {
+    const uint32_t most = std::max(push.rows, push.entries + 1);
+    emit.require_iterations(Emitter::in_turn(most) * (uint64_t{2} + push.rows));
     emit.for_each("embedding_order", {reads(ids), writes(order)}, push, push.rows);
     emit.for_each("embedding_begin", {reads(ids), writes(begin)}, push, push.entries + 1);
   } else {

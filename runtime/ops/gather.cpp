@@ -38,6 +38,8 @@ void forward(const OpCall& call, Emitter& emit) {
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
+  emit.require_iterations((2 + uint64_t{push.picks}) *
+                          gpu::div_up(uint64_t{push.samples} * push.rows, kMostGroups));
   emit.for_channels("gather_grad",
                     {reads(call.output_grad), reads(call.inputs[1]), writes(call.input_grads[0])},
                     push, push.c, std::min(push.samples * push.rows, kMostGroups));

@@ -27,7 +27,9 @@ void emit_over_rows(Emitter& emit, const char* shader, std::vector<gpu::Binding>
   const auto batch = static_cast<uint32_t>(call.output.shape[0]);
   // Each invocation divides once to find its first image, which is expensive on CPU devices.
   const bool is_cpu = emit.device()->family() == gpu::KernelFamily::cpu;
-  const uint32_t slices = is_cpu ? std::clamp(64 / rows, 1u, batch) : std::min(batch, kMostGroups);
+  const uint32_t slices =
+      emit.slices_within(is_cpu ? std::clamp(64 / rows, 1u, batch) : std::min(batch, kMostGroups),
+                         batch, 2 + uint64_t{g.window} * (2 + g.window));
   const struct {
     uint32_t batch, slices, h, w, c, oh, ow;
   } push{batch, slices, g.h, g.w, g.c, g.oh, g.ow};

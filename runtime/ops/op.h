@@ -129,13 +129,18 @@ class Emitter {
     add(gpu::Dispatch{label_, &kernel, std::move(bindings), {}, {groups_over(count), 1, 1}});
   }
 
+  // Returns how many elements an invocation of such a kernel takes, one after another.
+  static uint64_t in_turn(uint64_t count) {
+    return gpu::div_up(count, uint64_t{64} * groups_over(count));
+  }
+
   // Emits a kernel with a workgroup for each of `rows` rows of `length` elements
   // (shaders/row.glsl). It goes over a row at most `passes` times.
   template <typename Push>
   void for_rows(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                 uint32_t rows, uint32_t length, std::vector<uint32_t> constants = {},
                 uint32_t passes = 4) {
-    require_iterations(uint64_t{passes} * gpu::div_up(length, row_lanes(length)) *
+    require_iterations((1 + passes * (1 + uint64_t{gpu::div_up(length, row_lanes(length))})) *
                        gpu::div_up(rows, kMostGroups));
     constants.insert(constants.begin(), row_lanes(length));
     dispatch(shader, std::move(bindings), push, {std::clamp(rows, 1u, kMostGroups), 1, 1},
@@ -162,8 +167,13 @@ class Emitter {
   }
 
   // Throws Error(unsupported) if the driver ends the loops of an invocation before so many
-  // iterations, which would give wrong numbers.
+  // iterations, which would give wrong numbers. Lavapipe counts those of all loops, and one more
+  // each time that a loop within another ends.
   void require_iterations(uint64_t iterations) const;
+
+  // Returns `slices`, or as many as it takes for a slice of `rows` not to need more iterations than
+  // the driver allows. A row needs `each`.
+  uint32_t slices_within(uint32_t slices, uint32_t rows, uint64_t each) const;
 
   // Attaches to the last emitted dispatch what it computes, so that it can be fused with others.
   void set_fusible(std::shared_ptr<const gpu::Fusible> what) {

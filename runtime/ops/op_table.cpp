@@ -121,6 +121,15 @@ void Emitter::require_iterations(uint64_t iterations) const {
        info.max_iterations, ": install Mesa 25 or later, or make the layer smaller");
 }
 
+uint32_t Emitter::slices_within(uint32_t slices, uint32_t rows, uint64_t each) const {
+  const uint32_t limit = device()->info().max_iterations;
+  if (limit == 0) return slices;
+  const uint64_t at_once = std::max<uint64_t>(limit / each, 1);
+  slices = std::max(slices, gpu::div_up(rows, at_once));
+  require_iterations(gpu::div_up(rows, slices) * each);
+  return slices;
+}
+
 uint32_t Emitter::row_lanes(uint32_t length) const {
   if (device()->family() == gpu::KernelFamily::cpu) return channel_lanes(*device());
   return std::clamp(std::bit_ceil(length / 4 + 1), 32u, 128u);

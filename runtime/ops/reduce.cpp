@@ -79,7 +79,7 @@ void emit_pass(Emitter& emit, Reduction kind, const DeviceTensor& x, const Devic
   else if (push.outer == 1 && kind == Reduction::sum && push.scale == 1)
     emit_column_sum(emit, x, out, push.length, push.inner);  // splits a long column
   else {
-    emit.require_iterations(uint64_t{push.length} * gpu::div_up(push.outer, kMostGroups));
+    emit.require_iterations((2 + uint64_t{push.length}) * gpu::div_up(push.outer, kMostGroups));
     emit.for_channels("reduce", {reads(x), writes(out)}, push, push.inner,
                       std::min(push.outer, kMostGroups), 1, {constant});
   }
@@ -115,7 +115,7 @@ void backward(const OpCall& call, Emitter& emit) {
   if (push.inner == 1)
     emit.for_rows("reduce_rows_grad", bindings, push, push.outer, push.length, {constant});
   else {
-    emit.require_iterations(uint64_t{2} * push.length * gpu::div_up(push.outer, kMostGroups));
+    emit.require_iterations((3 + uint64_t{2} * push.length) * gpu::div_up(push.outer, kMostGroups));
     emit.for_channels("reduce_grad", bindings, push, push.inner, std::min(push.outer, kMostGroups),
                       1, {constant});
   }

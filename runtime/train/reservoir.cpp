@@ -154,6 +154,8 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
          0};
   const auto mean = [&](const char* shader, uint32_t row_length) {
     push.share = 1.0f / static_cast<float>(push.view_height * row_length);
+    constexpr uint32_t kLanes = 8;  // at least; each walks down columns
+    emit.require_iterations((2 + uint64_t{push.view_height}) * gpu::div_up(row_length, kLanes));
     emit.for_rows(shader, {records, images, ops::updates(means_)}, push, rows, row_length);
   };
   if (like_.adjusts) mean("reservoir_mean", push.view_width * channels);

@@ -427,9 +427,10 @@ TEST(LongLoops, ThatTheDriverEndsAreRefused) {
     Emission on(device);
     ops::Emitter& emit = on.emit;
     emit.set_label("head");
-    const auto text_of = [&](const char* name, const Shape& x, const Shape& w, const Shape& y) {
+    const auto text_of = [&](const char* name, const Shape& x, const Shape& w, const Shape& y,
+                             const Json& given = Json::object()) {
       const ops::OpSpec& op = ops::find_op(name);
-      const Options options(op.options, name, Json::object());
+      const Options options(op.options, name, given);
       ops::OpCall call{options};
       call.inputs = {emit.scratch(x)};
       if (!w.empty()) call.inputs.push_back(emit.scratch(w));
@@ -444,6 +445,14 @@ TEST(LongLoops, ThatTheDriverEndsAreRefused) {
     EXPECT_NE(text_of("global_avg_pool", {1, 100, 100, 1}, {}, {1, 1}), "");
     EXPECT_NE(text_of("softmax", {1, 100'000}, {}, {1, 100'000}), "");
     EXPECT_EQ(text_of("dense", {8, 80}, {80, 8}, {8, 8}), "");
+    const Json depthwise{{"groups", 2}};  // each pixel of a line takes 2 + 1 * (2 + 1) iterations
+    EXPECT_EQ(text_of("conv2d", {1, 1, 20, 2}, {1, 1, 1, 2}, {1, 1, 20, 2}, depthwise), "");
+    EXPECT_NE(text_of("conv2d", {1, 1, 21, 2}, {1, 1, 1, 2}, {1, 1, 21, 2}, depthwise), "");
+    const Json whole{{"output_size", 1}};  // as many iterations as pixels, and more
+    EXPECT_EQ(text_of("avg_pool", {1, 5, 5, 1}, {}, {1, 1, 1, 1}, whole), "");
+    EXPECT_NE(text_of("avg_pool", {1, 10, 10, 1}, {}, {1, 1, 1, 1}, whole), "");
+    EXPECT_NE(text_of("reduce", {1, 99, 2}, {}, {1, 2}, {{"function", "max"}, {"axes", {1}}}), "");
+    EXPECT_EQ(text_of("reduce", {1, 98, 2}, {}, {1, 2}, {{"function", "max"}, {"axes", {1}}}), "");
   }
 }
 
@@ -538,6 +547,74 @@ TEST(LongLoops, OfALargeBatchAreSplit) {
       ASSERT_EQ(out.view<float>()[tap * 64 * 128 + i], static_cast<float>(900 * across * down))
           << tap;
   }
+}
+
+// The loops over a head's numbers lie within that over positions, and a long one is not unrolled.
+TEST(LongLoops, OfWideHeadsAreCounted) {
+  constexpr int64_t kFew = 8, kWidth = 256;
+  const ops::OpSpec& op = ops::find_op("attention");
+  const Options options(op.options, "attention", {{"heads", 1}});
+  for (const auto& [queries, keys] :
+       {std::pair(kFew, int64_t{490}), {490, kFew}, {kFew, 600}, {600, kFew}}) {
+    Emission on(fast_options());
+    ops::Emitter& emit = on.emit;
+    const auto ones = [&](int64_t positions) {
+      const ops::DeviceTensor out = emit.scratch({1, positions, kWidth});
+      emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(1.0f)});
+      return out;
+    };
+    ops::OpCall call{options};
+    call.inputs = {ones(queries), ones(keys), ones(keys)};
+    call.output = ones(queries);
+    call.saved = {emit.scratch({1, 1, queries})};
+    call.output_grad = ones(queries);
+    call.input_grads = {ones(queries), ones(keys), ones(keys)};
+    const std::string error = error_text([&] {
+      op.forward(call, emit);
+      op.backward(call, emit);
+    });
+    const bool counts =
+        device()->family() == gpu::KernelFamily::cpu && device()->info().max_iterations != 0;
+    if (std::max(queries, keys) == 600 && counts) {
+      EXPECT_NE(error.find("iterations"), std::string::npos) << error;
+      continue;
+    }
+    ASSERT_EQ(error, "");
+    gpu::run_once(on.kernels.device(), on.commands);
+    const Tensor lse = graph::download(on.kernels.device(), call.saved[0]),
+                 dv = graph::download(on.kernels.device(), call.input_grads[2]);
+    const auto of_keys = static_cast<double>(keys), of_queries = static_cast<double>(queries);
+    EXPECT_NEAR(lse.view<float>()[0], std::sqrt(kWidth) + std::log(of_keys), 1e-3);
+    EXPECT_NEAR(dv.view<float>()[0], of_queries / of_keys, 1e-2);
+  }
+}
+
+// The gradient of a depthwise convolution's weights.
+TEST(LongLoops, OfManyLinesOfChannelsAreSplit) {
+  constexpr uint32_t kBatch = 1024, kSide = 64;
+  const ops::ConvGeometry g{.batch = kBatch,
+                            .h = kSide,
+                            .w = kSide,
+                            .c = 2,
+                            .oh = kSide,
+                            .ow = kSide,
+                            .filters = 2,
+                            .kh = 1,
+                            .kw = 1,
+                            .stride = 1,
+                            .pad_y = 0,
+                            .pad_x = 0,
+                            .dilation = 1,
+                            .groups = 2};
+  Emission on(fast_options());
+  ops::Emitter& emit = on.emit;
+  const ops::DeviceTensor x = emit.scratch({kBatch, kSide, kSide, 2}),
+                          dw = emit.scratch({1, 1, 1, 2});
+  emit.add(gpu::Fill{x.buffer, std::bit_cast<uint32_t>(1.0f)});
+  ops::emit_conv_dw(emit, g, x, x, dw);
+  gpu::run_once(on.kernels.device(), on.commands);
+  const Tensor out = graph::download(on.kernels.device(), dw);
+  EXPECT_EQ(out.view<float>()[0], static_cast<float>(kBatch * kSide * kSide));
 }
 
 // Of each mode the longest product that a kernel does in one slice: as the driver counts.
