@@ -92,15 +92,10 @@ double estimate(const GemmKernel& kernel, const GemmParams& p, uint32_t slices) 
   return gpu::div_up(groups, kUnits * kernel.at_once) * kernel.at_once * each + sum;
 }
 
-// Whether the kernel's slices are of lines of pixels, not of single steps along k.
-bool by_lines(const GemmKernel& kernel, GemmMode mode) {
-  return mode == GemmMode::line_dw ||
-         (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
-}
-
 uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
   if (!is_split(mode)) return 1;
-  if (kernel.wanted_groups) return std::max(by_lines(kernel, mode) ? p.batch * p.oh : p.k / 64, 1u);
+  if (kernel.wanted_groups)
+    return std::max(slices_lines(kernel, mode) ? p.batch * p.oh : p.k / 64, 1u);
   constexpr uint32_t kMostElements = 1 << 26;  // of all slices of a result
   const uint64_t elements = uint64_t{p.m} * p.n * p.groups;
   const auto fit = static_cast<uint32_t>(kMostElements / std::max<uint64_t>(elements, 1));
@@ -431,10 +426,15 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
   return out;
 }
 
+bool slices_lines(const GemmKernel& kernel, GemmMode mode) {
+  return mode == GemmMode::line_dw ||
+         (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
+}
+
 uint64_t iterations_of(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
   const auto along = [&](uint64_t length) -> uint64_t { return gpu::div_up(length, kernel.steps); };
   const uint32_t slices = std::max(kernel.slices, 1u);
-  if (by_lines(kernel, mode))
+  if (slices_lines(kernel, mode))
     return uint64_t{gpu::div_up(uint64_t{p.batch} * p.oh, slices)} * (2 + along(p.ow));
   if (mode == GemmMode::line) return p.kh * (2 + along(p.c));
   const bool on_cpu = kernel.shader.starts_with("gemm_cpu");

@@ -48,6 +48,9 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
 // Returns the numbers of slices of k that are worth trying; the first is the default.
 std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const GemmParams& p);
 
+// Returns whether the kernel's slices are of whole lines of pixels.
+bool slices_lines(const GemmKernel& kernel, GemmMode mode);
+
 // Returns the iterations of an invocation's loops with the kernel's slices, as lavapipe counts
 // them: an inner loop takes one more each time that it ends. What it unrolls counts as well.
 uint64_t iterations_of(const GemmKernel& kernel, GemmMode mode, const GemmParams& p);
