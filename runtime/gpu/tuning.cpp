@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <thread>
 
+#include "core/crc32c.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -14,13 +16,15 @@
 #include "core/platform_lock.h"
 #include "gpu/device.h"
 #include "gpu/kernel.h"
+#include "gpu/shader_table.h"
 
 namespace etr::gpu {
 namespace {
 
 constexpr const char* kTuningFormat = "echotrain kernels 1";
 
-// {"format", "devices": {NAME: {PROBLEM: CHOICE}}}
+// {"format", "devices": {NAME: {PROBLEM: CHOICE}}, "kernels": {NAME: CHECKSUM}}. Files of earlier
+// versions have no checksums.
 Json parse(const std::string& path) {
   const std::string origin = cat("the tuning file '", path, "'");
   Json file = parse_json(platform::read_document(path), origin, {.code = Code::corrupt_data});
@@ -30,6 +34,8 @@ Json parse(const std::string& path) {
   if (!right)
     fail(Code::corrupt_data, origin, " is none of this release ('", kTuningFormat,
          "'): remove it, or write it anew with 'echotrain tune-kernels'");
+  if (file.contains("kernels") && !file["kernels"].is_object())
+    fail(Code::corrupt_data, origin, ": 'kernels' must be an object");
   for (const auto& [device, choices] : file["devices"].items()) {
     if (!choices.is_object())
       fail(Code::corrupt_data, origin, ": what it has for '", device, "' must be an object");
@@ -39,6 +45,12 @@ Json parse(const std::string& path) {
              "' must be a string");
   }
   return file;
+}
+
+// Whether the file's choices for a device were measured with this build's kernels.
+bool is_current(const Json& file, const std::string& device) {
+  return file.contains("kernels") && file["kernels"].contains(device) &&
+                     file["kernels"][device] == Tuning::checksum_of_kernels();
 }
 
 // Waits for another process, which holds the lock while it reads the file and writes it.
@@ -115,6 +127,11 @@ void Tuning::read(const std::string& path, const std::string& device) {
   if (!std::filesystem::exists(path, none)) return;
   const Json file = parse(path);
   if (!file["devices"].contains(device)) return;
+  if (!is_current(file, device))
+    return log_line(LogLevel::info,
+                    cat("what the tuning file '", path, "' has for '", device,
+                        "' was measured with other kernels than this version's and is not used: "
+                        "measure again with 'echotrain tune-kernels'"));
   std::scoped_lock lock(mutex_);
   for (const auto& [problem, choice] : file["devices"][device].items())
     choices_[problem] = choice.get<std::string>();
@@ -128,10 +145,27 @@ void Tuning::write(const std::string& path, const std::string& device) const {
                   : Json{{"format", kTuningFormat}, {"devices", Json::object()}};
   {
     std::scoped_lock lock(mutex_);
+    if (!is_current(file, device)) file["devices"][device] = Json::object();
     for (const auto& [problem, choice] : choices_) file["devices"][device][problem] = choice;
+    file["kernels"][device] = checksum_of_kernels();
   }
   const std::string text = file.dump(1) + "\n";
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+}
+
+const std::string& Tuning::checksum_of_kernels() {
+  static const std::string checksum = [] {
+    constexpr std::string_view kOfProducts[] = {"gemm_", "conv_", "winograd_", "line_filter"};
+    uint32_t sum = 0;
+    for (const ShaderCode& code : shader_table())
+      if (std::any_of(std::begin(kOfProducts), std::end(kOfProducts),
+                      [&](std::string_view prefix) { return code.name.starts_with(prefix); }))
+        sum = crc32c(std::as_bytes(code.words), sum);
+    char text[9];
+    std::snprintf(text, sizeof text, "%08x", sum);
+    return std::string(text);
+  }();
+  return checksum;
 }
 
 size_t Tuning::size() const {

@@ -37,14 +37,18 @@ class Tuning {
   void measure_into(const std::string& path, Kernels& kernels,
                     const std::function<bool(const Progress&)>& progress);
 
-  // A file holds the choices of any number of devices, by name. read() adds those of `device`. It
-  // ignores a missing file, and throws Error(corrupt_data) with the cause for an invalid one.
-  // write() adds or replaces those that are known here and keeps the others, which another process
+  // A file holds the choices of any number of devices, by name. read() adds those of `device`,
+  // unless they were measured with other kernels than this build's, which it logs. It ignores a
+  // missing file, and throws Error(corrupt_data) with the cause for an invalid one. write() adds or
+  // replaces those that are known here and keeps the others that are current, which another process
   // may have added. It waits for others that write, and throws Error(io) if one does not end.
   void read(const std::string& path, const std::string& device);
   void write(const std::string& path, const std::string& device) const;
 
   size_t size() const;
+
+  // Returns the checksum by which a file says with which kernels a device's choices were measured.
+  static const std::string& checksum_of_kernels();
 
  private:
   mutable std::mutex mutex_;

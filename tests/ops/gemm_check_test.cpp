@@ -342,12 +342,16 @@ TEST(GemmTuning, KeepsWhatWasMeasuredBeforeAFailure) {
   EXPECT_EQ(parse_json(platform::read_file(path), path)["devices"][name], (Json{{"a", "fast"}}));
 }
 
-// The shader that a product [70, 9] by [9, 5] takes where the tuning file names `choice`.
-std::string taken(const gpu::DeviceOptions& options, const std::string& choice) {
+// The shader that a product [70, 9] by [9, 5] takes where the tuning file names `choice`, measured
+// with the kernels of that checksum.
+std::string taken(const gpu::DeviceOptions& options, const std::string& choice,
+                  const std::string& checksum = gpu::Tuning::checksum_of_kernels()) {
   const std::string path = testing::TempDir() + "choice_test.json";
-  const std::string text =
-      Json{{"format", "echotrain kernels 1"}, {"devices", {{"d", {{"nn 70x5x9 fp32", choice}}}}}}
-          .dump();
+  const std::string text = Json{
+      {"format", "echotrain kernels 1"},
+      {"devices", {{"d", {{"nn 70x5x9 fp32", choice}}}}},
+      {"kernels",
+       {{"d", checksum}}}}.dump();
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));
   gpu::Kernels fresh(std::make_shared<gpu::Device>(options));
   fresh.tuning().read(path, "d");
@@ -370,6 +374,39 @@ TEST(GemmTuning, TakesTheChoiceAndNoOther) {
   });
   EXPECT_EQ(taken(device_options(family), last->name() + " / 1"), last->shader);
   EXPECT_EQ(taken(device_options(family), "gemm_of_the_future 1 2"), all.front().shader);
+  EXPECT_EQ(taken(device_options(family), last->name() + " / 1", "00000000"), all.front().shader);
+}
+
+// A kernel of the same name may have changed. Files of earlier versions do not tell.
+TEST(GemmTuning, MeasuresAgainWithOtherKernels) {
+  const std::string path = testing::TempDir() + "dated_tuning.json";
+  static std::vector<std::string> lines;
+  lines.clear();
+  set_log_hook([](LogLevel, const char* message) { lines.emplace_back(message); });
+  const Json choices{{"d", {{"a", "fast"}}}, {"e", {{"a", "slow"}}}};
+  for (const Json& kernels : {Json(), Json{{"d", "00000000"}}}) {
+    Json file{{"format", "echotrain kernels 1"}, {"devices", choices}};
+    if (!kernels.is_null()) file["kernels"] = kernels;
+    const std::string text = file.dump();
+    platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+    gpu::Tuning tuning;
+    tuning.read(path, "d");
+    EXPECT_EQ(tuning.size(), 0u);
+    ASSERT_EQ(lines.size(), 1u);
+    for (const char* part : {"dated_tuning.json", "'d'", "tune-kernels"})
+      EXPECT_NE(lines[0].find(part), std::string::npos) << lines[0];
+    lines.clear();
+    tuning.choice("b", {}, [](gpu::Kernels&) { return "fast"; });
+    tuning.measure_wanted(test::kernels(), [](const gpu::Tuning::Progress&) { return true; });
+    tuning.write(path, "d");
+    const Json after = parse_json(platform::read_file(path), path);
+    EXPECT_EQ(after["devices"], (Json{{"d", {{"b", "fast"}}}, {"e", {{"a", "slow"}}}}));
+    gpu::Tuning again;
+    again.read(path, "d");
+    EXPECT_EQ(again.size(), 1u);
+    EXPECT_TRUE(lines.empty());
+  }
+  set_log_hook(nullptr);
 }
 
 // As after an upgrade that has other kernels.
@@ -377,7 +414,8 @@ TEST(GemmTuning, MeasuresAgainWhatNoKernelIsCalledAnyMore) {
   const std::string path = testing::TempDir() + "stale_tuning.json";
   const std::string product = "nn 70x5x9 fp32", pass = "convolution 2x5x8x16 to 16 pad 0x0";
   const Json stale{{"format", "echotrain kernels 1"},
-                   {"devices", {{"d", {{product, "gemm_of_the_past 1 2"}, {pass, "by_hand"}}}}}};
+                   {"devices", {{"d", {{product, "gemm_of_the_past 1 2"}, {pass, "by_hand"}}}}},
+                   {"kernels", {{"d", gpu::Tuning::checksum_of_kernels()}}}};
   const std::string text = stale.dump();
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));
   const auto choices = [&] { return parse_json(platform::read_file(path), path)["devices"]["d"]; };
@@ -450,6 +488,9 @@ TEST(GemmTuning, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(message(R"({"format": "x"})").find("is none of this release"), std::string::npos);
   EXPECT_NE(message(R"({"format": "echotrain kernels 1", "devices": {"d": {"nn": 3}}})")
                 .find("the choice of 'd' for 'nn' must be a string"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"format": "echotrain kernels 1", "devices": {}, "kernels": 3})")
+                .find("'kernels' must be an object"),
             std::string::npos);
 }
 
