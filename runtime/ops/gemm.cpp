@@ -27,12 +27,14 @@ DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_
 }
 
 // Returns whether the operands are aligned to the vectors that the kernel loads and stores.
-bool are_aligned(const GemmKernel& kernel, const DeviceTensor& a, const DeviceTensor& b,
-                 const DeviceTensor& c) {
+bool are_aligned(const GemmKernel& kernel, GemmMode mode, const DeviceTensor& a,
+                 const DeviceTensor& b, const DeviceTensor& c) {
   const auto fits = [](const DeviceTensor& x, uint32_t loads) {
     return x.buffer.offset % (4 * loads) == 0;
   };
-  return fits(a, kernel.loads_a) && fits(b, kernel.loads_b) && fits(c, kernel.loads_b);
+  // The transformed filter of a line is loaded in pairs whatever n is.
+  const uint32_t loads_b = mode == GemmMode::line ? 2 : kernel.loads_b;
+  return fits(a, kernel.loads_a) && fits(b, loads_b) && fits(c, kernel.loads_b);
 }
 
 // Returns the kernel that was measured fastest, or else the likely fastest, among those that the
@@ -85,7 +87,7 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
     return kernel.pad ? padded(emit, x, rows, kernel.pad) : x;
   };
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
-  if (!are_aligned(kernel, a, b, out))
+  if (!are_aligned(kernel, mode, a, b, out))
     fail(Code::internal, "the kernel '", kernel.shader,
          "' needs operands that are aligned to its vectors");
   if (mode == GemmMode::line) p.m = rows_of_lines(kernel, p);
