@@ -148,8 +148,8 @@ void emit_attention(Emitter& emit, const std::string& variant, const std::vector
                     {lanes, head, apart ? 1u : 0u, tile});
     else {
       // Lanes walk keys, or the queries of all heads that share them. Within, two loops go over a
-      // position's numbers in fours; lavapipe unrolls them up to 32 iterations.
-      const uint64_t each = head <= 128 ? 1 : 1 + 2 * (head / 4 + 1);
+      // position's numbers in sixteens; lavapipe unrolls them if they are short.
+      const uint64_t each = head <= 64 ? 1 : 1 + 2 * (gpu::div_up(head, 16) + 1);
       const bool is_kv = variant == "_grad_kv";
       emit.require_iterations(each + (is_kv ? push.group * (2 + push.tq * each) : push.tk * each));
       emit.for_channels("attention" + variant, std::move(bindings), push, rows, count * heads, 1,

@@ -111,14 +111,26 @@ TEST(WideAttention, MatchesTheReference) {
   check_op(case_of({1, 3, 4, 1, 68}), gpu::KernelFamily::tiled);
 }
 
+OpCase case_with_gradients(const Attention& a) {
+  OpCase c = case_of(a);
+  c.gradients = [a](const auto& in, const Doubles& upstream) {
+    return attend_gradients(a, in, upstream);
+  };
+  return c;
+}
+
+// Of CPU devices, which take a position's numbers in sixteens: less than that, more, and a rest.
+TEST(HeadsInSixteens, MatchTheReference) {
+  for (const Attention& a : std::vector<Attention>{{2, 19, 21, 2, 12},
+                                                   {1, 9, 9, 2, 20, true},
+                                                   {2, 7, 7, 2, 32, true, true},
+                                                   {1, 18, 5, 4, 36, false, false, 2},
+                                                   {1, 5, 6, 1, 68}})
+    check_op(case_with_gradients(a), gpu::KernelFamily::automatic);
+}
+
 void check_tiles(const std::vector<Attention>& cases) {
-  for (const Attention& a : cases) {
-    OpCase c = case_of(a);
-    c.gradients = [a](const auto& in, const Doubles& upstream) {
-      return attend_gradients(a, in, upstream);
-    };
-    check_op(c, gpu::KernelFamily::tiled);
-  }
+  for (const Attention& a : cases) check_op(case_with_gradients(a), gpu::KernelFamily::tiled);
 }
 
 // Tiles of 64 begin above 32 positions; ends of tiles, of heads and of what is staged at once.

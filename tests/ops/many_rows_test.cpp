@@ -555,7 +555,7 @@ TEST(LongLoops, OfWideHeadsAreCounted) {
   const ops::OpSpec& op = ops::find_op("attention");
   const Options options(op.options, "attention", {{"heads", 1}});
   for (const auto& [queries, keys] :
-       {std::pair(kFew, int64_t{490}), {490, kFew}, {kFew, 600}, {600, kFew}}) {
+       {std::pair(kFew, int64_t{1850}), {1850, kFew}, {kFew, 1900}, {1900, kFew}}) {
     Emission on(fast_options());
     ops::Emitter& emit = on.emit;
     const auto ones = [&](int64_t positions) {
@@ -575,7 +575,7 @@ TEST(LongLoops, OfWideHeadsAreCounted) {
     });
     const bool counts =
         device()->family() == gpu::KernelFamily::cpu && device()->info().max_iterations != 0;
-    if (std::max(queries, keys) == 600 && counts) {
+    if (std::max(queries, keys) == 1900 && counts) {
       EXPECT_NE(error.find("iterations"), std::string::npos) << error;
       continue;
     }
