@@ -317,8 +317,8 @@ bool read_exactly(ByteStream& stream, std::vector<std::byte>& out, uint64_t size
   return true;
 }
 
-Block read_whole(const std::string& path, const ReadOptions& options, uint64_t limit_bytes) {
-  const SizeLimit limit(limit_bytes, "the limit", options.budget_bytes);
+Block read_whole(const std::string& path, const ReadOptions& options, const SizeLimit& most) {
+  const SizeLimit limit(most.bytes, most.name, options.budget_bytes);
   const std::unique_ptr<ByteStream> stream = open_stream(path, options);
   if (stream->left().value_or(0) > limit.bytes)
     fail(Code::unsupported, "'", path, "' has ", *stream->left(), " bytes; the limit is ",

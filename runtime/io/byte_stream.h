@@ -79,21 +79,21 @@ size_t trusted_bytes(const ByteStream& stream, uint64_t have, uint64_t wanted);
 // first.
 bool read_exactly(ByteStream& stream, std::vector<std::byte>& out, uint64_t size);
 
-// Reads and decompresses a whole file into memory. Throws Error(unsupported) beyond `limit_bytes`
-// or the budget.
-constexpr uint64_t kWholeFileLimit = uint64_t{1} << 34;
-Block read_whole(const std::string& path, const ReadOptions& options = {},
-                 uint64_t limit_bytes = kWholeFileLimit);
-
 // A size limit: an option's value, or the memory budget if that is smaller. `name` is the limit's
 // name in errors.
 struct SizeLimit {
   uint64_t bytes = 0;
   const char* name = "";
 
-  SizeLimit(uint64_t most, const char* option, uint64_t budget_bytes = 0)
+  SizeLimit(uint64_t most, const char* option = "the limit", uint64_t budget_bytes = 0)
       : bytes(budget_bytes > 0 && budget_bytes < most ? budget_bytes : most),
         name(budget_bytes > 0 && budget_bytes < most ? "budget_bytes" : option) {}
 };
+
+// Reads and decompresses a whole file into memory. Throws Error(unsupported) beyond `most` or the
+// budget.
+constexpr uint64_t kWholeFileLimit = uint64_t{1} << 34;
+Block read_whole(const std::string& path, const ReadOptions& options = {},
+                 const SizeLimit& most = kWholeFileLimit);
 
 }  // namespace etr::io

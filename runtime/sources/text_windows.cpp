@@ -142,16 +142,24 @@ class TextWindows final : public IndexedSource {
     ends_.clear();
     for (const std::string& path : paths_) io::require_sized(path);
     if (paths_.size() == 1) {
-      only_ = io::read_whole(paths_[0], reading(), most);
+      only_ = whole(paths_[0], most, memory.name);
       text_ = text_in(only_);
       ends_ = {text_.size()};
       return;
     }
-    if (!join(most))
+    if (!join(most, memory.name))
       fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
            " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
            ")");
     text_ = joined_;
+  }
+
+  // `limit` is the name of what `most` is a part of.
+  io::Block whole(const std::string& path, uint64_t most, const char* limit,
+                  const char* left = "") const {
+    const std::string room = cat("the room for text ", left, "in ", limit,
+                                 bytes_ ? "" : ", at 5 bytes of memory for each");
+    return io::read_whole(path, reading(), {most, room.c_str()});
   }
 
   static std::string_view text_in(const io::Block& block) {
@@ -160,14 +168,14 @@ class TextWindows final : public IndexedSource {
 
   // Reads the files into joined_. Returns false beyond `most` bytes. Those whose size is not known
   // are read first, so that joined_ gets its memory at once: it would be there twice if it grew.
-  bool join(uint64_t most) {
+  bool join(uint64_t most, const char* limit) {
     std::vector<io::Block> read(paths_.size());
     uint64_t total = 0;
     for (size_t i = 0; i < paths_.size() && total <= most; ++i) {
       std::error_code unknown;  // of an address, or of a file that cannot be opened either
       const auto size = std::filesystem::file_size(paths_[i], unknown);
       const bool known = !unknown && !io::is_compressed(paths_[i]);
-      if (!known) read[i] = io::read_whole(paths_[i], reading(), most);
+      if (!known) read[i] = whole(paths_[i], most - total, limit, "that is left ");
       total += known ? size : read[i].size;
     }
     if (total > most) return false;

@@ -433,6 +433,31 @@ TEST(Text, WindowsOfSeveralFilesAreThoseOfOne) {
   }
 }
 
+TEST(Text, FilesBeyondTheBudgetAreNamedWithIt) {
+  TempDir dir;
+  for (const char* name : {"a", "b", "c"}) {
+    write(dir.path(std::string(name) + ".txt"), std::string(40'000, 'x'));
+    write_gz(dir.path(std::string(name) + ".gz"), std::string(40'000, 'x'));
+  }
+  const auto said = [&](const char* files, int64_t budget, const char* tokens) {
+    return failure(spec_of("text_windows",
+                           {{"pattern", dir.path(files)}, {"length", 9}, {"tokens", tokens}},
+                           {{"budget_bytes", budget}}));
+  };
+  EXPECT_HAS(said("a.txt", 30'000, "bytes"),
+             "a.txt' has 40000 bytes; the limit is 30000 (the room for text in budget_bytes)");
+  EXPECT_HAS(said("a.gz", 30'000, "bytes"),
+             "a.gz' holds more than 30000 bytes (the room for text in budget_bytes)");
+  EXPECT_HAS(said("a.txt", 150'000, "characters"),
+             "a.txt' has 40000 bytes; the limit is 30000 (the room for text in budget_bytes, at 5 "
+             "bytes of memory for each)");
+  EXPECT_HAS(said("{a,b,c}.gz", 90'000, "bytes"),
+             "c.gz' holds more than 10000 bytes (the room for text that is left in budget_bytes)");
+  EXPECT_HAS(said("{a,b,c}.txt", 90'000, "bytes"),
+             "{a,b,c}.txt' holds more than 90000 bytes of text; its memory would go beyond 90000 "
+             "bytes (budget_bytes)");
+}
+
 // A second source would hold the text once more.
 TEST(Text, TheLengthOfARunningPipelineIsThatOfItsOwnSource) {
   TempDir dir;
