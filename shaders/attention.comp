@@ -59,8 +59,8 @@ layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
 #define FOR_QUADS(d) for (uint d = 0; d < QUADS; ++d)
 
 // Walks a row that all lanes need: in chunks of four quads, of which part() loads a lane's pair.
-// OF_CHUNK(d, c, statement) executes the statement for each quad d of chunk c; SHARED(of, q) is the
-// quad of a chunk's part.
+// OF_CHUNK(c, STATEMENT) executes STATEMENT(d, q) for each quad d of chunk c; SHARED(of, q) is quad q
+// of a chunk's part.
 #define FOR_CHUNKS(c) for (uint c = 0; c < (QUADS + 3) / 4; ++c)
 vec2 part(Floats of, uint row, uint c) {
   return pair(of, row + min(16 * c + 2 * (gl_SubgroupInvocationID % 8), HEAD - 2));

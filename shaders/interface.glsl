@@ -3,9 +3,10 @@
 //   #define PARAMS uint count;                            the push constants
 // and reads and writes x.v[i].
 //
-// Each such shader is compiled twice: with descriptors, and (NAME_address) with the buffers as
-// device addresses at the head of the push constants. CPU devices use the latter: without
-// descriptors their loads are plain vector gathers, which are several times faster.
+// Each such shader is compiled twice: with descriptors, and (NAME_address, where BY_ADDRESS is
+// defined) with the buffers as device addresses at the head of the push constants. CPU devices use
+// the latter: without descriptors their loads are plain vector gathers, which are several times
+// faster. A shader that only they use defines BY_ADDRESS itself.
 #include "common.glsl"
 
 #ifdef BY_ADDRESS

@@ -128,9 +128,9 @@ void Tuning::read(const std::string& path, const std::string& device) {
   const Json file = parse(path);
   if (!file["devices"].contains(device)) return;
   if (!is_current(file, device))
-    return log_line(LogLevel::info,
+    return log_line(LogLevel::warning,
                     cat("what the tuning file '", path, "' has for '", device,
-                        "' was measured with other kernels than this version's and is not used: "
+                        "' was measured with other kernels than this build's and is not used: "
                         "measure again with 'echotrain tune-kernels'"));
   std::scoped_lock lock(mutex_);
   for (const auto& [problem, choice] : file["devices"][device].items())

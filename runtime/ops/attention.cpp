@@ -148,10 +148,16 @@ void emit_attention(Emitter& emit, const std::string& variant, const std::vector
                     {lanes, head, apart ? 1u : 0u, tile});
     else {
       // Lanes walk keys, or the queries of all heads that share them. Within, two loops go over a
-      // position's numbers in sixteens; lavapipe unrolls them if they are short.
-      const uint64_t each = head <= 64 ? 1 : 1 + 2 * (gpu::div_up(head, 16) + 1);
-      const bool is_kv = variant == "_grad_kv";
-      emit.require_iterations(each + (is_kv ? push.group * (2 + push.tq * each) : push.tk * each));
+      // position's numbers in sixteens, and before and after, up to three in fours. Lavapipe unrolls
+      // them up to 64 numbers.
+      const bool unrolled = head <= 64, is_kv = variant == "_grad_kv";
+      const uint64_t around = unrolled ? 1 : 3 * (head / 4 + 1),
+                     each = unrolled ? 1 : 1 + 2 * (gpu::div_up(head, 16) + 1);
+      emit.require_iterations(around +
+                              (is_kv ? push.group * (2 + push.tq * each) : push.tk * each));
+      for (const gpu::Binding& binding : bindings)
+        if (binding.buffer.offset % 8)
+          fail(Code::internal, "attention needs tensors at multiples of 8 bytes");
       emit.for_channels("attention" + variant, std::move(bindings), push, rows, count * heads, 1,
                         {head});
     }

@@ -39,12 +39,12 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   return p;
 }
 
-// Returns a number of slices that leaves one empty.
-uint32_t slices_with_an_empty_one(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
-  const bool whole_steps = kernel.shader.starts_with("gemm_cpu");
-  const uint32_t all = slices_lines(kernel, mode) ? p.batch * p.oh
-                       : whole_steps              ? gpu::div_up(p.k, kernel.steps)
-                                                  : p.k;
+// Returns how many slices a kernel is checked with. One of a CPU's gets none of k. Those of a GPU
+// have several tiles along k each, and as many terms as it takes to see how accurate a kernel is.
+uint32_t checked_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  if (!kernel.shader.starts_with("gemm_cpu") && !is_line(mode)) return 2;
+  const uint32_t all =
+      slices_lines(kernel, mode) ? p.batch * p.oh : gpu::div_up(p.k, kernel.steps);
   uint32_t slices = 3;
   while (gpu::div_up(all, gpu::div_up(all, slices)) == slices) ++slices;
   return slices;
@@ -73,7 +73,7 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) 
     p.k = mode == GemmMode::conv_dw ? pixels : taps;
   }
   const bool split = mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
-  if (split && joins == 0) p.slices = slices_with_an_empty_one(kernel, mode, p);
+  if (split && joins == 0) p.slices = checked_slices(kernel, mode, p);
   if (p.slices == 1 && !(joins & GemmKernel::kKeep)) p.epilogue |= GemmParams::kBias;
   if (p.slices == 1 && !(joins & GemmKernel::kMoments)) p.epilogue |= GemmParams::kRelu;
   return p;

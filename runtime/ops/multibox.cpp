@@ -1,5 +1,7 @@
 // The losses of a detector (Liu et al. 2016): which box each anchor has to find, and how far its
 // prediction is from that box. Formulas in shaders/box_match.comp and shaders/multibox_loss.comp.
+#include <bit>
+
 #include "core/error.h"
 #include "ops/op.h"
 
@@ -74,7 +76,9 @@ void loss(const OpCall& call, Emitter& emit) {
   emit.for_each("multibox_entropy", {reads(x), reads(boxes), reads(found), writes(entropy)}, push,
                 rows);
   emit.for_rows("multibox_pick", {reads(found), reads(entropy), writes(picked)}, push, push.samples,
-                push.anchors, {}, 36);  // most of them to find a threshold bit by bit
+                push.anchors, {},
+                // Most of them to find a threshold bit by bit, and the last anchor at it by halves.
+                36 + static_cast<uint32_t>(std::bit_width(push.anchors)));
   emit.for_each(
       "multibox_loss",
       {reads(x), reads(boxes), reads(found), reads(entropy), reads(picked), writes(call.output)},

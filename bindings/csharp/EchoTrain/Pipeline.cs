@@ -260,15 +260,19 @@ namespace EchoTrain
             /// would end with nothing but Dispose.
             internal void Add(string name, Action<Batch> function, Action<MapFunction> give)
             {
-                functions.Add(new KeyValuePair<string, Action<Batch>>(name, function));
-                try
+                EchoTrainException.Whole(name, nameof(name));  // nobody would free the function of a call that is not made
+                lock (functions)
                 {
-                    give(Queue.make(functions.Count - 1));
-                }
-                catch
-                {
-                    functions.RemoveAt(functions.Count - 1);
-                    throw;
+                    functions.Add(new KeyValuePair<string, Action<Batch>>(name, function));
+                    try
+                    {
+                        give(Queue.make(functions.Count - 1));
+                    }
+                    catch
+                    {
+                        functions.RemoveAt(functions.Count - 1);
+                        throw;
+                    }
                 }
             }
 

@@ -247,16 +247,18 @@ public static partial class Behaviour
 
     private static void RefusedFunctions()
     {
-        for (int i = 0; i < 1000 && FunctionThreads() > 0; ++i)  // those of earlier pipelines
+        for (int i = 0; i < 100 && FunctionThreads() > 0; ++i)  // those of earlier pipelines
         {
             GC.Collect();
             Thread.Sleep(10);
         }
+        int before = FunctionThreads();  // Mono's collector may keep a pipeline that is not disposed of
         var pipeline = new Pipeline();
         FailsWith(ErrorCode.InvalidArgument, "", () => pipeline.Source("", item => { }));
+        FailsWith(ErrorCode.InvalidArgument, "NUL", () => pipeline.Source("a\0b", item => { }));
         Fails<EchoTrainException>(() => pipeline.Next());
         Thread.Sleep(100);
-        Expect(FunctionThreads() == 0, FunctionThreads());
+        Expect(FunctionThreads() <= before, FunctionThreads());
     }
 
     // What a pipeline that is collected does while its first thread has not begun.
