@@ -43,8 +43,7 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
 // have several tiles along k each, and as many terms as it takes to see how accurate a kernel is.
 uint32_t checked_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
   if (!kernel.shader.starts_with("gemm_cpu") && !is_line(mode)) return 2;
-  const uint32_t all =
-      slices_lines(kernel, mode) ? p.batch * p.oh : gpu::div_up(p.k, kernel.steps);
+  const uint32_t all = slices_lines(kernel, mode) ? p.batch * p.oh : gpu::div_up(p.k, kernel.steps);
   uint32_t slices = 3;
   while (gpu::div_up(all, gpu::div_up(all, slices)) == slices) ++slices;
   return slices;
