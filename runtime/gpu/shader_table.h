@@ -15,8 +15,9 @@ struct ShaderCode {
 
 std::span<const ShaderCode> shader_table();
 
-// Returns shaders/elementwise.glsl with its dependencies, for kernels that are compiled at run
-// time.
+// Return shaders/elementwise.glsl with its dependencies, and pair.glsl, for kernels that are
+// compiled at run time.
 std::string_view elementwise_glsl();
+std::string_view pair_glsl();
 
 }  // namespace etr::gpu

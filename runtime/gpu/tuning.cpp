@@ -50,7 +50,7 @@ Json parse(const std::string& path) {
 // Whether the file's choices for a device were measured with this build's kernels.
 bool is_current(const Json& file, const std::string& device) {
   return file.contains("kernels") && file["kernels"].contains(device) &&
-                     file["kernels"][device] == Tuning::checksum_of_kernels();
+         file["kernels"][device] == Tuning::checksum_of_kernels();
 }
 
 // Waits for another process, which holds the lock while it reads the file and writes it.

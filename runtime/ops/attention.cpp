@@ -156,7 +156,7 @@ void emit_attention(Emitter& emit, const std::string& variant, const std::vector
       emit.require_iterations(around +
                               (is_kv ? push.group * (2 + push.tq * each) : push.tk * each));
       for (const gpu::Binding& binding : bindings)
-        if (binding.buffer.offset % 8)
+        if (!begins_with_a_pair(binding.buffer))
           fail(Code::internal, "attention needs tensors at multiples of 8 bytes");
       emit.for_channels("attention" + variant, std::move(bindings), push, rows, count * heads, 1,
                         {head});

@@ -128,8 +128,8 @@ void emit_grad_sums(const OpCall& call, Emitter& emit, Push push, const DeviceTe
   const gpu::Device& device = *emit.device();
   const uint32_t side_by_side = rows_side_by_side(device, push.c);
   const bool is_cpu = device.family() == gpu::KernelFamily::cpu;
-  const bool pairs = is_cpu && push.rows % side_by_side == 0 && x.buffer.offset % 8 == 0 &&
-                     dy.buffer.offset % 8 == 0;
+  const bool pairs = is_cpu && push.rows % side_by_side == 0 && begins_with_a_pair(x.buffer) &&
+                     begins_with_a_pair(dy.buffer);
   if (pairs) push.parts = side_by_side, push.rows /= side_by_side;
   push = partial_push(push, emit);
   // Each part of each slice leaves sums to add.

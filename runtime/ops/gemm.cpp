@@ -219,7 +219,7 @@ void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& 
     return emit_column_sum(emit, in, out, slices, count);
   const struct { uint32_t slices, count; } push{slices, count};
   const bool pairs =
-      is_cpu && count % 2 == 0 && in.buffer.offset % 8 == 0 && out.buffer.offset % 8 == 0;
+      is_cpu && count % 2 == 0 && begins_with_a_pair(in.buffer) && begins_with_a_pair(out.buffer);
   emit.for_each("sum_slices", {reads(in), writes(out)}, push, pairs ? count / 2 : count, {pairs});
 }
 

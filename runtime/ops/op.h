@@ -73,6 +73,9 @@ uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes
 // invocations with two neighbouring columns each have an even number of columns and fill all lanes.
 uint32_t rows_side_by_side(const gpu::Device& device, uint32_t channels);
 
+// Returns whether kernels may access the tensor in pairs (shaders/pair.glsl).
+inline bool begins_with_a_pair(const gpu::Buffer& buffer) { return buffer.offset % 8 == 0; }
+
 // Returns the number of slices into which a kernel over [rows, channels] splits its rows. An
 // invocation walks down one slice of one channel.
 uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);

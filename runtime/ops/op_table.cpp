@@ -55,9 +55,10 @@ uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes
 }
 
 uint32_t rows_side_by_side(const gpu::Device& device, uint32_t channels) {
-  const uint32_t columns = 2 * channel_lanes(device);
-  const bool is_wide = channels >= 16 * columns;  // lanes that are off hardly count
-  return (is_wide ? 2 : columns) / std::gcd(is_wide ? 2 : columns, channels);
+  const uint32_t all_lanes = 2 * channel_lanes(device);
+  // In wide rows, lanes that are off hardly count.
+  const uint32_t columns = channels >= 16 * all_lanes ? 2 : all_lanes;
+  return columns / std::gcd(columns, channels);
 }
 
 DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count) {

@@ -140,26 +140,19 @@ struct Layout {
   bool by_address, has_tail;
 };
 
-std::string buffers_by_address(uint32_t width) {
-  std::string out =
-      "#extension GL_EXT_buffer_reference : require\n"
-      "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
-      "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; "
-      "};\n";
-  if (width == 2)
-    out +=
-        "layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; "
-        "};\n";
-  return out;
-}
-
 std::string source_of(const Pointwise& note, size_t bindings, const Layout& layout) {
   const bool pairs = layout.width == 2;
   std::map<std::string, std::string> parts{{"lanes", cat(layout.lanes)},
                                            {"width", cat(layout.width, "u")},
                                            {"functions", std::string(gpu::elementwise_glsl())},
                                            {"tail", layout.has_tail ? "true" : "false"}};
-  if (layout.by_address) parts["buffers"] = buffers_by_address(layout.width);
+  if (layout.by_address)
+    parts["buffers"] = cat(
+        "#extension GL_EXT_buffer_reference : require\n"
+        "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+        "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; "
+        "};\n",
+        gpu::pair_glsl());
   for (size_t i = 0; i < bindings; ++i)
     if (layout.by_address)
       parts["addresses"] += cat("Floats b", i, ";");
@@ -172,10 +165,8 @@ std::string source_of(const Pointwise& note, size_t bindings, const Layout& layo
   if (pairs) {
     parts["arrays"] = "float results[8];";
     parts["keep"] = "results[e] = result;";
-    parts["stores"] =
-        cat("[[unroll]] for (uint i = 0; i < 4; ++i) { ", at, in_range, "Pairs(", result,
-            ").v[at >> 1] = pack64(floatBitsToUint(vec2(results[2 * i], results[2 * i "
-            "+ 1]))); }");
+    parts["stores"] = cat("[[unroll]] for (uint i = 0; i < 4; ++i) { ", at, in_range, "store_pair(",
+                          result, ", at, vec2(results[2 * i], results[2 * i + 1])); }");
   } else {
     parts["keep"] = cat("const uint i = e; ", at, in_range, result, ".v[at] = result;");
   }
@@ -183,9 +174,8 @@ std::string source_of(const Pointwise& note, size_t bindings, const Layout& layo
     const auto& [binding, along, row] = note.operands[i];
     if (along == Along::elements) {
       parts["arrays"] += cat("float x", i, "[4 * ", layout.width, "];");
-      parts["loads"] += pairs ? cat("const vec2 pair", i, " = uintBitsToFloat(unpack32(Pairs(b",
-                                    binding, ").v[at >> 1])); x", i, "[2 * i] = pair", i, ".x; x",
-                                    i, "[2 * i + 1] = pair", i, ".y;")
+      parts["loads"] += pairs ? cat("const vec2 pair", i, " = pair(b", binding, ", at); x", i,
+                                    "[2 * i] = pair", i, ".x; x", i, "[2 * i + 1] = pair", i, ".y;")
                               : cat("x", i, "[i] = b", binding, ".v[at];");
     } else if (along == Along::nothing) {
       parts["once"] += cat("const float x", i, " = b", binding, ".v[0];");
@@ -213,9 +203,10 @@ bool takes_pairs(const gpu::Device& device, const gpu::Dispatch& dispatch) {
   const Pointwise& note = *pointwise_of(dispatch);
   if (device.family() != gpu::KernelFamily::cpu || note.count % 2 != 0) return false;
   for (const Pointwise::Operand& operand : note.operands)
-    if (operand.along == Along::elements && dispatch.bindings[operand.binding].buffer.offset % 8)
+    if (operand.along == Along::elements &&
+        !begins_with_a_pair(dispatch.bindings[operand.binding].buffer))
       return false;
-  if (dispatch.bindings.back().buffer.offset % 8) return false;
+  if (!begins_with_a_pair(dispatch.bindings.back().buffer)) return false;
   // Rows are taken by fours.
   return !note.columns ||
          uint64_t{4} * rows_side_by_side(device, note.columns) * note.columns <= note.count;

@@ -141,6 +141,17 @@ class RunsTrainer : public testing::Test {
         "train": {"steps": 4}, "output": {"dir": ""}})",
         overrides);
   }
+  // For a million steps, on the device or, if `several`, on it twice.
+  et::Job long_job(const et::Runtime& device, bool several) const {
+    const std::string name = "\"" + std::string(device.device().name) + "\"";
+    std::vector<std::string> overrides{"train.steps=1000000"};
+    if (several) overrides.push_back("parallel={\"devices\": [" + name + ", " + name + "]}");
+    return job(overrides);
+  }
+  using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
   static et::Runtime runtime() {
     const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");
     return et::Runtime(device ? device : "");
@@ -191,16 +202,9 @@ TEST_F(RunsTrainer, ReadsAndSetsWeightsBetweenEvents) {
 }
 
 TEST_F(RunsTrainer, ItsEvaluationsAreNotTrainingTime) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds = [](auto from, auto to) {
-    return std::chrono::duration<double>(to - from).count();
-  };
   const et::Runtime device = runtime();
-  const std::string name = "\"" + std::string(device.device().name) + "\"";
   for (const bool several : {false, true}) {
-    std::vector<std::string> overrides{"train.steps=1000000"};
-    if (several) overrides.push_back("parallel={\"devices\": [" + name + ", " + name + "]}");
-    et::Run run(device, job(overrides));
+    et::Run run(device, long_job(device, several));
     et::Trainer trainer = run.trainer();
     auto begin = Clock::now();
     double before = 0;
@@ -225,17 +229,10 @@ TEST_F(RunsTrainer, ItsEvaluationsAreNotTrainingTime) {
 }
 
 TEST_F(RunsTrainer, ItsOtherCallsAreNotTrainingTimeEither) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds = [](auto from, auto to) {
-    return std::chrono::duration<double>(to - from).count();
-  };
   const etr::test::TempDir dir;
   const et::Runtime device = runtime();
-  const std::string name = "\"" + std::string(device.device().name) + "\"";
   for (const bool several : {false, true}) {
-    std::vector<std::string> overrides{"train.steps=1000000"};
-    if (several) overrides.push_back("parallel={\"devices\": [" + name + ", " + name + "]}");
-    et::Run run(device, job(overrides));
+    et::Run run(device, long_job(device, several));
     et::Trainer trainer = run.trainer();
     while (run.next_event(1e-9)->step < 3) continue;  // the first step does not count
     const et::Batch samples = batch(), weights = trainer.weights();

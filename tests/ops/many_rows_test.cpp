@@ -232,6 +232,12 @@ struct Emission {
 
   explicit Emission(const gpu::DeviceOptions& device)
       : kernels(std::make_shared<gpu::Device>(device)) {}
+
+  ops::DeviceTensor filled(const Shape& shape, float value = 1) {
+    const ops::DeviceTensor out = emit.scratch(shape);
+    emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(value)});
+    return out;
+  }
 };
 
 // However many there are: also more than the largest workgroups could take side by side.
@@ -241,11 +247,7 @@ TEST(GridLimits, TakesANumberForAllElements) {
     device.lowered.max_groups = device.lowered.max_workgroup = 256;
     Emission on(device);
     ops::Emitter& emit = on.emit;
-    const auto filled = [&](int64_t count, float value) {
-      const ops::DeviceTensor out = emit.scratch({count});
-      emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(value)});
-      return out;
-    };
+    const auto filled = [&](int64_t count, float value) { return on.filled({count}, value); };
     constexpr int64_t kCount = 100'001;
     const ops::OpSpec& op = ops::find_op("binary");
     const Options options(op.options, "binary", {{"function", "multiply"}});
@@ -276,10 +278,9 @@ TEST(GridLimits, FusedKernelsTakeWideRows) {
     for (size_t i = 0; i < kColumns; ++i) row.mutable_view<float>()[i] = static_cast<float>(i);
     const Options options({}, "bias", Json::object());
     ops::OpCall call{options};
-    call.inputs = {emit.scratch({64, kColumns}), emit.scratch({kColumns})};
+    call.inputs = {on.filled({64, kColumns}, 0.5f), emit.scratch({kColumns})};
     call.output = emit.scratch({64, kColumns});
     graph::upload(on.kernels.device(), row, call.inputs[1]);
-    emit.add(gpu::Fill{call.inputs[0].buffer, std::bit_cast<uint32_t>(0.5f)});
     ops::find_op("bias").forward(call, emit);
     ops::compile(on.kernels, std::get<gpu::Dispatch>(on.commands.back()));
     gpu::run_once(on.kernels.device(), on.commands);
@@ -469,11 +470,7 @@ std::vector<float> product_of_ones(const gpu::DeviceOptions& device, ops::GemmMo
                                    const ops::GemmKernel* kernel = nullptr) {
   Emission on(device);
   ops::Emitter& emit = on.emit;
-  const auto ones = [&](int64_t count) {
-    const ops::DeviceTensor out = emit.scratch({count});
-    emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(1.0f)});
-    return out;
-  };
+  const auto ones = [&](int64_t count) { return on.filled({count}); };
   const ops::DeviceTensor a = ones(ops::elements_of_a(mode, p)), b = ones(int64_t{p.k} * p.n);
   const ops::DeviceTensor c = emit.scratch({ops::elements_of_c(mode, p)});
   if (kernel)
@@ -532,11 +529,7 @@ TEST(LongLoops, OfALargeBatchAreSplit) {
                             .groups = 1};
   Emission on(fast_options());
   ops::Emitter& emit = on.emit;
-  const auto ones = [&](const Shape& shape) {
-    const ops::DeviceTensor out = emit.scratch(shape);
-    emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(1.0f)});
-    return out;
-  };
+  const auto ones = [&](const Shape& shape) { return on.filled(shape); };
   const ops::DeviceTensor dw = emit.scratch({3, 3, 64, 128});
   ops::emit_conv_dw(emit, g, ones({900, 16, 16, 64}), ones({900, 16, 16, 128}), dw);
   gpu::run_once(on.kernels.device(), on.commands);
@@ -558,11 +551,7 @@ TEST(LongLoops, OfWideHeadsAreCounted) {
        {std::pair(kFew, int64_t{1850}), {1850, kFew}, {kFew, 1900}, {1900, kFew}}) {
     Emission on(fast_options());
     ops::Emitter& emit = on.emit;
-    const auto ones = [&](int64_t positions) {
-      const ops::DeviceTensor out = emit.scratch({1, positions, kWidth});
-      emit.add(gpu::Fill{out.buffer, std::bit_cast<uint32_t>(1.0f)});
-      return out;
-    };
+    const auto ones = [&](int64_t positions) { return on.filled({1, positions, kWidth}); };
     ops::OpCall call{options};
     call.inputs = {ones(queries), ones(keys), ones(keys)};
     call.output = ones(queries);
@@ -608,9 +597,7 @@ TEST(LongLoops, OfManyLinesOfChannelsAreSplit) {
                             .groups = 2};
   Emission on(fast_options());
   ops::Emitter& emit = on.emit;
-  const ops::DeviceTensor x = emit.scratch({kBatch, kSide, kSide, 2}),
-                          dw = emit.scratch({1, 1, 1, 2});
-  emit.add(gpu::Fill{x.buffer, std::bit_cast<uint32_t>(1.0f)});
+  const ops::DeviceTensor x = on.filled({kBatch, kSide, kSide, 2}), dw = emit.scratch({1, 1, 1, 2});
   ops::emit_conv_dw(emit, g, x, x, dw);
   gpu::run_once(on.kernels.device(), on.commands);
   const Tensor out = graph::download(on.kernels.device(), dw);
