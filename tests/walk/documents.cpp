@@ -134,8 +134,9 @@ void create_model(Walk& walk) {
 void create_model_from_onnx(Walk& walk) {
   const std::string rows = walk.folder + "/rows.jsonl";      // no ONNX file
   const std::string exported = walk.folder + "/model.onnx";  // if a trainer has exported one
-  const char* const path = text_or_null(walk, walk.random.of({"", "/nowhere.onnx", rows.c_str(),
-                                                              exported.c_str(), exported.c_str()}));
+  const char* const path = text_or_null(
+      walk,
+      walk.random.of({"", "/proc/nowhere.onnx", rows.c_str(), exported.c_str(), exported.c_str()}));
   const Codes wrong = kInvalid | kNotFound | kCorrupt | kUnsupported | kIo;
   add_model(
       walk,
@@ -322,7 +323,7 @@ void parse_wrong_job(Walk& walk) {
   const std::string right = walk.folder + "/a_job.json";
   std::ofstream(right) << job_text(walk, R"("train": {"steps": 4})");
   const char* const path =
-      text_or_null(walk, walk.random.of({"", "/nowhere.json", "/tmp", right.c_str()}));
+      text_or_null(walk, walk.random.of({"", "/proc/nowhere.json", "/tmp", right.c_str()}));
   etr_job* const job = walk.made<etr_job>(
       "etr_job_load", quoted(path), path == right.c_str() ? kOk : kInvalid | kNotFound | kIo,
       [&](etr_job** out) { return etr_job_load(path, nullptr, 0, out); });

@@ -151,8 +151,10 @@ void ask_length(Walk& walk) {
   Pipeline* const record = walk.world->pipelines.any(walk.random);
   etr_pipeline* const pipeline = walk.handle(record);
   int64_t length = -7;
+  // Known without replaying the epoch, or not.
+  const Codes allowed = kOk | (record && record->cancelled ? kCancelled : 0);
   const int32_t status =
-      walk.call("etr_pipeline_length", "", Walk::needs(pipeline, runs(record, kOk)),
+      walk.call("etr_pipeline_length", "", Walk::needs(pipeline, runs(record, allowed)),
                 [&] { return etr_pipeline_length(pipeline, &length); });
   note_use(record, status);
   if (status == ETR_OK ? length < -1 : length != -7)
@@ -253,7 +255,8 @@ void pack(Walk& walk) {
   etr_options_create(&options);
   Packing packing{walk, walk.random.one_in(2) ? options : nullptr, walk.random.one_in(2)};
   const bool destroys = packing.options != nullptr;
-  const char* const root = walk.random.of<const char*>({images.c_str(), "/nowhere", "", nullptr});
+  const char* const root =
+      walk.random.of<const char*>({images.c_str(), "/proc/nowhere", "", nullptr});
   const std::string prefix = packed + "/p";
   const int32_t status = walk.call(
       "etr_pack", root ? root : "NULL",

@@ -93,7 +93,7 @@ void load_study(Walk& walk) {
         "searches": 1, "space": {"schedule.learning_rate": {"from": 1e-3, "to": 1e-1}}}})";
   const std::string rows = walk.folder + "/rows.jsonl";
   const char* const file = walk.random.of<const char*>(
-      {path.c_str(), path.c_str(), "/nowhere", rows.c_str(), "", nullptr});
+      {path.c_str(), path.c_str(), "/proc/nowhere", rows.c_str(), "", nullptr});
   const char* const searched = "schedule.learning_rate=0.5";
   const int32_t count = walk.random.one_in(5);
   etr_study* const made = walk.made<etr_study>(

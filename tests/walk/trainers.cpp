@@ -73,7 +73,7 @@ void create_runtime(Walk& walk) {
       break;
     case 2:
       options.device = std::getenv("ECHOTRAIN_TEST_DEVICE");
-      options.tuning = walk.random.of<const char*>({"/nowhere.json", rows.c_str()});
+      options.tuning = walk.random.of<const char*>({"/proc/nowhere.json", rows.c_str()});
       allowed = kNotFound | kCorrupt | kInvalid;
       break;
     default: break;
@@ -337,7 +337,8 @@ void describe_trainer(Walk& walk) {
   const Codes shaped = when_shaped(record);
   if (walk.random.one_in(3)) {
     const std::string path = walk.folder + "/model.onnx";
-    const char* const file = walk.random.of<const char*>({path.c_str(), "", "/nowhere/x", nullptr});
+    const char* const file =
+        walk.random.of<const char*>({path.c_str(), "", "/proc/nowhere/x", nullptr});
     const Codes wrong = file == path.c_str() ? kUnsupported : kInvalid | kIo | kUnsupported;
     walk.call("etr_trainer_export_onnx", file ? file : "NULL",
               Walk::needs(trainer, with_odds(record, shaped | wrong)),
@@ -368,7 +369,7 @@ void save_or_load(Walk& walk) {
     }
     case 1: {
       const std::string path = world.checkpoints.empty() || walk.random.one_in(4)
-                                   ? walk.random.of<const char*>({"/nowhere", ""})
+                                   ? walk.random.of<const char*>({"/proc/nowhere", ""})
                                    : walk.random.of(world.checkpoints);
       walk.call("etr_trainer_load", path,
                 Walk::needs(trainer, with_odds(record, kOk | kInvalid | kNotFound | kCorrupt)) |
@@ -379,7 +380,8 @@ void save_or_load(Walk& walk) {
     }
     default: {
       const std::string rows = walk.folder + "/rows.jsonl";  // no safetensors
-      const char* const path = walk.random.of<const char*>({"/nowhere", rows.c_str(), "", nullptr});
+      const char* const path =
+          walk.random.of<const char*>({"/proc/nowhere", rows.c_str(), "", nullptr});
       const char* const names = walk.random.of<const char*>({nullptr, "{}", "[", "{\"a\": 3}"});
       walk.call("etr_trainer_load_pytorch", path ? path : "NULL",
                 Walk::needs(trainer, with_odds(record, kInvalid | kNotFound | kCorrupt | kState |

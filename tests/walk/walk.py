@@ -189,7 +189,7 @@ class Walk:
             "set_weights": ({"dense_1.bias": np.zeros(self.random.choice((2, 3)), np.float32)},),
             "set_hyperparameter": (self.random.choice(("momentum", "nonsense")), self.random.choice((0.0, -1.0, math.nan))),
             "save": (self.folder / "saved",), "load": (self.folder / self.random.choice(("saved", "nowhere")),),
-            "export_onnx": (self.random.choice((self.folder / "model.onnx", "/nowhere/x")),)}
+            "export_onnx": (self.random.choice((self.folder / "model.onnx", "/proc/nowhere/x")),)}
         name = self.random.choice(sorted(calls))
         if name in ("step", "forward", "predict") and given is None:
             return

@@ -468,7 +468,7 @@ ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
 /* Returns the number of batches in the epoch of the next batch, provided that no record is dropped,
  * or -1 if it is not known: some sources do not know their number of records before the first pass
  * is over, an epoch may be endless, and echo on demand depends on time. ETR_IO if the source cannot
- * be listed, ETR_CANCELLED if the pipeline is cancelled meanwhile. */
+ * be listed, ETR_CANCELLED if the epoch must be replayed and the pipeline has been cancelled. */
 ETR_API int32_t etr_pipeline_length(etr_pipeline* pipeline, int64_t* batches);
 
 /* Stops all work and makes a blocked etr_pipeline_next return ETR_CANCELLED. Any thread. */
