@@ -6,5 +6,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs { uint
 vec2 pair(Floats of, uint at) { return uintBitsToFloat(unpack32(Pairs(of).v[at >> 1])); }
 
 void store_pair(Floats to, uint at, vec2 value) {
-  Pairs(to).v[at >> 1] = pack64(floatBitsToUint(value));
+  // Not by pack64(): with 16 lanes, Mesa 26.2 overwrites its own stack when it compiles that.
+  const uvec2 bits = floatBitsToUint(value);
+  Pairs(to).v[at >> 1] = uint64_t(bits.x) + (uint64_t(bits.y) << 32);
 }

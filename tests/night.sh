@@ -9,7 +9,8 @@
 #   golden           every model of the golden table against PyTorch, not only the small ones
 #   peft             LoRA adapters beside Hugging Face's PEFT, also on quantised weights
 #   ddp              data-parallel training beside PyTorch's (golden/ddp.py)
-#   matrix_units     the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   matrix_units     the operations on the lavapipe of Debian's unstable release, which has matrix units (newer_mesa.sh), and with
+#                    vectors of 512 bits
 #   gpu_kernels      the kernels that only GPUs choose (minutes of compilation each)
 #   slurm            two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
 #   ranks            100 steps of every way to train on several ranks, against one device (golden/ranks.py)
@@ -80,6 +81,10 @@ fuzz() {
       "$work/found/$name" $(ls -d "tests/fuzz/corpus/${name#fuzz_}" 2>/dev/null) || return 1
   done
 }
+matrix_units() {
+  bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests &&
+    LP_NATIVE_VECTOR_WIDTH=512 bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
+}
 release() {
   local version packages
   version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
@@ -94,7 +99,7 @@ part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir buil
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
 part peft bash tests/golden/peft.sh build-test "$work/peft"
 part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/side_bench
-part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
+part matrix_units matrix_units
 part gpu_kernels build-test/tests/ops_tests --gtest_also_run_disabled_tests --gtest_filter='*DISABLED*'
 part slurm bash tests/slurm.sh build-test "$work/slurm"
 part ranks python3 tests/golden/ranks.py --program build-test/tools/echotrain/echotrain
