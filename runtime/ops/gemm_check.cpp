@@ -39,10 +39,17 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   return p;
 }
 
-// Returns how many slices a kernel is checked with. One of a CPU's gets none of k. Those of a GPU
-// have several tiles along k each, and as many terms as it takes to see how accurate a kernel is.
+// Whether a kernel shares out single steps along k among its slices, not tiles or lines. Then only
+// a short k leaves some of few slices empty.
+bool slices_steps(const GemmKernel& kernel, GemmMode mode) {
+  return !kernel.shader.starts_with("gemm_cpu") && !is_line(mode);
+}
+
+// Returns how many slices a kernel is checked with. One gets none of k, except where slices are of
+// single steps: those have several tiles along k each, and as many terms as it takes to see how
+// accurate a kernel is.
 uint32_t checked_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
-  if (!kernel.shader.starts_with("gemm_cpu") && !is_line(mode)) return 2;
+  if (slices_steps(kernel, mode)) return 2;
   const uint32_t all = slices_lines(kernel, mode) ? p.batch * p.oh : gpu::div_up(p.k, kernel.steps);
   uint32_t slices = 3;
   while (gpu::div_up(all, gpu::div_up(all, slices)) == slices) ++slices;
@@ -75,6 +82,14 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) 
   if (split && joins == 0) p.slices = checked_slices(kernel, mode, p);
   if (p.slices == 1 && !(joins & GemmKernel::kKeep)) p.epilogue |= GemmParams::kBias;
   if (p.slices == 1 && !(joins & GemmKernel::kMoments)) p.epilogue |= GemmParams::kRelu;
+  return p;
+}
+
+// Returns the problem with one step along k for three slices: the second begins where k ends, the
+// third behind that.
+GemmParams with_empty_slices(GemmParams p) {
+  p.k = p.batch = p.h = p.w = p.oh = p.ow = 1;
+  p.slices = 3;
   return p;
 }
 
@@ -240,12 +255,10 @@ bool close(const std::vector<float>& got, const std::vector<float>& wanted, uint
   return true;
 }
 
-}  // namespace
-
-bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode,
-                      uint32_t joins) {
-  const GemmParams p = problem_for(kernel, mode, joins);
-  const auto numbers = kernel.exact ? small_integers : fractions;
+// `exact`: with numbers of which every sum is exact.
+bool computes(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode, uint32_t joins,
+              const GemmParams& p, bool exact) {
+  const auto numbers = exact ? small_integers : fractions;
   auto a = numbers(static_cast<uint64_t>(elements_of_a(mode, p)), 1);
   auto rounded_a = a;
   if (kernel.rounds != Precision::fp32)
@@ -290,11 +303,20 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   std::vector<float> got(result, result + of_slice * p.slices);
   for (size_t i = of_slice; i < got.size(); ++i) got[i % of_slice] += got[i];
   got.resize(of_slice);
-  const std::vector<float> wanted =
-      expected(mode, p, joins, kernel.exact, rounded_a, b, side, residual);
+  const std::vector<float> wanted = expected(mode, p, joins, exact, rounded_a, b, side, residual);
   const uint32_t tile_rows = (mode == GemmMode::line ? 2 : 1) * kernel.tile_rows;
   if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p.n, tile_rows)) return false;
-  return kernel.exact ? got == wanted : close(got, wanted, p.k);
+  return exact ? got == wanted : close(got, wanted, p.k);
+}
+
+}  // namespace
+
+bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode,
+                      uint32_t joins) {
+  const GemmParams p = problem_for(kernel, mode, joins);
+  return computes(kernels, kernel, mode, joins, p, kernel.exact) &&
+         (p.slices == 1 || !slices_steps(kernel, mode) ||
+          computes(kernels, kernel, mode, joins, with_empty_slices(p), true));
 }
 
 }  // namespace etr::ops
