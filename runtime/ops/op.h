@@ -171,8 +171,10 @@ class Emitter {
 
   // Throws Error(unsupported) if the driver ends the loops of an invocation before so many
   // iterations, which would give wrong numbers. Lavapipe counts those of all loops, and one more
-  // each time that a loop within another ends.
-  void require_iterations(uint64_t iterations) const;
+  // each time that a loop within another ends. `instead` says what a user may do besides updating
+  // the driver.
+  void require_iterations(uint64_t iterations,
+                          const std::string& instead = "make the layer smaller") const;
 
   // Returns `slices`, or as many as it takes for a slice of `rows` not to need more iterations than
   // the driver allows. A row needs `each`.

@@ -114,12 +114,12 @@ uint32_t tile_slices(const gpu::Device& device, uint32_t rows, uint32_t channels
   return std::max(gpu::div_up(rows, iterations * at_once), 1u);
 }
 
-void Emitter::require_iterations(uint64_t iterations) const {
+void Emitter::require_iterations(uint64_t iterations, const std::string& instead) const {
   const gpu::DeviceInfo& info = device()->info();
   if (info.max_iterations == 0 || iterations <= info.max_iterations) return;
-  fail(Code::unsupported, label_, ": it is so large that a kernel takes ", iterations,
+  fail(Code::unsupported, label_, ": with these sizes, a kernel takes ", iterations,
        " iterations, and the driver of '", info.name, "' (", info.driver, ") ends loops after ",
-       info.max_iterations, ": install Mesa 25 or later, or make the layer smaller");
+       info.max_iterations, ": install Mesa 25 or later, or ", instead);
 }
 
 uint32_t Emitter::slices_within(uint32_t slices, uint32_t rows, uint64_t each) const {

@@ -134,6 +134,12 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
     } push{words_,    width,       channels, number(scaled_height(*by)), number(scaled_width(*by)),
            row_taps_, column_taps_};
     const uint32_t row_words = number(scaled_.shape[2]);
+    // Of each of a word's four bytes, a sum of sums.
+    const uint64_t a = by->most_row_taps, b = by->most_column_taps;
+    emit.require_iterations(
+        4 * (2 + a * b + 2 * std::max(a, b)),
+        cat("leave out the echo's 'device', so that the host scales images of ", example_[0], " x ",
+            width, " pixels to ", push.scaled_height, " x ", push.scaled_width));
     emit.for_channels("reservoir_scale",
                       {records, examples, brought(parts[3]), ops::writes(scaled_)}, push, row_words,
                       push.scaled_height, rows);
@@ -154,8 +160,11 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
          0};
   const auto mean = [&](const char* shader, uint32_t row_length) {
     push.share = 1.0f / static_cast<float>(push.view_height * row_length);
-    constexpr uint32_t kLanes = 8;  // at least; each walks down columns
-    emit.require_iterations((2 + uint64_t{push.view_height}) * gpu::div_up(row_length, kLanes));
+    const uint32_t lanes = ops::channel_lanes(*emit.device());  // or more; each walks down columns
+    emit.require_iterations(
+        (2 + uint64_t{push.view_height}) * gpu::div_up(row_length, lanes),
+        cat("leave out the echo's 'device', so that the host changes the contrast of ",
+            push.view_height, " x ", push.view_width, " pixels"));
     emit.for_rows(shader, {records, images, ops::updates(means_)}, push, rows, row_length);
   };
   if (like_.adjusts) mean("reservoir_mean", push.view_width * channels);

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "support/error_text.h"
 #include "train/small_learner.h"
 
 namespace etr::test {
@@ -116,6 +117,82 @@ TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
   const auto x = whole.take_metrics(true), y = viewed.take_metrics(true);
   ASSERT_EQ(x.size(), y.size());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i].loss, y[i].loss) << i;
+}
+
+// A batch of one image, as it is or as a view.
+pipeline::Item batch_of(const Tensor& image) {
+  pipeline::Item batch;
+  const Shape& of = image.shape();
+  Tensor pixels(DType::u8, {1, of[0], of[1], of[2]});
+  Tensor scale(DType::f32, {1}), shift(DType::f32, {1});
+  std::ranges::copy(image.view<uint8_t>(), pixels.mutable_view<uint8_t>().begin());
+  scale.mutable_view<float>()[0] = 1.0f / 255;
+  shift.mutable_view<float>()[0] = -0.5f;
+  batch.set("image", pixels);
+  batch.set("image_scale", scale);
+  batch.set("image_shift", shift);
+  batch.set("label", symbols(1, 0, [](int64_t, int64_t) { return 3; }));
+  return batch;
+}
+
+pipeline::Item batch_of(const pipeline::ImageView& view) {
+  pipeline::Item batch = batch_of(*view.image);
+  batch.remove("image");
+  batch.views = std::make_shared<std::vector<pipeline::ImageView>>(1, view);
+  return batch;
+}
+
+constexpr const char* kMeanOfPixels =
+    R"({"layers": [{"layer": "global_avg_pool"}, {"layer": "dense", "units": 10}]})";
+
+// Of a whole image to a pixel: as many taps as the iterations of Mesa 22 suffice for, and more.
+TEST(Reservoir, RefusesToScaleWhereTheDriverWouldEndLoops) {
+  for (const uint32_t side : {126, 127}) {
+    Tensor image(DType::u8, {side, side, 3}), pixel(DType::u8, {1, 1, 3});
+    for (size_t i = 0; i < image.size_bytes(); ++i)
+      image.mutable_view<uint8_t>()[i] = i < side / 2 * side * 3 ? 0 : 200;
+    std::ranges::fill(pixel.mutable_view<uint8_t>(), static_cast<uint8_t>(side == 126 ? 100 : 101));
+    pipeline::Resampling to_one;
+    to_one.rows = {side, {0}, std::vector<float>(side, 1 / static_cast<float>(side))};
+    to_one.columns = to_one.rows;
+    to_one.most_row_taps = to_one.most_column_taps = side;
+    pipeline::ImageView view(image);
+    view.resample(std::make_shared<const pipeline::Resampling>(to_one));
+    Learner whole = make_learner(kMeanOfPixels, R"({"optimizer": "sgd"})");
+    Learner viewed = make_learner(kMeanOfPixels, R"({"optimizer": "sgd"})");
+    const std::string error = error_text([&] { viewed.step(batch_of(view)); });
+    if (side == 127 && device()->info().max_iterations != 0) {
+      for (const char* part : {"device echo", "65540 iterations", "Mesa 25", "the echo's 'device'",
+                               "127 x 127 pixels to 1 x 1"})
+        EXPECT_NE(error.find(part), std::string::npos) << error;
+      continue;
+    }
+    ASSERT_EQ(error, "");
+    whole.step(batch_of(pixel));
+    EXPECT_EQ(viewed.take_metrics(true)[0].loss, whole.take_metrics(true)[0].loss) << side;
+  }
+}
+
+// Each lane takes columns of the view, one after another. A mean of more pixels takes more.
+TEST(Reservoir, RefusesContrastWhereTheDriverWouldEndLoops) {
+  gpu::DeviceOptions options = device_options();
+  options.lowered.max_iterations = 100;
+  for (const bool jitters : {false, true}) {
+    const auto own = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+    Learner learner(own, {parse_json(kMeanOfPixels, "model"), Json{{"optimizer", "sgd"}},
+                          Json{{"learning_rate", 0.01}}, 3, 100});
+    Tensor image(DType::u8, {99, 7, 1});
+    std::ranges::fill(image.mutable_view<uint8_t>(), uint8_t{7});
+    pipeline::ImageView view(image);
+    if (jitters)
+      view.change_colours({});
+    else
+      view.adjust(1, 0);
+    const std::string error = error_text([&] { learner.step(batch_of(view)); });
+    for (const char* part :
+         {"device echo", "iterations", "Mesa 25", "the echo's 'device'", "99 x 7 pixels"})
+      EXPECT_NE(error.find(part), std::string::npos) << error;
+  }
 }
 
 }  // namespace
