@@ -1,5 +1,7 @@
 // Mean over windows of [N, H, W, C]: windows of a given size, or as many as the result has pixels
 // (adaptive).
+#include <algorithm>
+
 #include "ops/onnx_node.h"
 #include "ops/pooling.h"
 
@@ -44,12 +46,15 @@ void emit_by_samples(Emitter& emit, const char* shader, const Push& push, uint32
   });
 }
 
-// Returns the most pixels under an output, or outputs over a pixel, along an axis.
+// Return the most pixels under an output, and the most outputs that the shader goes through for a
+// pixel, along an axis.
 uint64_t under(const Push& push, uint32_t size, uint32_t outputs) {
-  return push.adaptive ? size / outputs + 2 : push.at.window;
+  if (!push.adaptive) return push.at.window;
+  return size % outputs == 0 ? size / outputs : std::min(size / outputs + 2, size);
 }
 uint64_t over(const Push& push, uint32_t size, uint32_t outputs) {
-  return push.adaptive ? outputs / size + 2 : gpu::div_up(push.at.window, push.at.stride);
+  if (!push.adaptive) return gpu::div_up(push.at.window, push.at.stride);
+  return std::min(outputs / size + 2, outputs);
 }
 
 void forward(const OpCall& call, Emitter& emit) {

@@ -44,6 +44,9 @@ Push push_of(const OpCall& call, const char* option) {
           static_cast<float>(call.options.number(option))};
 }
 
+// With the background.
+uint64_t classes_of(const Push& push) { return push.columns - 8; }
+
 OpShapes match_shapes(const Options&, const std::vector<Shape>& in) {
   require_boxes("box_match", in);
   return {{in[0][0], in[0][1]}, {}};
@@ -54,6 +57,7 @@ void match(const OpCall& call, Emitter& emit) {
   const DeviceTensor best = emit.scratch({push.samples, push.most});
   emit.for_rows("box_best", {reads(call.inputs[0]), reads(call.inputs[1]), writes(best)}, push,
                 push.samples * push.most, push.anchors);
+  emit.require_iterations(Emitter::in_turn(call.output.count()) * (3 + uint64_t{2} * push.most));
   emit.for_each("box_match",
                 {reads(call.inputs[0]), reads(call.inputs[1]), reads(best), writes(call.output)},
                 push, call.output.count());
@@ -73,6 +77,7 @@ void loss(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &boxes = call.inputs[1], &found = call.inputs[2];
   const DeviceTensor &entropy = call.saved[0], &picked = call.saved[1];
   const uint32_t rows = call.output.count();
+  emit.require_iterations(Emitter::in_turn(rows) * (2 + 2 * classes_of(push)));
   emit.for_each("multibox_entropy", {reads(x), reads(boxes), reads(found), writes(entropy)}, push,
                 rows);
   emit.for_rows("multibox_pick", {reads(found), reads(entropy), writes(picked)}, push, push.samples,
@@ -86,11 +91,14 @@ void loss(const OpCall& call, Emitter& emit) {
 }
 
 void loss_grad(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call, "negative_ratio");
+  const uint32_t rows = call.output_grad.count();
+  emit.require_iterations(Emitter::in_turn(rows) * (8 + 3 * classes_of(push)));
   emit.for_each(
       "multibox_loss_grad",
       {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.inputs[2]), reads(call.saved[0]),
        reads(call.saved[1]), reads(call.output_grad), writes(call.input_grads[0])},
-      push_of(call, "negative_ratio"), call.output_grad.count());
+      push, rows);
 }
 
 }  // namespace

@@ -404,21 +404,26 @@ TEST(GridLimits, PoolsWideRows) {
 
 // More iterations than a loop of Mesa 22's lavapipe makes ------------------------------------------
 
+// Of an image; a window over all of it takes 254 * 256 + 2 iterations.
 TEST(LongLoops, AverageManyPixels) {
-  constexpr size_t kPixels = 300 * 300;
-  check_op({.op = "global_avg_pool",
-            .inputs = {{1, 300, 300, 1}},
-            .reference =
-                [](const auto& in) {
-                  double sum = 0;
-                  for (const double x : in[0]) sum += x;
-                  return Doubles{sum / kPixels};
-                },
-            .tolerance = 1e-4,
-            .gradients =
-                [](const auto&, const Doubles& dy) {
-                  return std::vector<Doubles>{Doubles(kPixels, dy[0] / kPixels)};
-                }});
+  for (const auto& [op, options, side] :
+       {std::tuple("global_avg_pool", "{}", 300), {"avg_pool", R"({"output_size": 1})", 254}})
+    check_op({.op = op,
+              .options = options,
+              .inputs = {{1, side, side, 1}},
+              .reference =
+                  [](const auto& in) {
+                    double sum = 0;
+                    for (const double x : in[0]) sum += x;
+                    return Doubles{sum / static_cast<double>(in[0].size())};
+                  },
+              .tolerance = 1e-4,
+              .gradients =
+                  [](const auto& in, const Doubles& dy) {
+                    const size_t pixels = in[0].size();
+                    return std::vector<Doubles>{
+                        Doubles(pixels, dy[0] / static_cast<double>(pixels))};
+                  }});
 }
 
 TEST(LongLoops, ThatTheDriverEndsAreRefused) {
@@ -428,32 +433,54 @@ TEST(LongLoops, ThatTheDriverEndsAreRefused) {
     Emission on(device);
     ops::Emitter& emit = on.emit;
     emit.set_label("head");
-    const auto text_of = [&](const char* name, const Shape& x, const Shape& w, const Shape& y,
-                             const Json& given = Json::object()) {
+    const auto text_of = [&](const char* name, const std::vector<Shape>& inputs,
+                             const Json& given = Json::object(), bool backward = false) {
       const ops::OpSpec& op = ops::find_op(name);
       const Options options(op.options, name, given);
       ops::OpCall call{options};
-      call.inputs = {emit.scratch(x)};
-      if (!w.empty()) call.inputs.push_back(emit.scratch(w));
-      call.output = emit.scratch(y);
-      return error_text([&] { op.forward(call, emit); });
+      for (const Shape& x : inputs) {
+        call.inputs.push_back(emit.scratch(x));
+        call.input_grads.push_back(emit.scratch(x));
+      }
+      const ops::OpShapes shapes = op.shapes(options, inputs);
+      call.output = call.output_grad = emit.scratch(shapes.output);
+      for (const Shape& saved : shapes.saved) call.saved.push_back(emit.scratch(saved));
+      return error_text([&] { (backward ? op.backward : op.forward)(call, emit); });
     };
-    const std::string product = text_of("dense", {8, 10'000}, {10'000, 8}, {8, 8});
+    const std::string product = text_of("dense", {{8, 10'000}, {10'000, 8}});
     const bool on_cpu = on.kernels.device()->family() == gpu::KernelFamily::cpu;
     for (const char* part :
          {"head", on_cpu ? "2500 iterations" : " iterations", "ends loops after 100", "Mesa 25"})
       EXPECT_NE(product.find(part), std::string::npos) << product;
-    EXPECT_NE(text_of("global_avg_pool", {1, 100, 100, 1}, {}, {1, 1}), "");
-    EXPECT_NE(text_of("softmax", {1, 100'000}, {}, {1, 100'000}), "");
-    EXPECT_EQ(text_of("dense", {8, 80}, {80, 8}, {8, 8}), "");
+    EXPECT_NE(text_of("global_avg_pool", {{1, 100, 100, 1}}), "");
+    EXPECT_NE(text_of("softmax", {{1, 100'000}}), "");
+    EXPECT_EQ(text_of("dense", {{8, 80}, {80, 8}}), "");
     const Json depthwise{{"groups", 2}};  // each pixel of a line takes 2 + 1 * (2 + 1) iterations
-    EXPECT_EQ(text_of("conv2d", {1, 1, 20, 2}, {1, 1, 1, 2}, {1, 1, 20, 2}, depthwise), "");
-    EXPECT_NE(text_of("conv2d", {1, 1, 21, 2}, {1, 1, 1, 2}, {1, 1, 21, 2}, depthwise), "");
-    const Json whole{{"output_size", 1}};  // as many iterations as pixels, and more
-    EXPECT_EQ(text_of("avg_pool", {1, 5, 5, 1}, {}, {1, 1, 1, 1}, whole), "");
-    EXPECT_NE(text_of("avg_pool", {1, 10, 10, 1}, {}, {1, 1, 1, 1}, whole), "");
-    EXPECT_NE(text_of("reduce", {1, 99, 2}, {}, {1, 2}, {{"function", "max"}, {"axes", {1}}}), "");
-    EXPECT_EQ(text_of("reduce", {1, 98, 2}, {}, {1, 2}, {{"function", "max"}, {"axes", {1}}}), "");
+    EXPECT_EQ(text_of("conv2d", {{1, 1, 20, 2}, {1, 1, 1, 2}}, depthwise), "");
+    EXPECT_NE(text_of("conv2d", {{1, 1, 21, 2}, {1, 1, 1, 2}}, depthwise), "");
+    const Json whole{{"output_size", 1}};  // 2 + 8 * (2 + 8) iterations, backward 20 * (2 + 3)
+    EXPECT_EQ(text_of("avg_pool", {{1, 8, 8, 1}}, whole), "");
+    EXPECT_NE(text_of("avg_pool", {{1, 9, 9, 1}}, whole), "");
+    EXPECT_EQ(text_of("avg_pool", {{1, 20, 20, 1}}, whole, true), "");
+    EXPECT_NE(text_of("avg_pool", {{1, 21, 21, 1}}, whole, true), "");
+    const Json rows{{"function", "max"}, {"axes", {1}}};
+    EXPECT_NE(text_of("reduce", {{1, 99, 2}}, rows), "");
+    EXPECT_EQ(text_of("reduce", {{1, 98, 2}}, rows), "");
+    // Each anchor goes over all boxes and all classes two times, and three backward.
+    const auto detector = [](int64_t classes, int64_t boxes) {
+      return std::vector<Shape>{{1, 4, classes + 8}, {1, boxes, 5}};
+    };
+    EXPECT_EQ(text_of("box_match", detector(2, 48)), "");
+    EXPECT_NE(text_of("box_match", detector(2, 49)), "");
+    const auto loss = [&](int64_t classes, bool backward = false) {
+      std::vector<Shape> inputs = detector(classes, 1);
+      inputs.push_back({1, 4});
+      return text_of("multibox_loss", inputs, Json::object(), backward);
+    };
+    EXPECT_EQ(loss(49), "");
+    EXPECT_NE(loss(50), "");
+    EXPECT_EQ(loss(30, true), "");
+    EXPECT_NE(loss(31, true), "");
   }
 }
 

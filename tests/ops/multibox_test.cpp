@@ -189,5 +189,39 @@ TEST(MultiboxLoss, CountsAsManyWhereAllAreAlike) {
                 }});
 }
 
+// One anchor, and as many boxes and classes as it goes over in 65,535 iterations.
+TEST(LongLoops, OfBoxesAndClassesAreCounted) {
+  constexpr size_t kBoxes = 32'766, kLongest = 21'842;
+  // Puts the anchor, and the only box where it is. The last class counts most.
+  const auto adjust = [](std::vector<Doubles>& in, size_t box, double label) {
+    std::ranges::fill(in[0], 0);
+    *(in[0].end() - 9) = 8;
+    std::ranges::fill(in[0].end() - 4, in[0].end(), 0.5);
+    std::ranges::fill(in[1], -1);
+    const double found[] = {label, 0.25, 0.25, 0.75, 0.75};
+    std::copy(std::begin(found), std::end(found),
+              in[1].begin() + static_cast<ptrdiff_t>(5 * box));
+    if (in.size() > 2) in[2][0] = 1;
+  };
+  check_op({.op = "box_match",
+            .inputs = {{1, 1, kColumns}, {1, kBoxes, 5}},
+            .reference = [](const auto&) { return Doubles{kBoxes}; },
+            .gradient = false,
+            .adjust = [&](auto& in) { adjust(in, kBoxes - 1, 0); }});
+  const double sum = std::exp(8) + kLongest - 1;
+  check_op({.op = "multibox_loss",
+            .inputs = {{1, 1, kLongest + 8}, {1, 1, 5}, {1, 1}},
+            .reference = [&](const auto&) { return Doubles{std::log(sum) - 8}; },
+            .tolerance = 1e-3,  // all classes but one add the same, and round alike
+            .adjust = [&](auto& in) { adjust(in, 0, kLongest - 2); },
+            .gradients =
+                [&](const auto& in, const Doubles& dy) {
+                  Doubles dx(in[0].size());
+                  for (size_t k = 0; k < kLongest; ++k) dx[k] = std::exp(in[0][k]) / sum * dy[0];
+                  dx[kLongest - 1] -= dy[0];
+                  return std::vector<Doubles>{dx};
+                }});
+}
+
 }  // namespace
 }  // namespace etr::test
