@@ -129,6 +129,26 @@ TEST(HeadsInSixteens, MatchTheReference) {
     check_op(case_with_gradients(a), gpu::KernelFamily::automatic);
 }
 
+// The loops over a head's numbers lie within that over positions, and a long one is not unrolled:
+// as many positions as the driver's iterations suffice for, and more. On a device of its own that
+// does not compare with the host, which would take minutes.
+TEST(LongLoops, OfWideHeadsAreCounted) {
+  gpu::DeviceOptions options = device_options();
+  options.compare = gpu::Compare::nothing;
+  gpu::Kernels own(std::make_shared<gpu::Device>(options));
+  const gpu::Device& on = *own.device();
+  const bool ends = on.family() == gpu::KernelFamily::cpu && on.info().max_iterations != 0;
+  constexpr size_t kFew = 8, kFits = 1850, kMore = 1900;
+  for (const auto& [queries, keys] :
+       {std::pair(kFew, kFits), {kFits, kFew}, {kFew, kMore}, {kMore, kFew}}) {
+    const OpCase wide = case_with_gradients({1, queries, keys, 1, 256});
+    if (ends && std::max(queries, keys) == kMore)
+      EXPECT_NE(error_text([&] { check_op(wide, own); }).find("iterations"), std::string::npos);
+    else
+      check_op(wide, own);
+  }
+}
+
 void check_tiles(const std::vector<Attention>& cases) {
   for (const Attention& a : cases) check_op(case_with_gradients(a), gpu::KernelFamily::tiled);
 }

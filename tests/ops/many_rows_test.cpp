@@ -569,42 +569,6 @@ TEST(LongLoops, OfALargeBatchAreSplit) {
   }
 }
 
-// The loops over a head's numbers lie within that over positions, and a long one is not unrolled.
-TEST(LongLoops, OfWideHeadsAreCounted) {
-  constexpr int64_t kFew = 8, kWidth = 256;
-  const ops::OpSpec& op = ops::find_op("attention");
-  const Options options(op.options, "attention", {{"heads", 1}});
-  for (const auto& [queries, keys] :
-       {std::pair(kFew, int64_t{1850}), {1850, kFew}, {kFew, 1900}, {1900, kFew}}) {
-    Emission on(fast_options());
-    ops::Emitter& emit = on.emit;
-    const auto ones = [&](int64_t positions) { return on.filled({1, positions, kWidth}); };
-    ops::OpCall call{options};
-    call.inputs = {ones(queries), ones(keys), ones(keys)};
-    call.output = ones(queries);
-    call.saved = {emit.scratch({1, 1, queries})};
-    call.output_grad = ones(queries);
-    call.input_grads = {ones(queries), ones(keys), ones(keys)};
-    const std::string error = error_text([&] {
-      op.forward(call, emit);
-      op.backward(call, emit);
-    });
-    const bool counts =
-        device()->family() == gpu::KernelFamily::cpu && device()->info().max_iterations != 0;
-    if (std::max(queries, keys) == 1900 && counts) {
-      EXPECT_NE(error.find("iterations"), std::string::npos) << error;
-      continue;
-    }
-    ASSERT_EQ(error, "");
-    gpu::run_once(on.kernels.device(), on.commands);
-    const Tensor lse = graph::download(on.kernels.device(), call.saved[0]),
-                 dv = graph::download(on.kernels.device(), call.input_grads[2]);
-    const auto of_keys = static_cast<double>(keys), of_queries = static_cast<double>(queries);
-    EXPECT_NEAR(lse.view<float>()[0], std::sqrt(kWidth) + std::log(of_keys), 1e-3);
-    EXPECT_NEAR(dv.view<float>()[0], of_queries / of_keys, 1e-2);
-  }
-}
-
 // The gradient of a depthwise convolution's weights.
 TEST(LongLoops, OfManyLinesOfChannelsAreSplit) {
   constexpr uint32_t kBatch = 1024, kSide = 64;

@@ -73,12 +73,11 @@ double round_to(ops::Precision precision, double x) {
   return half && std::abs(rounded) > 65504 ? std::copysign(INFINITY, x) : rounded;
 }
 
-void check_op(const OpCase& c, gpu::KernelFamily family) {
-  SCOPED_TRACE(c.op + " " + c.options + " on the " + family_name(family) + " family");
+void check_op(const OpCase& c, gpu::Kernels& k) {
+  SCOPED_TRACE(c.op + " " + c.options + " on the " + family_name(k.device()->family()) + " family");
   const ops::OpSpec& op = ops::find_op(c.op);
   const Options options(op.options, c.op, parse_json(c.options, c.op));
   const ops::OpShapes shapes = op.shapes(options, c.inputs);
-  gpu::Kernels& k = kernels(family);
   const gpu::DevicePtr dev = k.device();
   gpu::Arena arena(dev, gpu::MemoryUse::device);
   gpu::CommandList commands;
@@ -135,6 +134,8 @@ void check_op(const OpCase& c, gpu::KernelFamily family) {
                   c.gradients ? gradients[i] : numeric_gradient(c, inputs, i, upstream),
                   c.gradient_tolerance, std::string("gradient by ") + op.inputs[i].name);
 }
+
+void check_op(const OpCase& c, gpu::KernelFamily family) { check_op(c, kernels(family)); }
 
 void check_op(const OpCase& c) {
   for (const gpu::KernelFamily family : families()) check_op(c, family);

@@ -46,7 +46,9 @@ struct OpCase {
 // Rounds x to a shorter format, to nearest, ties to even.
 double round_to(ops::Precision precision, double x);
 
-// Runs forward and backward passes on `family` and expects both to agree with the reference.
+// Runs forward and backward passes with these kernels, or those of `family`, and expects both to
+// agree with the reference.
+void check_op(const OpCase& c, gpu::Kernels& k);
 void check_op(const OpCase& c, gpu::KernelFamily family);
 
 // Calls check_op for every family of the device.
