@@ -32,7 +32,8 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
 bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
 // Same by Winograd's F(2, 3) along lines. emit_lines_dw() emits the gradient of w by F(3, 2). Both
-// require lines_fit(). `turned`: w is [kh, kw, filters, c], and its taps are taken in reverse order.
+// require lines_fit(). `turned`: w is [kh, kw, filters, c], and its taps are taken in reverse
+// order.
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                 bool turned, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
@@ -44,7 +45,7 @@ bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 // Writes the op into an ONNX file.
 std::string conv_to_onnx(OnnxNode& node, bool transposed);
 
-// What OpSpec::layout and OpSpec::quantizes say of a convolution.
+// Implement OpSpec::layout and OpSpec::quantizes for convolutions.
 WeightLayout conv_layout(const Options& options, size_t input);
 inline bool conv_quantizes(const Options& /*options*/, size_t input) { return input == 1; }
 

@@ -22,11 +22,11 @@ struct GemmKernel {
   uint32_t least_slices = 1;           // fewer would take more iterations than the device allows
   uint32_t steps = 4;                  // along k, of an iteration of the innermost loop
   uint32_t pad = 0;                    // padding of the rows of A and B, in elements
-  // Numbers of A and of B loaded at a time: each must begin at a multiple of as many, and so must C
-  // at one of loads_b.
+  // How many adjacent numbers of A and of B are loaded at a time. A must be aligned to loads_a
+  // numbers, B and C to loads_b.
   uint32_t loads_a = 1, loads_b = 1;
   uint32_t run = 1;  // rows in a run; each line is padded to whole runs
-  // Flags (kResidual, ...) of what the kernel can do with C besides (shaders/gemm_params.glsl).
+  // Flags of what the kernel can also do with C: kResidual, ... (shaders/gemm_params.glsl).
   uint32_t can_join = 0;
 
   static constexpr uint32_t kResidual = 1, kKeep = 2, kMoments = 4;
@@ -41,7 +41,7 @@ struct GemmKernel {
 
 // Returns the kernels that the device can run, the likely fastest first. Without the modes along
 // lines there is at least one, unless the result has more tiles than the device takes workgroups.
-// Those that take too many iterations are left out, unless all do.
+// Leaves out kernels that take too many iterations, unless all of them do.
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision);
 

@@ -8,7 +8,7 @@
 
 namespace etr::ops {
 
-// Memory for what ways need besides their operands. They run one after another, so all take the same.
+// Scratch memory for the ways that are measured. They run one after another, so all share it.
 class WayMemory final : public gpu::Allocator {
  public:
   explicit WayMemory(const gpu::DevicePtr& device) : arena_(device, gpu::MemoryUse::device) {}

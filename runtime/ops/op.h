@@ -65,8 +65,8 @@ constexpr uint32_t kMostGroups = 65535;  // guaranteed on every device, along ea
 // Returns the number of invocations of a workgroup over channels.
 uint32_t channel_lanes(const gpu::Device& device);
 
-// Returns `lanes`, or as many times as many as it takes for a grid over `channels` not to have more
-// workgroups along x than the device takes.
+// Returns `lanes`, doubled until a grid over `channels` has no more workgroups along x than the
+// device allows, or until a workgroup would be too large.
 uint32_t lanes_over(const gpu::Device& device, uint32_t channels, uint32_t lanes);
 
 // Returns how many rows of `channels` a kernel of a CPU device has to treat as one, so that
@@ -176,8 +176,8 @@ class Emitter {
   void require_iterations(uint64_t iterations,
                           const std::string& instead = "make the layer smaller") const;
 
-  // Returns `slices`, or as many as it takes for a slice of `rows` not to need more iterations than
-  // the driver allows. A row needs `each`.
+  // Divides `rows` into at least `slices` slices, and into more if a slice would otherwise take
+  // more iterations than the driver allows. Returns their number. A row takes `each` iterations.
   uint32_t slices_within(uint32_t slices, uint32_t rows, uint64_t each) const;
 
   // Attaches to the last emitted dispatch what it computes, so that it can be fused with others.
@@ -298,8 +298,8 @@ DeviceTensor samples_of(const DeviceTensor& x, uint32_t first, uint32_t count);
 
 // Returns how many samples a dispatch can take if each has `groups` workgroups along y or z: all of
 // them where they fit, or else a number of which every multiple is the beginning of a part of a
-// tensor that devices can bind, whatever the size of a sample. Error(unsupported) if there is no such
-// number: only attention has so many groups, one for each head.
+// tensor that devices can bind, whatever the size of a sample. Error(unsupported) if there is no
+// such number: only attention has so many groups, one for each head.
 uint32_t sample_run(uint32_t samples, uint32_t groups);
 
 // Calls emit(first, count) for such runs of samples.
