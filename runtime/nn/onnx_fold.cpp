@@ -25,8 +25,8 @@ size_t count_of(const OnnxNode& node, const Dims& dims) {
   return *count;
 }
 
-// Of a value of the batch, or of a constant. Free axes have long stand-ins: the product of several is
-// beyond any constant's size.
+// Returns the number of elements of a constant, or of a value that depends on the batch. Free axes
+// have large stand-in lengths, so the product of several exceeds the size of any constant.
 size_t size_of_value(const OnnxNode& node, const Dims& dims) {
   size_t count = 1;
   bool empty = false;

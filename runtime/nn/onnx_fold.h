@@ -22,9 +22,9 @@ class FoldBudget {
 };
 
 // Returns the outputs of a node, or none if folding does not know its operator. Optional inputs
-// that are missing are null. Axes that are `batch` long are left out of what is only expanded to them,
-// so that the value serves any number of samples. Error(corrupt_data) names a node whose inputs do
-// not fit.
+// that are missing are null. Where a value is only expanded along an axis of length `batch`, it
+// stays unexpanded along this axis, so that it serves any number of samples. Error(corrupt_data)
+// names a node whose inputs do not fit.
 std::optional<std::vector<OnnxConstant>> fold(const OnnxNode& node,
                                               const std::vector<OnnxConstant>& inputs,
                                               int64_t batch, FoldBudget& budget);
@@ -41,7 +41,7 @@ std::vector<size_t> onnx_unsqueezed(const OnnxNode& node, const std::vector<int6
 std::vector<int64_t> onnx_reshape(const OnnxNode& node, const std::vector<int64_t>& dims,
                                   const std::vector<int64_t>& wanted);
 
-// What Slice takes of one axis.
+// The part of one axis that Slice takes.
 struct OnnxRange {
   size_t axis;
   int64_t begin, length, step;

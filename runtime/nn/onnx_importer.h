@@ -1,4 +1,4 @@
-// What onnx_import*.cpp, onnx_axes.cpp and onnx_attention.cpp share.
+// Declarations shared by onnx_import*.cpp, onnx_axes.cpp and onnx_attention.cpp.
 #pragma once
 
 #include <map>
