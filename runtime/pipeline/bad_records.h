@@ -61,12 +61,13 @@ class BadRecords {
 
   int64_t count() const;  // different records, over all epochs
   int64_t times() const;  // occurrences of bad records
-  // "2 bad records were dropped, the first by ...", or "met" if some may have been replaced; "": none
+  // "2 bad records were dropped, the first by ...", or "met" if some may have been replaced; "":
+  // none
   std::string summary() const;
   // The first 1,000: [{"stage", "shard", "key", "offset", "reason", "occurrences"}].
   Json list() const;
 
-  // What was dropped in an epoch, sorted.
+  // Returns the records that were dropped in an epoch, sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;
   void restore_dropped(uint64_t epoch, const std::vector<Drop>& drops);  // of the restored run
   void forget_before(uint64_t epoch);

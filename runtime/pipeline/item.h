@@ -55,8 +55,8 @@ struct Item {
   // numbers.
   uint64_t ordinal = 0;
   uint32_t replica = 0;  // 0: fresh; n: its n-th echo
-  // Of a batch: its place among those that its stage made in the epoch. Two of them may have the
-  // same ordinal, as they begin with copies of one sample.
+  // For a batch: its number among the batches that its stage made in the epoch. Two batches may
+  // have the same ordinal, because they begin with copies of one sample.
   uint32_t batch_number = 0;
   int64_t age = 0;       // fresh samples that echo nodes received after this one
   // While a position is restored, samples that are not needed again travel without payload.

@@ -142,7 +142,7 @@ class Pipeline final : private SegmentHost {
   uint64_t world() const { return static_cast<uint64_t>(options_->integer("world_size")); }
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position, bool trial = false) const;
-  // What follows requires mutex_. Due: nothing means that there is no limit.
+  // The functions from here on require mutex_. Due: nothing means that there is no limit.
   using Due = std::optional<std::chrono::steady_clock::time_point>;
   bool epochs_over() const;
   bool items_left() const { return position_in_chunk_ < current_.items.size(); }
@@ -197,7 +197,8 @@ class Pipeline final : private SegmentHost {
   bool budget_applied_ = false;
   std::thread planner_;  // divides a budget at the start, so that wait() can time out
   bool walked_ = false;  // the stages were advanced into restored_epoch_, or have begun its rest
-  // What the ranks of the previous world delivered in that epoch. Kept until it is over.
+  // The samples that the ranks of the previous world delivered in that epoch. Kept until it is
+  // over.
   std::shared_ptr<const DoneSamples> done_;
 
   std::atomic<uint64_t> first_wanted_{0};  // the epochs before it are ended for the consumer

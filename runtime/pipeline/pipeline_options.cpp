@@ -101,7 +101,7 @@ const std::string kPolicies[] = {"fail", "skip", "quarantine", "substitute"};
 
 Schema pipeline_schema() { return kOptions; }
 
-// The spec may be wrong: whoever makes the pipeline says so.
+// The spec may be invalid; the pipeline's constructor reports that.
 Json without_side_files(Json spec) {
   if (!spec.is_object()) return spec;
   spec.erase("bad_records_file");

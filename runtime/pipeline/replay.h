@@ -1,7 +1,7 @@
 // Restores a position without repeating the work that led to it.
 //
-// What stages emit depends only on the sequence of items, never on their content. So the way to a
-// saved position can be replayed with empty tokens, which takes a tenth of a microsecond per
+// The output of stages depends only on the sequence of items, never on their content. So the way to
+// a saved position can be replayed with empty tokens, which takes a tenth of a microsecond per
 // sample. The replay shows which samples the shuffle and echo buffers still hold at the position.
 // The stages of the restored run are then advanced to the first of these samples, and the run
 // starts there. It reads the samples from there on again, but decodes only those that are needed.
@@ -52,7 +52,7 @@ struct ReplayPlan {
 // outputs.
 ReplayPlan plan_replay(const ReplayInput& input, std::vector<AnyStage> copies);
 
-// What the ranks of another world have delivered of an epoch.
+// The samples of an epoch that the ranks of another world have delivered.
 struct Delivered {
   DoneSamples done;
   uint64_t first_open = UINT64_MAX;  // all ranks are done with all samples of earlier passes

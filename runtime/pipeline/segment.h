@@ -117,8 +117,8 @@ class Segment {
     return out_items_.load() <= limits_.items / 2 && out_bytes_.load() <= limits_.bytes / 2 &&
            in_maps_.load() <= limits_.messages / 2;
   }
-  // Whether the receiver has left more than half of what the queue may hold, and few messages are in
-  // the maps. Then the head waits for the receiver, even if the maps have something left.
+  // Whether the receiver has left more than half of what the queue may hold, and few messages are
+  // in the maps. Then the head waits for the receiver, even if the maps have something left.
   bool held_back() const {
     return (behind_items_.load() > limits_.items / 2 || behind_bytes_.load() > limits_.bytes / 2) &&
            in_maps_.load() <= limits_.messages / 2;
@@ -164,7 +164,7 @@ class Segment {
   std::atomic<double> growth_{1};          // of a message's bytes in the maps: what to expect
   std::atomic<double> item_ns_{0};         // time of an item in the maps, of late
   std::atomic<int64_t> out_items_{0}, out_bytes_{0};
-  // Of these, what the maps are done with and the receiver has not taken.
+  // The part of these that has left the maps and that the receiver has not taken yet.
   std::atomic<int64_t> behind_items_{0}, behind_bytes_{0};
   std::array<std::atomic<int64_t>, 4> idle_ns_{};  // by Idle
   std::atomic<Idle> idle_{Idle::no};
@@ -213,7 +213,7 @@ class SourceSegment final : public Segment {
     demand_ = std::move(demand);
   }
 
-  // What the source reads, as listed when its first pass began; nullptr before.
+  // Describes the data that the source reads, as listed when its first pass began; nullptr before.
   std::shared_ptr<const Json> data() const;
   std::optional<uint64_t> samples() const;  // of all ranks in a pass, if data() and they are known
   // Only before the start.

@@ -119,7 +119,7 @@ class MapStage {
   // The cache of the stage `cache`, else nullptr.
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }
 
-  // What the stage can leave to the consumer by changing Item::views instead of pixels.
+  // The step that the stage can leave to the consumer, by changing Item::views instead of pixels.
   virtual ViewStep view_step() const { return ViewStep::none; }
 
   // The length of an image's shorter side, in pixels, beyond which more pixels are useless here.
@@ -148,7 +148,7 @@ class Emitter {
   virtual void reject(const Item& item, const Error& error);
 };
 
-// What a pipeline asks of a serial stage once, when it is built.
+// The properties of a serial stage. A pipeline asks for them once, when it is built.
 struct SerialTraits {
   bool makes_batches = false;       // its output is counted in batches
   bool depends_on_content = false;  // what it emits depends on tensors, see SerialStage
@@ -167,12 +167,12 @@ struct SerialTraits {
   bool reads_items() const { return makes_batches || depends_on_content; }
 };
 
-// Of stages that end passes in their own way: `repeat` and `take`.
+// Implemented by stages that decide themselves when a pass ends: `repeat` and `take`.
 class PassControl {
  public:
   // Whether the end of a pass is forwarded downstream; `repeat` swallows all but the last.
   virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
-  // pass_id() of the pass of which no more is needed; 0: none. Thread safe.
+  // pass_id() of a pass from which the stage needs no more samples; 0: none. Thread safe.
   virtual uint64_t satisfied_pass() const { return 0; }
   virtual bool ends_passes() const { return false; }  // satisfied_pass() is not always 0
 
@@ -180,7 +180,7 @@ class PassControl {
   ~PassControl() = default;
 };
 
-// Of stages that emit more while the consumer is about to wait: adaptive echo nodes.
+// Implemented by stages that emit more when the consumer is about to wait: adaptive echo nodes.
 class OnDemand {
  public:
   // Called when the consumer is about to wait and there is no input. Emits up to `most` items and
@@ -194,8 +194,8 @@ class OnDemand {
   ~OnDemand() = default;
 };
 
-// Of stages that decide by the clock and keep their decisions, so that a restored run can repeat
-// them: `overtake` and adaptive echo nodes.
+// Implemented by stages whose decisions depend on the clock: `overtake` and adaptive echo nodes.
+// They keep their decisions, so that a restored run can repeat them.
 class TimeDependent {
  public:
   // Called once, in the first epoch of the pipeline's run, after the replay to a restored position,
@@ -209,7 +209,7 @@ class TimeDependent {
   ~TimeDependent() = default;
 };
 
-// Of `overtake`: samples may leave the maps before it ahead of earlier ones.
+// Implemented by `overtake`: samples may leave the maps that precede it ahead of earlier samples.
 class Overtaking {
  public:
   virtual uint64_t window() const = 0;  // how many may overtake one
@@ -247,7 +247,7 @@ class SerialStage {
   // The maximum memory it holds if incoming items have `item_bytes`.
   virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
 
-  // What only some stages do; nullptr: this one does not.
+  // Interfaces that only some stages implement; nullptr: this one does not.
   virtual PassControl* pass_control() { return nullptr; }
   virtual OnDemand* on_demand() { return nullptr; }
   virtual TimeDependent* time_dependent() { return nullptr; }
