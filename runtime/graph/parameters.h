@@ -30,8 +30,8 @@ class ParameterStore {
   // Throws Error(not_found), and Error(internal) for a quantised weight, which is no f32 tensor.
   const ops::DeviceTensor& tensor(const std::string& name) const;
   const Shape& shape(const std::string& name) const { return stored(name).shape; }
-  // A tensor's buffer as it is stored, with the shape of what it stands for. With fewer than 32
-  // bits it holds words (graph/quantized.h).
+  // Returns a tensor's buffer as it is stored, and the shape of the f32 tensor that it represents.
+  // A buffer of fewer than 32 bits a number holds packed words (graph/quantized.h).
   const ops::DeviceTensor& stored(const std::string& name) const;
   int stored_bits(const std::string& name) const;
   // Returns the tensor's place in a buffer that is laid out like weights(); for states and

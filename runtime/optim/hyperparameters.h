@@ -26,8 +26,8 @@ class Hyperparameters {
   // of range or needs state that the optimizer does not keep.
   void set(const std::string& name, double value, uint64_t step = 0);
 
-  // What was set: values by name and by the step from which they apply. restore() replaces them and
-  // throws as set() does.
+  // The values that were set, by name and by the step from which they apply. restore() replaces
+  // them and throws as set() does.
   using Changes = std::map<std::string, std::map<uint64_t, double>>;
   const Changes& were_set() const { return set_; }
   void restore(const Changes& were_set);

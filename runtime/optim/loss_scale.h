@@ -17,8 +17,8 @@ class LossScale {
   // f32 [1], the gradient with which the backward pass begins.
   gpu::Buffer scale() const { return state_.buffer.slice(0, 4); }
 
-  // Emits what comes before a step's gradients are looked at: if the step ends an update, the
-  // number of the update becomes that among the updates that were made.
+  // Emits a dispatch that must run before the step's gradients are checked. If the step ends an
+  // update, it numbers the update, counting only the updates that were not skipped.
   void emit_number(ops::Emitter& emit, const gpu::Buffer& step_values) const;
 
   // Emits gradients /= scale over a range of them.

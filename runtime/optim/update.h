@@ -46,7 +46,7 @@ class Update {
   // the host knows.
   void emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
 
-  // What ranks have agreed on for a step, f32 [1] each.
+  // The values on which all ranks have agreed for a step, f32 [1] each.
   struct Shared {
     gpu::Buffer verdict;  // not finite if any rank's gradients are not
     // Divisor of this rank's gradients, so that all ranks' gradients get equal weight; empty: none.
@@ -116,7 +116,8 @@ class Update {
   // `gradients_arena_` holds nothing but own_gradients_, because an arena's blocks grow.
   gpu::Arena arena_, gradients_arena_;
   ops::DeviceTensor own_gradients_;
-  const Portion own_, known_;  // what it changes, and what it has gradients of
+  const Portion own_;    // the weights that this update changes
+  const Portion known_;  // those whose gradients it has
   std::unique_ptr<Optimizer> optimizer_;
   ops::DeviceTensor sum_, norm_, anchor_, averages_, failed_;
 };

@@ -17,9 +17,9 @@ struct Named {
 // writes. Returns the name of the first buffer of `given` that is not finite, or the label and
 // kernel of the first such command, or "" if all is finite. Waits for the device.
 //
-// What `commands` write is zeroed first, except in `kept`, which they read and update: some kernels
-// write only a part of a buffer, and the rest would still be NaN from the step that failed. Kernels
-// must not write integers that are NaN or infinity as floats.
+// Buffers that `commands` write are zeroed first, except those in `kept`, which they read and
+// update: some kernels write only a part of a buffer, and the rest would still be NaN from the
+// failed step. Kernels must not write integers that are NaN or infinity as floats.
 std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& input_commands,
                              const std::vector<Named>& given, const std::vector<gpu::Buffer>& kept,
                              const gpu::CommandList& commands);

@@ -167,8 +167,8 @@ class Learner {
   void predict(const pipeline::Item& batch, const pipeline::OpaqueField& to);
 
   // Returns the model with its weights (their mean if one is kept) as an ONNX file; see nn/onnx.h.
-  // First waits for the steps in flight. Error(state) before prepare(); Error(unsupported) names the
-  // layer that ONNX cannot express.
+  // First waits for the steps in flight. Error(state) before prepare(); Error(unsupported) names
+  // the layer that ONNX cannot express.
   std::string onnx() const;
 
   // Returns parameters and running statistics by name, in the model's order; "" returns all. Waits
@@ -250,8 +250,8 @@ class Learner {
   std::unique_ptr<Weights> weights_;  // from the first batch on
   std::unique_ptr<Plans> plans_;      // likewise
   std::unique_ptr<Passes> passes_;    // from the first forward() on
-  // Of passes since the last update: the samples, the number of forward passes, and whether the
-  // store has gradients of them.
+  // The samples and the number of forward passes since the last update, and whether the store has
+  // their gradients.
   SampleCounts passed_samples_;
   uint32_t forward_passes_ = 0;
   bool has_gradients_ = false;

@@ -15,7 +15,7 @@
 
 namespace etr::train {
 
-// What device echo saved in uploads; zeros without device echo.
+// Counts how many uploads device echo saved; zeros without device echo.
 struct ReservoirStats {
   uint64_t capacity = 0, uploaded = 0, reused = 0;  // in examples
 };

@@ -51,8 +51,8 @@ class Supply {
   // saved. If it differs now, the rest of the epoch is divided anew. `origin` names the checkpoint
   // in errors.
   void restore(const checkpoint::Files& files, int saved_by, const std::string& origin);
-  // Of the first worker of a parameter server, which has saved its own position only. If the data
-  // is now divided into another number of `parts`, it begins the epoch anew, like the others.
+  // Restores the first worker of a parameter server, which has saved its own position only. If the
+  // data is now divided into another number of `parts`, it restarts the epoch, like the others.
   void restore_worker(const checkpoint::Files& files, int parts, const std::string& origin);
 
  private:

@@ -110,7 +110,8 @@ class Trainer {
   Json pipeline_stats() const;
 
  private:
-  // What checkpoints of one step differ in: the epoch's end and the evaluation follow its last step.
+  // Identifies a checkpoint. Checkpoints of one step can differ, because the end of an epoch and an
+  // evaluation follow its last step.
   struct Saved {
     uint64_t step = 0, epoch = 0, evaluated_step = 0;
     bool operator==(const Saved&) const = default;

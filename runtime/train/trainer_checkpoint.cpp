@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kLearnerState = "learner.json";
 
-// Of a lost device in one run. If it is lost each time, it will not recover.
+// How often one run recovers from a lost device. A device that is lost each time will not recover.
 constexpr int kMostRecoveries = 3;
 
 // The most samples in a batch of a pipeline; 0: its stages do not say.
@@ -145,8 +145,8 @@ void Trainer::recover(const Error& lost) {
   });
 }
 
-// Replaces the learner and the supply by those that `begin` makes. If it fails, there are none: half
-// of a new beginning must not train.
+// Replaces the learner and the supply by those that `begin` makes. If it fails, there are none:
+// half of a new beginning must not train.
 void Trainer::renew(const std::function<void()>& begin) {
   learner_.reset();
   supply_.reset();
