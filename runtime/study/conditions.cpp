@@ -14,7 +14,7 @@
 namespace etr::study {
 namespace {
 
-// Of a workload; each is tried out when the study is read.
+// The most conditions of a workload. Each is tried out when the study is read.
 constexpr uint64_t kMostConditions = 10'000;
 
 void check_label(const std::string& label, const Json& value, const std::string& owner) {

@@ -8,7 +8,7 @@
 
 namespace etr::study {
 
-// What the conditions of a workload share.
+// The settings that all conditions of a workload share.
 struct Common {
   std::vector<std::string> set;
   Json labels_for = Json::object();  // 'for' of the workload: label -> list of values
@@ -16,8 +16,8 @@ struct Common {
   uint64_t trials = 1, searches = 1;
 };
 
-// `list` is the study's 'conditions'; `owner` names them in errors. `resolved` receives the list with
-// one entry for each combination of the values of 'for'.
+// `list` is the study's 'conditions'; `owner` names them in errors. `resolved` receives the list
+// with one entry for each combination of the values of 'for'.
 std::vector<Condition> conditions_of(const Json& list, const Common& common,
                                      const std::string& owner, Json& resolved);
 

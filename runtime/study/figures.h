@@ -17,7 +17,7 @@ struct StudyFigure {
   plot::Figure figure;
 };
 
-// What 'figures' and 'baseline' may name, known before there are records.
+// The labels that 'figures' and 'baseline' may name. They are known before there are records.
 struct WorkloadLabels {
   std::string workload;
   std::vector<Json> labels;  // of each condition

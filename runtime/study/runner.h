@@ -128,7 +128,7 @@ class Runner {
   size_t taken_ = 0;        // trials that threads have taken and not ended
   bool one_alone_ = false;  // one of alone_ is taken
   std::map<std::pair<size_t, size_t>, uint64_t> left_;  // unfinished trials of a condition
-  // Of a condition's searches.
+  // The standing of each search of a condition.
   std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;
   Durations durations_;
   std::set<std::shared_ptr<TrialRun>> running_;

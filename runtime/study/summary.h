@@ -100,16 +100,16 @@ struct Summary {
   Json baseline;
 };
 
-// Returns the label that is taken as batch size: the first one with a number and "batch" in its name
-// among the workload's conditions; "": none.
+// Returns the label that is taken as batch size: the first one with a number and "batch" in its
+// name among the workload's conditions; "": none.
 std::string batch_label_of(const std::vector<ConditionResult>& conditions, size_t workload);
 
 // Records may cover a part of the study, or nothing. Error(invalid_argument) for a record of an
 // unknown workload.
 Summary summarize(const Outline& study, const std::vector<Record>& records);
 
-// Returns the baseline of a condition. Of the conditions with all labels of `baseline`, it is the
-// one that agrees with the condition on every label in which they differ from each other.
+// Returns the baseline of a condition. Several conditions may have all labels of `baseline`; the
+// result is the one that agrees with `condition` on all labels in which these differ.
 std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline);
 
 // Return results.json, and its entry for a condition. Infinite and unknown numbers are null.

@@ -35,9 +35,9 @@ class TrialRun {
 
   void stop();  // any thread
   const TrialSpec& spec() const { return spec_; }
-  // Of a trial that has ended, for each of its ranks.
+  // Device memory that each rank took; valid once the trial has ended.
   uint64_t device_bytes() const { return device_bytes_; }
-  std::optional<Code> error() const { return error_; }  // of a trial that has failed
+  std::optional<Code> error() const { return error_; }  // the reason if the trial has failed
 
  private:
   class Attached;
