@@ -30,7 +30,7 @@ inline constexpr LauncherVariables kLaunchers[] = {
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
 };
 
-// What a launcher's variables say about this process.
+// This process's place in its group, according to a launcher's variables.
 struct Launch {
   const LauncherVariables* variables;
   int rank, size;

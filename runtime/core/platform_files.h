@@ -53,7 +53,7 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   bool is_regular() const { return regular_; }
-  // Of a regular file, when it was opened.
+  // The size and state of a regular file at the time when it was opened.
   uint64_t size() const { return state_.bytes; }
   const FileState& state() const { return state_; }
 

@@ -38,8 +38,8 @@ std::string holder_of(const std::string& path) {
 
 std::string process_name() { return cat("process ", process_id(), " on ", host_name()); }
 
-// Whoever has the file open for writing has the lock: others may only read. The system closes the
-// file when its process ends, and then removes it.
+// The process that has the file open for writing holds the lock: others may only read. The system
+// closes the file when its process ends, and then removes it.
 std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& holder, bool) {
   holder.clear();
   const HANDLE handle = ::CreateFileW(wide(path).c_str(), GENERIC_READ | GENERIC_WRITE | DELETE,

@@ -1,4 +1,5 @@
-// What the Windows implementations of platform*.h share. Paths and texts are UTF-8 everywhere else.
+// Declarations shared by the Windows implementations of platform*.h. Paths and texts are UTF-8
+// everywhere else.
 #pragma once
 
 #ifndef NOMINMAX

@@ -2,10 +2,10 @@
 //
 // Gloo runs this way (engines/gloo). Its event loop has no try block: a stray connection while a
 // group forms, a message of an unexpected length, or a socket error at the wrong moment ends the
-// process, and its listening sockets accept whoever connects first. In a helper, that is only an
-// error of the group. The helper also keeps Gloo, ibverbs and hiredis with their threads and
-// signals out of the program, and makes it possible to tell a dead or frozen program from a broken
-// network.
+// process, and its listening sockets accept any process that connects first. In a helper, that is
+// only an error of the group. The helper also keeps Gloo, ibverbs and hiredis with their threads
+// and signals out of the program, and makes it possible to tell a dead or frozen program from a
+// broken network.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What the ranks of a local group share. A collective operation is a meeting of all ranks; messages
-// wait until they are received.
+// State that the ranks of a local group share. A collective operation is a meeting of all ranks;
+// messages wait until they are received.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace etr::exchange {
 
-// What one rank passes to a meeting.
+// The arguments that one rank passes to a meeting.
 struct Visit {
   std::string operation;  // must be equal on all ranks, like `shape`
   std::string shape;      // "of 12 f32"

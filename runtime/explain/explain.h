@@ -31,7 +31,7 @@ Json explain(const Json& stats);
 // The same as a readable table with advice.
 std::string to_text(const Json& explained);
 
-// What a stage has counted.
+// The items that a stage has received and emitted.
 struct Passed {
   double in = 0, out = 0;
   bool is_map = false;

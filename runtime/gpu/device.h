@@ -90,7 +90,7 @@ struct HostDevice {
   std::function<void()> lock, unlock;
 };
 
-// What is compared with the host's results (gpu/comparison.h): nothing; each kernel once per
+// Which results are compared with the host's (gpu/comparison.h): none; each kernel once per
 // driver; or, for tests, each kernel at each problem size, where a fault of the kernel itself is an
 // error.
 enum class Compare { nothing, kernels, dispatches };

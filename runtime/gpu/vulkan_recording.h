@@ -54,9 +54,8 @@ struct Recording::Handles {
   VkDescriptorPool descriptors = VK_NULL_HANDLE;
   VkQueryPool queries = VK_NULL_HANDLE;
   uint32_t query_count = 0, next_query = 0;
-  // Of the last submission.
-  double waited = 0;          // seconds for which it was waited for
-  bool turns_failed = false;  // valid once its turns are over
+  double waited = 0;          // seconds spent waiting for the last submission
+  bool turns_failed = false;  // whether its host turns failed; valid once they are over
 };
 
 }  // namespace etr::gpu

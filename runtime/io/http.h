@@ -56,9 +56,10 @@ class HttpConnection {
 
   // Sends a GET request. `make` is called for each attempt, because signatures contain the time.
   // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. Throws
-  // Error(io) that names the URL, the failure and the number of attempts, or says that nobody can
-  // tell whether the answer is whole, Error(cancelled), and Error(unsupported) for a body of more
-  // than `max_body` bytes, a limit that errors call `limit`.
+  // - Error(io), which names the URL, the failure and the number of attempts, or says that the
+  //   answer may be incomplete, because its length is unknown;
+  // - Error(cancelled);
+  // - Error(unsupported) for a body of more than `max_body` bytes. `limit` names this limit.
   HttpResponse get(const std::function<HttpRequest()>& make, uint64_t max_body, const char* limit);
 
  private:

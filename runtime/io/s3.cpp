@@ -107,7 +107,7 @@ std::vector<std::string> elements(const std::string& xml, const std::string& nam
   return out;
 }
 
-// Of a list of objects.
+// One page of a list of objects.
 struct Page {
   std::vector<std::string> keys;
   std::string next;  // token of the next page; "": this is the last one

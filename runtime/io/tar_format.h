@@ -37,7 +37,7 @@ struct Part {
 using Parts = std::vector<Part>;
 constexpr size_t kMostParts = size_t{1} << 20;  // of a sparse file; a map of more is refused
 
-// What extended headers say about the next member.
+// The properties of the next member that extended headers give.
 struct Extension {
   std::string name, sparse_name;
   bool has_size = false, sparse = false;

@@ -17,7 +17,7 @@ enum class NoticeKind : uint32_t {
   leave,    // my rank leaves the group after this operation
 };
 
-// What the engines of a group send each other outside its operations.
+// A message that the engines of a group send each other outside its operations.
 struct Notice {
   NoticeKind kind;
   Operation operation;  // the current operation of the sender; 0: none
