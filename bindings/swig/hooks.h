@@ -3,7 +3,7 @@
 
 namespace echotrain::facade {
 
-// What a language must do on a worker thread before and after a function of its own.
+// Functions that a language runs on a worker thread before and after a callback of the program.
 struct Hooks {
   void (*before)() = nullptr;
   void (*after)() = nullptr;
@@ -13,9 +13,9 @@ inline Hooks& hooks() {
   return set;
 }
 
-// Whose function this thread runs if it is a thread of the binding that stands in for one of the
-// library's (C#). The library cannot see that, so the binding must not wait there for what may wait
-// for the function.
+// In C#, a thread of the binding runs the program's callbacks in place of a thread of the library.
+// The library does not know that, so the binding must not wait on that thread for anything that may
+// wait for the callback. This tells which kind of callback the current thread runs.
 enum class StandIn { none, pipeline, transport };
 inline thread_local StandIn stand_in = StandIn::none;
 

@@ -58,7 +58,7 @@ struct etr_batch {
 
 struct etr_model {
   etr::Json spec{{"layers", etr::Json::array()}};
-  // Of a model from a file, whose layers are in the spec.
+  // The weights of a model that was read from a file; null for others. The spec has its layers.
   std::shared_ptr<const etr::checkpoint::NamedTensors> weights;
   mutable etr::capi::Occupancy occupancy;
 };
@@ -75,7 +75,8 @@ struct etr_job {
 
 namespace etr::capi {
 
-// What a run and its trainers share. One call at a time uses it, through any of these handles.
+// State that a run and its trainers share. One call at a time uses it, through any of these
+// handles.
 struct RunningJob {
   explicit RunningJob(std::unique_ptr<train::Team> of) : team(std::move(of)) {}
   const std::unique_ptr<train::Team> team;

@@ -756,7 +756,7 @@ ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    const etr_optimizer* optimizer, uint64_t seed,
                                    int64_t total_steps, etr_trainer** trainer);
 
-/* Destroys the trainer; a run whose trainer it is goes on. If another thread is in a call on it,
+/* Destroys the trainer; the run that it belongs to continues. If another thread is in a call on it,
  * this call returns at once and the trainer is freed when that call returns. Any thread. */
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
