@@ -83,6 +83,7 @@ extern "C" {
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
+/* What a function returns; see convention 1. */
 enum {
   ETR_OK = 0,
   ETR_END = 1,
@@ -116,6 +117,7 @@ ETR_API const char* etr_status_name(int32_t status);
 /* Frees a string that the library returned through `char**`. NULL is allowed. */
 ETR_API void etr_string_free(char* text);
 
+/* Levels of log lines. */
 enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR = 3 };
 
 /* Receives one log line; `level` is one of ETR_LOG_DEBUG to ETR_LOG_ERROR. It is called on the
@@ -201,6 +203,7 @@ ETR_API int32_t etr_options_set_numbers(etr_options* options, const char* name,
 
 /* ---- devices and the runtime ----------------------------------------------------------------- */
 
+/* Kinds of devices, as Vulkan names them. */
 enum {
   ETR_DEVICE_DISCRETE = 0,
   ETR_DEVICE_INTEGRATED = 1,
@@ -209,6 +212,7 @@ enum {
   ETR_DEVICE_OTHER = 4
 };
 
+/* A Vulkan device; see etr_device_get and etr_runtime_device. */
 typedef struct etr_device_info {
   uint32_t struct_size;
   int32_t index;                 /* discrete GPUs come first, CPU devices last */
@@ -246,6 +250,7 @@ enum {
   ETR_KERNELS_MATRIX = 3
 };
 
+/* How etr_runtime_create opens a device. Fields that are 0 or NULL have their defaults. */
 typedef struct etr_runtime_options {
   uint32_t struct_size;
   int32_t kernels; /* ETR_KERNELS_* */
@@ -350,6 +355,8 @@ typedef struct etr_batch etr_batch;
 
 /* Element types of fields. */
 enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2, ETR_U16 = 3 };
+
+/* The most dimensions of a field. */
 enum { ETR_MAX_RANK = 8 };
 
 /* A dense row-major array in memory that the struct does not own: that of a batch or of the caller.
@@ -365,6 +372,7 @@ typedef struct etr_tensor {
   uint64_t size_bytes;
 } etr_tensor;
 
+/* The samples of a batch and where they come from; see etr_batch_get_info. */
 typedef struct etr_batch_info {
   uint32_t struct_size;
   int32_t samples; /* 0: a single sample of a pipeline without a batch stage */
@@ -741,6 +749,8 @@ ETR_API void etr_optimizer_destroy(etr_optimizer* optimizer);
  * samples. The trainer of a run has them from the beginning: it reads a batch itself. */
 typedef struct etr_trainer etr_trainer;
 
+/* The result of an evaluation. loss and accuracy are means over all samples, as those of a step are
+ * over its batch (etr_step_result). */
 typedef struct etr_eval_result {
   uint32_t struct_size;
   uint32_t reserved;
@@ -1035,6 +1045,7 @@ ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double 
  * return ETR_STATE. */
 typedef struct etr_run etr_run;
 
+/* Kinds of events of a run; see etr_run_next_event. */
 enum {
   ETR_EVENT_PROGRESS = 0,
   ETR_EVENT_EVALUATION = 1,
@@ -1180,6 +1191,7 @@ ETR_API void etr_run_destroy(etr_run* run);
  * threads. */
 typedef struct etr_server etr_server;
 
+/* The workers of a shard and what they have sent; see etr_server_wait. */
 typedef struct etr_server_status {
   uint32_t struct_size;
   uint32_t reserved;

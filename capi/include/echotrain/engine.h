@@ -54,11 +54,13 @@ enum {
  * of the other operands. */
 enum { ETR_REDUCE_SUM = 0, ETR_REDUCE_MIN = 1, ETR_REDUCE_MAX = 2 };
 
+/* Limits of an engine. */
 enum {
   ETR_ENGINE_MISSING_MAX = 64,
   ETR_ENGINE_TAG_MAX = 32767 /* of messages; every MPI supports this value */
 };
 
+/* Why an operation failed. The engine fills it in. */
 typedef struct etr_engine_error {
   uint32_t struct_size;
   int32_t missing_count; /* number of missing ranks; the list below has the first of them */
