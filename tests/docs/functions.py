@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares docs/reference/functions.md with the C header, and with the sources of the four other languages: every function has a
-row, and every name that the page gives for a language is there. So do the structs that functions fill in or take: each of their
-fields is in each language.
+row, and every name that the page gives for a language is there: `Class.member`, a function, an argument (`Class(argument)`), or a
+string in quotation marks. A class alone stands for its constructor only. So do the structs that functions fill in or take: each of
+their fields is in each language.
 """
 
 import ast
@@ -14,6 +15,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADER = ROOT / "capi/include/echotrain/echotrain.h"
 PAGE = ROOT / "docs/reference/functions.md"
 LANGUAGES = ("C++", "Python", "Java", "C#")
+
+# Functions that make an object, for which a language may have a constructor.
+CONSTRUCTOR = re.compile(r"_create(_from_\w+|_shared)?$|_load$|_parse$|_start(_with_engine)?$")
+# Functions for which a language may have a type instead of a function.
+GIVEN_BY_TYPES = {
+    "etr_last_error": "exceptions carry the message",
+    "etr_log_subject": "C++ passes the subject to the log function",
+}
+# Cells that name nothing to look for.
+WORDS = {"an exception", "keyword arguments", "the logger's name"}
+NAME = r"[\w.]+(?:\[\])?(?:\(\w+\))?"
 
 # Structs that the program fills in. Their fields are members of a struct in C++, arguments in Python, setters in Java and properties
 # that can be set in C#.
@@ -77,14 +89,25 @@ def body_of(text, name):
 
 def has_braced(text, name):
     """Whether sources of C++, Java or C# define `name`, which may be that of a class, a function or a member of a class."""
+    name, _, argument = name.rstrip(")").partition("(")
     *classes, last = name.split(".")
     for scope in classes:
         text = body_of(text, scope)
         if text is None:
             return False
+    if argument:
+        return bool(re.search(rf"\b{last}\((?:[^()]|\([^()]*\))*\b{argument}\s*[,)=]", text))
     if body_of(text, last) is not None:
         return True
+    last = re.escape(last)
     return bool(re.search(rf"(?:[\w>\]&*?]\s+|[*&]){last}\s*(?:<\w+>)?\s*(?:\(|=>|;|\{{|\n\s*\{{|$)", text, re.MULTILINE))
+
+
+def is_type(text, name):
+    """Whether `name` is a class, struct or enum in sources of C++, Java or C#."""
+    for scope in name.split("."):
+        text = body_of(text or "", re.escape(scope))
+    return text is not None
 
 
 def field_given(name):
@@ -134,8 +157,7 @@ def has_python_argument(folder, scopes, name):
     """Whether the constructor of a class takes an argument `name`."""
     for scope in scopes:
         for node in (child for tree in trees(folder) for child in tree.body if isinstance(child, ast.ClassDef) and child.name == scope):
-            made = dict(python_names(node)).get("__init__")
-            if made and name in {argument.arg for argument in made.args.args + made.args.kwonlyargs}:
+            if name in arguments_of(node):
                 return True
     return False
 
@@ -174,9 +196,24 @@ def python_names(node):
             yield child.name, child
         elif isinstance(child, ast.Assign):
             yield from ((target.id, child) for target in child.targets if isinstance(target, ast.Name))
+        elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
+            yield child.target.id, child
+
+
+def arguments_of(node):
+    """The names of the arguments of a function, or of the constructor of a class."""
+    if isinstance(node, ast.ClassDef):
+        node = dict(python_names(node)).get("__init__")
+    return {argument.arg for argument in node.args.args + node.args.kwonlyargs} if isinstance(node, ast.FunctionDef) else set()
 
 
 def has_python(folder, name):
+    name, _, argument = name.rstrip(")").partition("(")
+    if argument:
+        nodes = trees(folder)
+        for part in name.split("."):
+            nodes = [child for node in nodes for found, child in python_names(node) if found == part]
+        return any(argument in arguments_of(node) for node in nodes)
     module, _, rest = name.partition(".")
     if (folder / f"{module}.py").exists() and not any(module in dict(python_names(tree)) for tree in trees(folder)):
         return not rest or has_python_in([ast.parse((folder / f"{module}.py").read_text())], rest.split("."))
@@ -199,6 +236,35 @@ def has_python_in(nodes, parts):
     return False
 
 
+def is_python_type(folder, name):
+    """Whether `name` is a class, or a module."""
+    module, _, rest = name.partition(".")
+    if (folder / f"{module}.py").exists():
+        return not rest or rest in {child.name for child in ast.parse((folder / f"{module}.py").read_text()).body
+                                    if isinstance(child, ast.ClassDef)}
+    return any(isinstance(child, ast.ClassDef) and child.name == name for tree in trees(folder) for child in tree.body)
+
+
+def wrong_cell(functions, language, cell, sources, python):
+    """What is wrong with the cell of a language in the row of `functions`."""
+    if cell in WORDS:
+        return
+    names, strings = re.findall(rf"`({NAME})`", cell), re.findall(r'"([^"]*)"', cell)
+    if not re.fullmatch(rf"(`{NAME}`(, )?)+", cell) and not strings:
+        yield f"'{cell}' names nothing to compare" if cell else "nothing"
+        return
+    for name in strings:
+        if not re.search(rf"""["']{re.escape(name)}["']""", sources[language]):
+            yield f'no "{name}"'
+    for name in names if not strings else ():
+        if not (has_python(python, name) if language == "Python" else has_braced(sources[language], name)):
+            yield f"no {name}"
+    if all(CONSTRUCTOR.search(function) or function in GIVEN_BY_TYPES for function in functions) or strings:
+        return
+    if all(is_python_type(python, name) if language == "Python" else is_type(sources[language], name) for name in names):
+        yield f"{cell} is a type; name the member, or the argument as in `Model(loss)`"
+
+
 def without_comments(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
 
@@ -207,7 +273,9 @@ def main():
     def joined(folder, suffix):
         return "\n".join(without_comments(path.read_text()) for path in sorted((ROOT / folder).glob(f"*{suffix}")))
 
-    sources = {"C++": joined("capi/include/echotrain", ".hpp"), "Java": joined("bindings/java/src/main/java/io/echotrain", ".java"),
+    sources = {"C++": joined("capi/include/echotrain", ".hpp"),
+               "Python": joined("bindings/python/echotrain", ".py"),
+               "Java": joined("bindings/java/src/main/java/io/echotrain", ".java"),
                "C#": joined("bindings/csharp/EchoTrain", ".cs")}
     python = ROOT / "bindings/python/echotrain"
     structs = structs_of_header()
@@ -226,13 +294,7 @@ def main():
         if len(cells) == 2:  # of the last table, whose last column is the reason
             cells = cells[:1]
         for language, cell in zip(LANGUAGES, cells):
-            names = re.findall(r"`([\w.]+)`", cell) if re.fullmatch(r"(`[\w.]+`(, )?)+", cell) else []
-            for name in names:
-                there = has_python(python, name) if language == "Python" else has_braced(sources[language], name)
-                if not there:
-                    wrong.append(f"{c}: {language} has no {name}")
-            if not cell:
-                wrong.append(f"{c}: nothing for {language}")
+            wrong += [f"{c}: {language}: {message}" for message in wrong_cell(names, language, cell, sources, python)]
     functions = functions_of_header()
     wrong += [f"{name}: no row in {PAGE.name}" for name in sorted(functions - set(seen))]
     wrong += [f"{name}: a row, and no such function in {HEADER.name}" for name in sorted(set(seen) - functions)]
