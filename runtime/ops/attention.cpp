@@ -148,8 +148,8 @@ void emit_attention(Emitter& emit, const std::string& variant, const std::vector
                     {lanes, head, apart ? 1u : 0u, tile});
     else {
       // Lanes walk keys, or the queries of all heads that share them. Within, two loops go over a
-      // position's numbers in sixteens, and before and after, up to three in fours. Lavapipe unrolls
-      // them up to 64 numbers.
+      // position's numbers in sixteens, and before and after, up to three in fours. Lavapipe
+      // unrolls them up to 64 numbers.
       const bool unrolled = head <= 64, is_kv = variant == "_grad_kv";
       const uint64_t around = unrolled ? 1 : 3 * (head / 4 + 1),
                      each = unrolled ? 1 : 1 + 2 * (gpu::div_up(head, 16) + 1);

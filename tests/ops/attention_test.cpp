@@ -104,8 +104,8 @@ OpCase case_of(const Attention& a) {
 
 TEST_P(AttentionOp, MatchesTheReference) { check_op(case_of(GetParam())); }
 
-// Of the widest, gradients by keys and values are found apart. (For a GPU's kernels: a CPU device's driver takes half a minute
-// to compile its own for them.)
+// Of the widest, gradients by keys and values are found apart. (For a GPU's kernels: a CPU device's
+// driver takes half a minute to compile its own for them.)
 TEST(WideAttention, MatchesTheReference) {
   check_op(case_of({2, 5, 6, 1, 64, true, true}), gpu::KernelFamily::tiled);
   check_op(case_of({1, 3, 4, 1, 68}), gpu::KernelFamily::tiled);

@@ -69,8 +69,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Conv{1, 5, 5, 2, 3, 3, 2, 2}, Conv{2, 6, 5, 3, 2, 5, 2, 1, true, true},
                     Conv{7, 4, 9, 16, 3, 8, 1, 1, true, true}));
 
-// Few channels and filters on even sizes, where two pixels are one row of a product; strides of two, whose gradient by x
-// goes by even and odd lines; kernels that give some of these lines nothing.
+// Few channels and filters on even sizes, where two pixels are one row of a product; strides of
+// two, whose gradient by x goes by even and odd lines; kernels that give some of these lines
+// nothing.
 INSTANTIATE_TEST_SUITE_P(
     PairsOfPixels, Conv2d,
     testing::Values(Conv{2, 5, 6, 3, 3, 5, 1, 1}, Conv{1, 7, 8, 16, 3, 16, 1, 1, true, true},

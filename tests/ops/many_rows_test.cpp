@@ -402,7 +402,7 @@ TEST(GridLimits, PoolsWideRows) {
                 }});
 }
 
-// More iterations than a loop of Mesa 22's lavapipe makes ------------------------------------------
+// More iterations than a loop of Mesa 22's lavapipe makes -----------------------------------------
 
 // Of an image; a window over all of it takes 254 * 256 + 2 iterations.
 TEST(LongLoops, AverageManyPixels) {

@@ -75,7 +75,8 @@ TEST(BoxMatch, GivesEachAnchorItsBoxAndEachBoxAnAnchor) {
               .reference =
                   [&](const auto& in) {
                     const Doubles found = match(in[1], threshold);
-                    // What the case is about: many anchors a box, one at least, samples without boxes.
+                    // What the case is about: many anchors a box, one at least, samples without
+                    // boxes.
                     EXPECT_GE(
                         std::count_if(found.begin(), found.end(), [](double v) { return v > 0; }),
                         4);

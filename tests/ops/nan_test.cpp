@@ -1,4 +1,5 @@
-// NaN in an input of an op, or in a bias, is NaN in every result that depends on it: it is never taken for a number.
+// NaN in an input of an op, or in a bias, is NaN in every result that depends on it: it is never
+// taken for a number.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -76,8 +77,10 @@ std::vector<Floats> random_inputs(const Case& c) {
   return out;
 }
 
-// Which results change when this element does. Numbers far apart, so that one of them shows behind a ReLU or a maximum.
-std::vector<bool> dependents(Computed& op, std::vector<Floats> inputs, size_t input, size_t element) {
+// Which results change when this element does. Numbers far apart, so that one of them shows behind
+// a ReLU or a maximum.
+std::vector<bool> dependents(Computed& op, std::vector<Floats> inputs, size_t input,
+                             size_t element) {
   const Floats usual = op(inputs);
   std::vector<bool> out(usual.size());
   for (const float other : {-30.0f, 30.0f}) {
@@ -234,12 +237,14 @@ TEST(NaN, StaysInEveryKernelOfProducts) {
   std::set<std::string> seen;
   for (const gpu::KernelFamily family : families())
     for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16, ops::Precision::fp16})
-      for (const auto& [mode, p] : {std::pair{ops::GemmMode::nn, ops::product(37, 19, 24)},
-                                    std::pair{ops::GemmMode::nn, ops::product(3, 19, 7)},
-                                    std::pair{ops::GemmMode::conv, conv}, std::pair{ops::GemmMode::line, conv}})
+      for (const auto& [mode, p] :
+           {std::pair{ops::GemmMode::nn, ops::product(37, 19, 24)},
+            std::pair{ops::GemmMode::nn, ops::product(3, 19, 7)},
+            std::pair{ops::GemmMode::conv, conv}, std::pair{ops::GemmMode::line, conv}})
         for (ops::GemmKernel kernel : ops::kernels_for(*device(family), mode, p, precision)) {
           ops::GemmParams of_kernel = p;
-          if (mode == ops::GemmMode::line) of_kernel.m = ops::rows_of_lines(kernel, p), of_kernel.k = 4 * 3 * p.c;
+          if (mode == ops::GemmMode::line)
+            of_kernel.m = ops::rows_of_lines(kernel, p), of_kernel.k = 4 * 3 * p.c;
           kernel.slices = 1;
           if (!seen.insert(family_name(family) + kernel.name()).second) continue;
           expect_nan_stays(kernel, mode, of_kernel, family);
@@ -299,7 +304,8 @@ TEST(NaN, StaysInWinograd) {
     for (size_t pixel = 0; pixel < 36; ++pixel)
       for (size_t f = 0; f < 9; ++f) {
         const float v = got.view<float>()[pixel * 9 + f];
-        const bool sees_it = pixel % 6 < 2 && pixel / 6 < 2, is_far = pixel % 6 >= 4 || pixel / 6 >= 4;
+        const bool sees_it = pixel % 6 < 2 && pixel / 6 < 2,
+                   is_far = pixel % 6 >= 4 || pixel / 6 >= 4;
         EXPECT_TRUE(!sees_it || std::isnan(v)) << family_name(family) << pixel;
         EXPECT_TRUE(!is_far || v == 0.0f) << family_name(family) << pixel;
       }

@@ -19,7 +19,8 @@ TEST(Softmax, MatchesTheReference) {
                       double sum = 0;
                       for (size_t k = 0; k < 37; ++k) sum += std::exp(in[0][r + k]);
                       for (size_t k = 0; k < 37; ++k)
-                        y[r + k] = logarithm ? in[0][r + k] - std::log(sum) : std::exp(in[0][r + k]) / sum;
+                        y[r + k] =
+                            logarithm ? in[0][r + k] - std::log(sum) : std::exp(in[0][r + k]) / sum;
                     }
                     return y;
                   },
@@ -82,8 +83,8 @@ TEST_P(GroupNorm, MatchesTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GroupNorm,
-                         testing::Values(Groups{3, 5, 12, 4}, Groups{2, 7, 15, 1}, Groups{2, 11, 5, 5},
-                                         Groups{1, 1, 38, 2}));
+                         testing::Values(Groups{3, 5, 12, 4}, Groups{2, 7, 15, 1},
+                                         Groups{2, 11, 5, 5}, Groups{1, 1, 38, 2}));
 
 TEST(GroupNormOp, NamesChannelsThatDoNotSplit) {
   const ops::OpSpec& op = ops::find_op("group_norm");
