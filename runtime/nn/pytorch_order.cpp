@@ -125,8 +125,8 @@ PytorchOrder::Axes PytorchOrder::reshaped(const Shape& from, const Shape& to,
   if (keeps_places) return axes;  // groups of channels
   if (!keeps_channels || from.size() > 4 || to.size() > 4) return unknown;
   const bool row = from.size() == 4 && from[1] == 1 && to.size() == 3;
-  return row || to.size() == 4 ? axes
-                               : Axes{};  // otherwise rows of channels, as PyTorch makes tokens too
+  if (row || to.size() == 4) return axes;
+  return {};  // rows of channels, as PyTorch makes tokens too
 }
 
 // Returns the axes of an image whose axes are moved.

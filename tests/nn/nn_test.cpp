@@ -177,7 +177,8 @@ TEST(ReadyMadeModels, HaveTheParametersOfTheirOriginals) {
   EXPECT_EQ(parameters_of(ready_made(R"({"model": "resnet", "depth": 18})", imagenet)), 11689512);
   EXPECT_EQ(parameters_of(ready_made(R"({"model": "resnet", "depth": 34})", imagenet)), 21797672);
   EXPECT_EQ(parameters_of(ready_made(R"({"model": "resnet"})", imagenet)), 25557032);
-  // With projections where He et al. pad (269,722 without): 3 norms and 16 x 32 + 32 x 64 weights more.
+  // With projections where He et al. pad (269,722 without): 3 norms and 16 x 32 + 32 x 64 weights
+  // more.
   EXPECT_EQ(parameters_of(ready_made(R"({"model": "cifar_resnet"})", cifar)), 272474);
   EXPECT_EQ(parameters_of(ready_made(R"({"model": "simple_cnn"})", image_of({28, 28, 1}))),
             3274634);
@@ -352,7 +353,8 @@ nn::ModelGraph graph_on_image(const char* layers) {
       .build(2, {{"image", {DType::f32, {2, 3, 4}}}});
 }
 
-// PyTorch counts a flattened image's features by channel, then place; proven against it in tests/golden/import_check.py.
+// PyTorch counts a flattened image's features by channel, then place; proven against it in
+// tests/golden/import_check.py.
 TEST(PytorchOrder, FollowsWhatBecomesOfAFlattenedImage) {
   const nn::ModelGraph model = graph_on_image(
       R"({"layer": "flatten"}, {"layer": "batch_norm", "name": "norm"}, {"layer": "relu"},
