@@ -687,7 +687,8 @@ public sealed class Walk
             case 5: Call("Model.ToString", it.ToString); break;
             case 6: Call("Model.Loss", "", thing, () => it.Loss(Of("mse", "softmax_cross_entropy", "nonsense", "", null))); break;
             case 7:
-                object options = Of<object>(new { label_smoothing = 0.1 }, new { nonsense = 1 }, null, new { label_smoothing = double.NaN }, 3);
+                object options = Of<object>(new { label_smoothing = 0.1 }, new { nonsense = 1 }, null,
+                                            new { label_smoothing = double.NaN }, 3);
                 Call("Model.Loss", "" + options, thing, () => it.Loss("softmax_cross_entropy", options));
                 break;
             default: if (OneIn(2)) Close(thing); break;
@@ -744,7 +745,8 @@ public sealed class Walk
             case 13: Keep("Batch", Call("Trainer.Predict", detail, thing, () => it.Predict(given))); break;
             case 14:
                 Keep("Batch", Call("Trainer.Detections", () => Trainer.Detections(
-                    OneIn(2) ? given : new Batch().Set("output", new float[11], 1, 1, 11), Of(0.5, 0.5, double.NaN, -1), 0.5, Of(10, 10, 0, -1))));
+                    OneIn(2) ? given : new Batch().Set("output", new float[11], 1, 1, 11),
+                    Of(0.5, 0.5, double.NaN, -1), 0.5, Of(10, 10, 0, -1))));
                 break;
             case 15:
             case 16: Keep("Batch", Call("Trainer.Weights", "", thing, () => it.Weights(Of("", "", "dense_1.bias", "x", null)))); break;
@@ -1417,7 +1419,8 @@ public sealed class Walk
     {
         foreach (Type type in new[] { typeof(Batch), typeof(Device), typeof(Job), typeof(JobRun), typeof(Library), typeof(Model),
                                       typeof(Pipeline), typeof(Server), typeof(Spec), typeof(Study), typeof(Trainer) })
-            foreach (MemberInfo member in type.GetMembers(BindingFlags.Public | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly))
+            foreach (MemberInfo member in type.GetMembers(BindingFlags.Public | BindingFlags.Instance | BindingFlags.Static |
+                                                          BindingFlags.DeclaredOnly))
             {
                 string name = type.Name + "." + member.Name;
                 bool part = member is ConstructorInfo || member is EventInfo || member is MethodInfo method && method.IsSpecialName;

@@ -1323,9 +1323,10 @@ public final class Walk {
 
   private final List<Step> steps = List.of(new Step(10, this::makePipeline), new Step(20, this::read), new Step(20, this::usePipeline),
       new Step(6, this::makeBatch), new Step(20, this::useBatch), new Step(4, this::makeModel), new Step(8, this::useModel),
-      new Step(3, this::makeTrainer), new Step(40, this::useTrainer), new Step(4, this::pass), new Step(5, this::evaluate), new Step(3, this::fit),
-      new Step(3, this::makeJob), new Step(6, this::useJob), new Step(15, this::useRun), new Step(1, this::finishARun), new Step(1, this::runWithTransport),
-      new Step(1, this::makeStudy), new Step(8, this::useStudy), new Step(1, this::finishAStudy), new Step(4, this::useServer), new Step(4, this::useDevice),
+      new Step(3, this::makeTrainer), new Step(40, this::useTrainer), new Step(4, this::pass), new Step(5, this::evaluate),
+      new Step(3, this::fit), new Step(3, this::makeJob), new Step(6, this::useJob), new Step(15, this::useRun),
+      new Step(1, this::finishARun), new Step(1, this::runWithTransport), new Step(1, this::makeStudy),
+      new Step(8, this::useStudy), new Step(1, this::finishAStudy), new Step(4, this::useServer), new Step(4, this::useDevice),
       new Step(1, this::makeDevice), new Step(5, this::useLibrary), new Step(2, this::endARead), new Step(1, this::endARun),
       new Step(1, this::endAService), new Step(1, this::crowd), new Step(1, System::gc),
       new Step(12, () -> drop(of(world.keySet().toArray(new String[0])))));

@@ -50,7 +50,8 @@ bool speaks_of_internals(const std::string& message) {
   return false;
 }
 
-// oneTBB keeps the threads that it has made, and makes as many as one pipeline of the walk asks for.
+// oneTBB keeps the threads that it has made, and makes as many as one pipeline of the walk asks
+// for.
 constexpr size_t kWorkers = 4;
 
 size_t entries_of(const char* folder) {
