@@ -158,8 +158,8 @@ void Pipeline::check_joining(const std::vector<AnyStage>& stages) const {
   }
 }
 
-// A `take` behind a `repeat` ends the epoch in the source as soon as it is satisfied, whichever pass
-// the source is in. A `repeat` behind both would want the passes that are then missing.
+// A `take` behind a `repeat` ends the epoch in the source as soon as it is satisfied, whichever
+// pass the source is in. A `repeat` behind both would want the passes that are then missing.
 void Pipeline::check_passes(const std::vector<AnyStage>& stages) const {
   size_t repeat = 0, take = 0;
   for (size_t i = 1; i < stages.size(); ++i) {

@@ -234,8 +234,8 @@ TEST(BadRecords, SubstituteIsRestoredAlike) {
   }
 }
 
-// The first record is bad in each epoch, and none of the epoch before may replace it: a restored run
-// has not read that one.
+// The first record is bad in each epoch, and none of the epoch before may replace it: a restored
+// run has not read that one.
 TEST(BadRecords, SubstituteTakesNothingFromTheEpochBefore) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 12, 0, 5);
@@ -642,7 +642,7 @@ TEST(BadRecords, WhatFailsAfterTheCancellationIsNone) {
   }
 }
 
-// Samples that do not fit into a batch --------------------------------------------------------------
+// Samples that do not fit into a batch ------------------------------------------------------------
 
 // Gives the samples with these numbers fields of other shapes, each of another one.
 pipeline::MapFunctions odd_ones(const std::vector<uint64_t>& odd) {

@@ -86,7 +86,8 @@ TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
   EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
 }
 
-// How far the source has read when the first `take` is satisfied would decide the number of samples.
+// How far the source has read when the first `take` is satisfied would decide the number of
+// samples.
 TEST(Pipeline, RefusesToRepeatWhatIsTakenFromRepeatedPasses) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 73);

@@ -550,7 +550,8 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
   far["delivered"] = 1'000'000'000;
   EXPECT_NE(said_of(idx_spec(dir), far).find("cannot be reached"), std::string::npos);
   Json copies = saved_within_an_epoch(idx_spec(dir));
-  for (const Json& value : {Json(3), Json{{"2", 3}}, Json{{"2", pack_numbers(std::vector<uint64_t>{1, 0, 1})}}}) {
+  for (const Json& value :
+       {Json(3), Json{{"2", 3}}, Json{{"2", pack_numbers(std::vector<uint64_t>{1, 0, 1})}}}) {
     copies["dropped_copies"] = value;
     EXPECT_NE(said_of(idx_spec(dir), copies).find("'dropped_copies'"), std::string::npos) << value;
   }

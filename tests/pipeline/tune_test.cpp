@@ -25,7 +25,8 @@ Json spec_of(const TempDir& dir) {
 TEST(Tune, TriesWithinTheMachineAndSaysWhatItFound) {
   TempDir dir;
   int trials = 0;
-  const Json found = pipeline::tune(spec_of(dir), {}, {0.02, 0, [&](const Json&) { return ++trials > 0; }});
+  const Json found =
+      pipeline::tune(spec_of(dir), {}, {0.02, 0, [&](const Json&) { return ++trials > 0; }});
   EXPECT_EQ(trials, static_cast<int>(found["trials"].size()));
   const auto cores = static_cast<int>(platform::usable_threads());
   for (const Json& trial : found["trials"]) {
@@ -144,7 +145,8 @@ TEST(Tune, LeavesTheFilesOfARunAlone) {
 
 TEST(Tune, StopsWhenAsked) {
   TempDir dir;
-  EXPECT_THROW(pipeline::tune(spec_of(dir), {}, {0.01, 0, [](const Json&) { return false; }}), Error);
+  EXPECT_THROW(pipeline::tune(spec_of(dir), {}, {0.01, 0, [](const Json&) { return false; }}),
+               Error);
 }
 
 }  // namespace

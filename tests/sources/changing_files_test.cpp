@@ -64,7 +64,7 @@ Contents all_of(const Json& spec) {
   return out;
 }
 
-// Changes -------------------------------------------------------------------------------------------
+// Changes -----------------------------------------------------------------------------------------
 
 struct Change {
   const char* name;
@@ -143,7 +143,7 @@ struct Versions {
   std::string folder(int version) const { return dir.path(std::to_string(version)); }
 };
 
-// One try --------------------------------------------------------------------------------------------
+// One try -----------------------------------------------------------------------------------------
 
 struct Try {
   const ChangingCase& c;

@@ -184,7 +184,8 @@ int64_t decoded(const Pipeline& p) {
   return -1;
 }
 
-// Epochs with and without a cache at different places, in memory and on disk, shared, large and too small.
+// Epochs with and without a cache at different places, in memory and on disk, shared, large and too
+// small.
 TEST(Cache, ChangesCostsAndNothingElse) {
   TempDir dir;
   const std::string tars = make_shards(dir, 3, 20, 8);

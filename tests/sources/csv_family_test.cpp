@@ -4,7 +4,8 @@
 namespace etr::test {
 namespace {
 
-// What the source gives of a text, rows apart from bad ones: the first cell of each that has as many as the first row.
+// What the source gives of a text, rows apart from bad ones: the first cell of each that has as
+// many as the first row.
 TEST(CsvFamily, IsReadAsPythonReadsIt) {
   TempDir dir;
   ASSERT_EQ(

@@ -59,7 +59,8 @@ TEST_P(EverySource, IsRestoredInTheMiddle) {
   }
 }
 
-// A position, the tail after it, and a copy of the data elsewhere. Bytes are the same; no copy has the times of its original.
+// A position, the tail after it, and a copy of the data elsewhere. Bytes are the same; no copy has
+// the times of its original.
 struct Moved {
   Json state, spec;
   std::vector<std::string> tail;

@@ -1,4 +1,5 @@
-// Every rule of the small formats: what is read at their limits, and what the errors say beyond them.
+// Every rule of the small formats: what is read at their limits, and what the errors say beyond
+// them.
 #include "core/platform_files.h"
 #include "sources/alone.h"
 

@@ -28,7 +28,8 @@ TEST(NpyFamily, TypesThatAreNotReadAreNamed) {
              "archive of arrays (.npz)");
 }
 
-// Every header that differs from a good one in a character is read with the same type and shape, or refused.
+// Every header that differs from a good one in a character is read with the same type and shape, or
+// refused.
 TEST(NpyFamily, DamagedHeadersAreRefused) {
   TempDir dir;
   const auto said_of = [&](const std::string& bytes) {

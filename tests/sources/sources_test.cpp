@@ -16,7 +16,7 @@
 namespace etr::test {
 namespace {
 
-// Reading ------------------------------------------------------------------------------------------
+// Reading -----------------------------------------------------------------------------------------
 
 TEST(Idx, ReadsImagesAndLabelsPlainAndCompressed) {
   TempDir dir;
@@ -502,7 +502,7 @@ TEST(Webdataset, ReadsGzip) {
   EXPECT_HAS(failure(spec_of("webdataset", {{"pattern", dir.path("cut.tar.gz")}})), "truncated");
 }
 
-// Limits against files that are made to fill the memory -----------------------------------------------
+// Limits against files that are made to fill the memory -------------------------------------------
 
 TEST(Limits, OfTarShards) {
   TempDir dir;

@@ -1,5 +1,5 @@
-// Files that shrink, pipes that never end, lengths that lie, names that are not UTF-8: errors of the record, never the end of the
-// process.
+// Files that shrink, pipes that never end, lengths that lie, names that are not UTF-8: errors of
+// the record, never the end of the process.
 #include <sys/stat.h>
 #include <zstd.h>
 
@@ -21,7 +21,7 @@ void overwrite(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-// Shrinking -----------------------------------------------------------------------------------------
+// Shrinking ---------------------------------------------------------------------------------------
 
 constexpr size_t kLarge = size_t{9} << 20;
 
@@ -129,7 +129,7 @@ TEST(Shrinking, RecordsOfAFastShardAreNamed) {
   EXPECT_TRUE(keys.contains("record 99"));
 }
 
-// Pipes ---------------------------------------------------------------------------------------------
+// Pipes -------------------------------------------------------------------------------------------
 
 // Nobody writes to it: opening and reading would wait for ever.
 TEST(Pipes, CancelEndsTheWait) {
@@ -171,7 +171,7 @@ TEST(Pipes, AreReadLikeFiles) {
   EXPECT_EQ(text(items.back(), "text"), "line 49999");
 }
 
-// Lengths -------------------------------------------------------------------------------------------
+// Lengths -----------------------------------------------------------------------------------------
 
 TEST(Lengths, OfATfRecordAreBelievedWhenItIsThere) {
   TempDir dir;
@@ -239,7 +239,7 @@ TEST(Lengths, OfOneRecordKeepToTheBudget) {
   EXPECT_HAS(failure(spec_of("files", {{"pattern", dir.path("lines")}}, budget)), "(budget_bytes)");
 }
 
-// Rows ----------------------------------------------------------------------------------------------
+// Rows --------------------------------------------------------------------------------------------
 
 TEST(CsvRows, KeepLineEndsWithinQuotes) {
   TempDir dir;
@@ -297,7 +297,7 @@ TEST(LongLines, AreOneBadRecordEach) {
   EXPECT_EQ(p.stats()["bad_records"], 2);
 }
 
-// Archives ------------------------------------------------------------------------------------------
+// Archives ----------------------------------------------------------------------------------------
 
 std::string tar_of(const std::vector<std::string>& names) {
   TempDir dir;
