@@ -6,15 +6,16 @@
 //   pixels d0..d3 of a line, taps g0..g2, for two outputs:   d = (d0 - d2, d1 + d2, d2 - d1, d1 - d3)
 //   y0 = m0 + m1 + m2, y1 = m1 - m2 - m3,  m = d * u         u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)
 // and for the gradient of the three taps, from two pixels with the gradients e0, e1:
-//   g0 = m0 + m1 + m2, g1 = m1 - m2, g2 = m1 + m2 + m3,      m = (.., .., .., d3 - d1) * (e0, (e0 + e1) / 2, (e0 - e1) / 2, e1)
+//   g0 = m0 + m1 + m2, g1 = m1 - m2, g2 = m1 + m2 + m3,
+//   m = (.., .., .., d3 - d1) * (e0, (e0 + e1) / 2, (e0 - e1) / 2, e1)
 //
 // One workgroup is one subgroup and computes ROWS rows by COLUMNS columns, as gemm_cpu.comp does.
 // Each element has four sums.
 //   forward  Row = pair of output pixels (image, oy, pair), with lines padded to runs of BLOCKS;
-//            k = (ky, channel), in steps of four channels; A = input [batch, h, w, c]; B = u [kh, c, n, 4], of line_filter.comp;
-//            C [batch, oh, ow, n].
-//   DW       Row = (ky, channel); k = pair of output pixels, four at a time; A = input, B = output gradient [batch, oh, ow, n];
-//            C [slices, kh, 3, c, n]. A slice is a range of lines.
+//            k = (ky, channel), in steps of four channels; A = input [batch, h, w, c];
+//            B = u [kh, c, n, 4], of line_filter.comp; C [batch, oh, ow, n].
+//   DW       Row = (ky, channel); k = pair of output pixels, four at a time; A = input,
+//            B = output gradient [batch, oh, ow, n]; C [slices, kh, 3, c, n]. A slice is a range of lines.
 // Bindings (device addresses): a, b, side, residual, c. Parameters and epilogue: gemm_params.glsl,
 // with m in rows as above.
 // Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = slices.

@@ -88,7 +88,8 @@ layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;    // 1: innermost extent of k not a multiple of 4
 layout(constant_id = 1) const uint kSpread = 0;  // 1: lines of C are not contiguous
 layout(constant_id = 2) const uint kPad = 0;  // nn, one group: padding of rows of A and B
-layout(constant_id = 3) const uint kPairs = 0;  // of A: along k (then no tail), or along m if A is stored along m; of B: along n
+// Pairs of A: along k (then no tail), or along m if A is stored along m; of B: along n.
+layout(constant_id = 3) const uint kPairs = 0;
 layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
 #include "gemm_cpu_operand.glsl"

@@ -28,7 +28,8 @@ layout(push_constant) uniform Push {
 #define LAST_ROW(blk) (p.m - 1)
 #endif
 
-#define LAST_COLUMN (p.n - 1 - ((kPairs & PAIRS_OF_B) != 0 ? 1 : 0))  // the last at which a lane's columns of B may begin
+// The last column at which a lane's columns of B may begin.
+#define LAST_COLUMN (p.n - 1 - ((kPairs & PAIRS_OF_B) != 0 ? 1 : 0))
 
 // Returns WIDTH columns of a row of B, the first of them at `at`. `last` is the distance from there
 // to the row's last column. Columns beyond that repeat others; their results are not stored.

@@ -32,7 +32,7 @@ struct GemmParams {
   uint batch, h, w, c; // input tensor of the convolution, NHWC; c of a group
   uint oh, ow, kc;     // output pixels; kc = channels of A along k (conv: c, conv_dx: output channels of a group)
   uint kh, kw, stride, pad_y, pad_x, dilation;
-  uint groups;         // of channels: the n columns of each group lie side by side in B and C, and so do the channels of A
+  uint groups;         // of channels: each group's n columns lie side by side in B and C, its channels in A
   uint slices;         // of k: workgroup z = group * slices + slice; a slice is written at C + slice * m * groups * n
   uint epilogue;       // BIAS, RELU
   uint stride_x;       // conv, conv_dw: stride along x; `stride` is that along y

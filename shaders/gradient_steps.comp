@@ -13,8 +13,9 @@
 //               (failed != 0)
 //               (0 g, 1 loss [1], 2 failed [1], 3 step values)
 //   verdict     NaN if an element is not finite                       (0 g, 1 verdict [1])
-//   average     mean = decay mean + (1 - decay) w                                            (0 w, 1 mean, 2 step values)
-//   receive     w = there, which another rank has updated, in steps that end an update        (0 w, 1 there, 2 step values)
+//   average     mean = decay mean + (1 - decay) w                     (0 w, 1 mean, 2 step values)
+//   receive     w = there, which another rank has updated, in steps that end an update
+//               (0 w, 1 there, 2 step values)
 // Dispatch: grid-stride over count; squares: rows = parts; norm: one row.
 //! variant gradient_accumulate -DACCUMULATE
 //! variant gradient_squares -DSQUARES

@@ -16,7 +16,8 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kFormat = 1;  // parallel::Compression: 1 bfloat16, 2 float16
 #ifdef PACK
-#define BUFFERS(B) B(0, Floats, g) B(1, Floats, r) B(2, Uints, wire) B(3, Floats, divisor) B(4, Floats, scale) B(5, Steps, now)
+#define BUFFERS(B) B(0, Floats, g) B(1, Floats, r) B(2, Uints, wire) B(3, Floats, divisor) B(4, Floats, scale) \
+                   B(5, Steps, now)
 #define PARAMS uint count, feedback; float ranks, most;
 #else
 #define BUFFERS(B) B(0, Uints, wire) B(1, Floats, g) B(2, Steps, now)

@@ -1,7 +1,7 @@
 #version 450
 // Small kernels that a plan with micro-batches needs besides the commands of the passes.
 //   values   the step's values for the rows of a micro-batch   (0 the batch's values, 1 its values)
-//   sum      sums[2 at] += t, sums[2 at + 1] += t mean;  t = total[1] / all              (0 mean [1], 1 total [2], 2 sums)
+//   sum      sums[2 at] += t, sums[2 at + 1] += t mean;  t = total[1] / all  (0 mean [1], 1 total [2], 2 sums)
 //   seed     y = t, times scale[0] if given: loss's gradient (0 total [2], 1 scale [1], 2 y [1])
 //   mean     y = sums[2 at + 1] / w;  w = sums[2 at], or 1 where that is 0               (0 sums, 1 y [1])
 //   weight   y = w                                                                       (0 sums, 1 y [1])

@@ -74,7 +74,8 @@ void main() {
     const float through = last ? 0.0 : carry.v[i];
     const float d = dy.v[at] + (last ? 0.0 : dh.v[i]);
 #if defined(LSTM)
-    const float gi = kept.v[keep], gf = kept.v[keep + width], gg = kept.v[keep + 2 * width], go = kept.v[keep + 3 * width];
+    const float gi = kept.v[keep], gf = kept.v[keep + width];
+    const float gg = kept.v[keep + 2 * width], go = kept.v[keep + 3 * width];
     const float c0 = previous == steps ? 0.0 : cells.v[(n * steps + previous) * width + k];
     const float tc = tanh_of(cells.v[at]);
     const float dc = d * go * (1.0 - tc * tc) + through;
@@ -83,7 +84,8 @@ void main() {
     carry.v[i] = dc * gf;
     for (uint g = 0; g < 4; ++g) dxg.v[gx + g * width] = dhg.v[gh + g * width] = parts[g];
 #else
-    const float r = kept.v[keep], z = kept.v[keep + width], candidate = kept.v[keep + 2 * width], hn = kept.v[keep + 3 * width];
+    const float r = kept.v[keep], z = kept.v[keep + width];
+    const float candidate = kept.v[keep + 2 * width], hn = kept.v[keep + 3 * width];
     const float dall = d + through;
     const float dn = dall * (1.0 - z) * (1.0 - candidate * candidate);
     const float dr = dn * hn * r * (1.0 - r), dz = dall * (before.v[at] - candidate) * z * (1.0 - z);

@@ -20,7 +20,8 @@ layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, from) B(1, Floats, to)
 #endif
 // Lanes own `channels`. h, w: size of the image (input: x, output: y). tiles_y, tiles_x: per image.
-#define PARAMS uint rows, channels, slices, h, w, tiles_y, tiles_x; int pad_y, pad_x; uint first_image, relu, bias, flipped;
+#define PARAMS \
+  uint rows, channels, slices, h, w, tiles_y, tiles_x; int pad_y, pad_x; uint first_image, relu, bias, flipped;
 #include "interface.glsl"
 
 // The transforms along one axis: B^T d, G g, A^T m.
