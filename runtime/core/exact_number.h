@@ -1,5 +1,5 @@
-// Numbers as text that reads back exactly. Depends only on the standard library, because the command
-// line includes this header too.
+// Numbers as text that reads back exactly. Depends only on the standard library, because the
+// command line includes this header too.
 #pragma once
 
 #include <charconv>

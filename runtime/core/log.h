@@ -22,8 +22,8 @@ enum class LogSubject : int { other = 0, bad_record = 1, partition = 2 };
 
 void log_line(LogLevel level, const std::string& message, LogSubject subject = LogSubject::other);
 
-// The same where nothing may be thrown, as in destructors: joins the parts. If there is no memory for
-// the line, or the hook throws, the line is lost.
+// The same where nothing may be thrown, as in destructors: joins the parts. If there is no memory
+// for the line, or the hook throws, the line is lost.
 void try_log_line(LogLevel level, std::initializer_list<const char*> parts) noexcept;
 
 // The subject of the current line. Only meaningful within the hook.

@@ -18,7 +18,8 @@ namespace etr {
 template <typename T>
 T& per_thread() {
 #ifdef _WIN32
-  static const DWORD slot = platform::thread_slot(+[](void* held) { delete static_cast<T*>(held); });
+  static const DWORD slot =
+      platform::thread_slot(+[](void* held) { delete static_cast<T*>(held); });
   if (void* held = ::FlsGetValue(slot)) return *static_cast<T*>(held);
   auto made = std::make_unique<T>();
   if (!::FlsSetValue(slot, made.get())) fail(Code::out_of_memory, "no memory for a thread's data");

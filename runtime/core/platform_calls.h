@@ -1,6 +1,6 @@
 // The calls of the operating system on files that platform_files.cpp is made of; one implementation
-// for each system. Files are numbers of the C library. What fails returns -1, false or nothing, with
-// the reason in errno.
+// for each system. Files are numbers of the C library. What fails returns -1, false or nothing,
+// with the reason in errno.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ enum class OpenFor {
   reading_and_writing  // creates a missing file
 };
 int open_file(const std::string& path, OpenFor what);
-int open_scratch_file(
-    const std::string& directory);  // has no name, or disappears when it is closed
+// Opens a file without a name, or one that disappears when it is closed.
+int open_scratch_file(const std::string& directory);
 bool close_file(int file);
 
 // At the file's position, or at `offset` if it is not negative. Returns the bytes read; 0 at the

@@ -140,7 +140,8 @@ bool resize_file(int file, uint64_t size) {
 
 bool flush_file(int file) { return checked(::FlushFileBuffers(handle_of(file))); }
 
-// NTFS writes the names of a folder with the journal of the volume; there is no call for one folder.
+// NTFS writes the names of a folder with the journal of the volume; there is no call for one
+// folder.
 bool flush_directory(const std::string&) { return true; }
 
 // Consoles and pipes block in the read instead: Windows cannot wait for both.

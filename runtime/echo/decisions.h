@@ -15,8 +15,8 @@
 
 namespace etr::echo {
 
-// A decision is a number of echoes, emitted after `after` fresh items of a pass and before the next.
-// The bits of `after` from kPassShift on hold the number of the pass. Thread safe, because a
+// A decision is a number of echoes, emitted after `after` fresh items of a pass and before the
+// next. The bits of `after` from kPassShift on hold the number of the pass. Thread safe, because a
 // position is saved while the node works.
 class Decisions {
  public:

@@ -148,8 +148,8 @@ class Server {
   std::thread thread_;  // last: it uses all other members
 };
 
-// On Debian and Ubuntu, /etc/hosts maps a machine's own name, which launchers give, to 127.0.1.1. An
-// address or a name such as localhost is meant to be reached from this machine only.
+// On Debian and Ubuntu, /etc/hosts maps a machine's own name, which launchers give, to 127.0.1.1.
+// An address or a name such as localhost is meant to be reached from this machine only.
 bool is_loopback_by_mistake(const std::string& host, const std::string& address) {
   const bool is_loopback = address.starts_with("127.") || address == "::1";
   const bool is_address = host.find(':') != std::string::npos ||

@@ -179,7 +179,8 @@ bool is_settled(const Device& device, const Kernel& kernel) {
   return kernel.beyond_host || device.vk().verdicts->of(kernel.key) != Verdict::unknown;
 }
 
-// Compares a dispatch and replaces its kernel if it is wrong. Returns whether the host could run it.
+// Compares a dispatch and replaces its kernel if it is wrong. Returns whether the host could run
+// it.
 bool settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
   const Kernel& kernel = *dispatch.kernel;
   std::scoped_lock lock(device->vk().comparison_mutex);

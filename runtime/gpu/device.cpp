@@ -113,8 +113,8 @@ bool matches(const DeviceInfo& device, const std::string& selector) {
 }
 
 std::string cache_name_of(const DeviceInfo& info, std::span<const uint8_t> build) {
-  constexpr size_t kLongest =
-      160;  // a name of a file may have 255 bytes, and some drivers say a lot
+  // File names may have 255 bytes, and some drivers have long names.
+  constexpr size_t kLongest = 160;
   std::string name = (info.name + "-" + info.driver).substr(0, kLongest);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
@@ -152,7 +152,8 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
 }
 
 bool VulkanDevice::wait(VkFence fence, double seconds, double& waited) {
-  // While the process is stopped, time passes that the device does not have. So it counts in slices.
+  // While the process is stopped, time passes that the device does not have. So it counts in
+  // slices.
   const double longest = hang_seconds > 0 ? std::min(1.0, hang_seconds / 10) : 1.0;
   while (true) {
     if (abandoned) fail(Code::device_lost, "device '", physical.info.name, "' hangs");

@@ -142,8 +142,8 @@ void Recording::submit_nothing() {
   has_run_ = false;
 }
 
-// After a failure, the submission is still in flight, and may be waited for again; but not after that
-// of a host turn, which has ended it.
+// After a failure, the submission is still in flight, and may be waited for again; but not after
+// that of a host turn, which has ended it.
 void Recording::wait() {
   if (!in_flight_) return;
   if (turns_.valid()) try {

@@ -32,8 +32,8 @@ class Tuning {
   // returns false, measuring stops and the results so far are kept. Other work on the device during
   // this call spoils the measurements.
   void measure_wanted(Kernels& kernels, const std::function<bool(const Progress&)>& progress);
-  // Does so with the file of read() and write(). If a measurement throws, what was measured before is
-  // written all the same.
+  // Does so with the file of read() and write(). If a measurement throws, what was measured before
+  // is written all the same.
   void measure_into(const std::string& path, Kernels& kernels,
                     const std::function<bool(const Progress&)>& progress);
 

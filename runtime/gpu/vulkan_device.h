@@ -87,8 +87,8 @@ struct VulkanDevice {
   std::atomic<bool> abandoned{false};
 
   // Waits for at most `seconds` and returns whether `fence` is signalled. `waited`: the time for
-  // which its submission has been waited for. Error(device_lost) if the device is lost, or abandoned
-  // because this has become longer than `hang_seconds`.
+  // which its submission has been waited for. Error(device_lost) if the device is lost, or
+  // abandoned because this has become longer than `hang_seconds`.
   bool wait(VkFence fence, double seconds, double& waited);
   void wait(VkFence fence);
   // Returns when the device no longer uses what a submission needs, or has been abandoned.

@@ -229,8 +229,8 @@ class RemotePieces final : public Pieces {
     return parts_ == 1 ? total : std::min(total, ahead);
   }
 
-  // Downloads the file unless it is cached. Requires a cache that can be written. Returns the cached
-  // file's path.
+  // Downloads the file unless it is cached. Requires a cache that can be written. Returns the
+  // cached file's path.
   const std::string& fetch() {
     while (!cached_ && !unkept_ && next().data) continue;
     if (unkept_)

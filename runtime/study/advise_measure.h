@@ -23,8 +23,8 @@ struct AdviseOptions {
   void report(const std::string& what) const;
 };
 
-// Writes no metrics and no lists of bad records, but fills caches on disk as a run would. Leaves out
-// the job's echo nodes and shortens its shuffle buffers, so that seconds are enough.
+// Writes no metrics and no lists of bad records, but fills caches on disk as a run would. Leaves
+// out the job's echo nodes and shortens its shuffle buffers, so that seconds are enough.
 // Error(unsupported) names the key if the job has ranks or a parameter server, or no batches that
 // advise supports; Error(state) if no batch comes in time.
 Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,

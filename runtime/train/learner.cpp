@@ -77,8 +77,8 @@ ReservoirStats Learner::reservoir() const {
   return plans_ ? plans_->reservoir() : ReservoirStats{};
 }
 
-// A step with host turns reaches the device's queue piece by piece, and commands without turns would
-// overtake its later pieces, and so its update.
+// A step with host turns reaches the device's queue piece by piece, and commands without turns
+// would overtake its later pieces, and so its update.
 void Learner::wait() const {
   if (plans_) plans_->results(/*wait_all=*/true);
 }

@@ -21,10 +21,10 @@ struct ReportRun {
 // Accuracies and losses are those of evaluations, null if there were none. "noise_scale" is the
 // last estimate in examples, null if it was not measured. The speed-up is the first run's time to
 // target divided by this one's. If the first run never reached the target, its whole time counts
-// and the speed-up is a lower bound; if this one never did, or if either time is 0, it is null. Runs
-// of the same name are repetitions with other seeds. They share a row of medians, their k-th run is
-// compared with the k-th of the first name, and "speedup_range" is [least, most] (null if both are
-// equal, or if one never reached the target).
+// and the speed-up is a lower bound; if this one never did, or if either time is 0, it is null.
+// Runs of the same name are repetitions with other seeds. They share a row of medians, their k-th
+// run is compared with the k-th of the first name, and "speedup_range" is [least, most] (null if
+// both are equal, or if one never reached the target).
 //
 // Throws Error(invalid_argument) for a metrics file with neither steps nor evaluations.
 Json write_report(const std::string& title, const std::vector<ReportRun>& runs,
