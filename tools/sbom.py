@@ -5,9 +5,10 @@ archive, or a folder with an installed prefix.
     sbom.py PACKAGE [--sources DIRECTORY] [--out FILE]
 
 It lists the files of the package with their checksums, EchoTrain's own version and licence, the libraries that the package's binaries are
-linked with, and those that are compiled in or opened when they are needed. Versions and licences of these come from the distribution's packages
-(dpkg) on the machine where it runs, so run it where the package was built. A library that lies in the package itself, as oneTBB's does in a repaired
-wheel, is listed as contained in it. DIRECTORY is that of tools/portable.sh, whose packages have the libraries built there linked in.
+linked with, and those that are compiled in or opened when they are needed. Versions and licences of these come from the
+distribution's packages (dpkg) on the machine where it runs, so run it where the package was built. A library that lies in the
+package itself, as oneTBB's does in a repaired wheel, is listed as contained in it. DIRECTORY is that of tools/portable.sh, whose
+packages have the libraries built there linked in.
 No further modules are needed.
 """
 
@@ -27,8 +28,8 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-# What no binary names: headers and static libraries that are compiled in (packages for building), and libraries that are opened when they are
-# needed. By Debian package.
+# What no binary names: headers and static libraries that are compiled in (packages for building), and libraries that are opened when they
+# are needed. By Debian package.
 HEADERS = {"nlohmann-json3-dev": "JSON"}
 COMPILED_IN = {**HEADERS, "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
 OPENED = {"libvulkan1": "the Vulkan loader", "libcurl4": "http, https and s3 addresses"}

@@ -9,7 +9,9 @@ static EchoTrainRaise echotrain_raise = 0;
 #ifdef __cplusplus
 extern "C"
 #endif
-SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echotrain_raise = raise; }
+SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) {
+  echotrain_raise = raise;
+}
 // SWIG checks for a pending exception after every call whose code names
 // SWIG_CSharpSetPendingException.
 #define SWIG_CSharpSetPendingExceptionEchoTrain(status, message) echotrain_raise(status, message)

@@ -23,8 +23,8 @@
 
 namespace echotrain::facade {
 
-using Shape =
-    std::vector<long long>;  // SWIG's 64-bit integer; int64_t is not this type on every platform
+// SWIG's 64-bit integer; int64_t is not this type on every platform.
+using Shape = std::vector<long long>;
 
 [[noreturn]] inline void closed(const char* what) {
   throw Error(ETR_STATE, std::string("the ") + what + " is closed");

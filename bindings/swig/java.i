@@ -21,7 +21,8 @@ jstring echotrain_string(JNIEnv* env, const std::string& utf8) {
     if (c >= 0x10000) units += static_cast<char16_t>(0xD7C0 + (c >> 10));
     units += static_cast<char16_t>(c >= 0x10000 ? 0xDC00 + (c & 0x3FF) : c);
   }
-  return env->NewString(reinterpret_cast<const jchar*>(units.data()), static_cast<jsize>(units.size()));
+  return env->NewString(reinterpret_cast<const jchar*>(units.data()),
+                        static_cast<jsize>(units.size()));
 }
 
 void echotrain_throw(JNIEnv* env, int status, const char* message) {
@@ -134,7 +135,8 @@ std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
   $result = echotrain_utf8(jenv, $input, "result");
 }
 
-// Lists are passed as arrays. The proxy of a vector would keep its native memory until it is deleted.
+// Lists are passed as arrays. The proxy of a vector would keep its native memory until it is
+// deleted.
 %{
 namespace {
 
@@ -219,7 +221,8 @@ ECHOTRAIN_ARRAY(std::string, jobjectArray, String[])
 %typemap(javafinalize) SWIGTYPE ""
 %define ECHOTRAIN_HANDLE(NAME)
 %typemap(javacode) echotrain::facade::NAME %{
-  /** Returns what frees the native object in the place of {@link #delete}; it does not refer to the proxy. */
+  /** Returns a function that frees the native object instead of {@link #delete}, and does not refer
+   * to the proxy. */
   public Runnable release() {
     long pointer = swigCPtr;
     swigCMemOwn = false;

@@ -3,7 +3,8 @@
  * the memory of floats, and come with a scale and a shift that the trainer applies while it reads
  * them. With a device, the upload would be a quarter, too.
  *
- *   cc -std=c99 -O2 feed.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lm -o feed
+ *   cc -std=c99 -O2 feed.c $(pkg-config --cflags --libs echotrain) \
+ *     -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lm -o feed
  *   feed FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
  */
 #include <math.h>
@@ -40,8 +41,8 @@ static void folder(etr_pipeline* pipeline, const char* root) {
 /* Makes one step of gradient descent on `n` images of `pixels` bytes. A byte stands for the value
  * byte * scale + shift. Returns the loss. `weights`: [CLASSES, pixels + 1]; the last column is the
  * bias. */
-static double step(float* weights, const uint8_t* images, float scale, float shift, const int32_t* labels, int64_t n,
-                   int64_t pixels) {
+static double step(float* weights, const uint8_t* images, float scale, float shift,
+                   const int32_t* labels, int64_t n, int64_t pixels) {
   const float rate = 0.02f;
   double loss = 0;
   int64_t i, p;
@@ -105,8 +106,8 @@ int main(int argc, char** argv) {
         weights = calloc((size_t)(CLASSES * (pixels + 1)), sizeof *weights);
         if (!weights) return 1;
       }
-      loss = step(weights, image.data, *(const float*)scale.data, *(const float*)shift.data, label.data, image.shape[0],
-                  pixels);
+      loss = step(weights, image.data, *(const float*)scale.data, *(const float*)shift.data,
+                  label.data, image.shape[0], pixels);
       etr_batch_destroy(batch); /* ends the life of `image.data` */
     }
     check(status);

@@ -1,7 +1,8 @@
 /* Trains inside a program that uses Vulkan itself: on its device and queue, from its buffers,
  * without a copy to the host.
  *
- *   cc -std=c99 own_device.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lvulkan -o own_device
+ *   cc -std=c99 own_device.c $(pkg-config --cflags --libs echotrain) \
+ *     -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lvulkan -o own_device
  *
  * vkCmdFillBuffer and vkCmdUpdateBuffer stand in for the program's own work: it makes points (x, y)
  * of two classes in one buffer and their labels in another, and later reads the model's output from
@@ -31,7 +32,7 @@ static void check_vulkan(VkResult result) {
   exit(1);
 }
 
-/* Takes the results of the steps that have ended, or with `wait` of all steps, and keeps the last. */
+/* Takes the results of the steps that have ended, or with `wait` of all steps. Keeps the last. */
 static void take_results(etr_trainer* trainer, int32_t wait, etr_step_result* last) {
   int32_t status;
   while ((status = etr_trainer_result(trainer, wait, last)) == ETR_OK) continue;

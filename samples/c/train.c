@@ -1,6 +1,7 @@
 /* Trains a small classifier from C: a pipeline with an echo node, a model, a loop.
  *
- *   cc -std=c99 train.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o train
+ *   cc -std=c99 train.c $(pkg-config --cflags --libs echotrain) \
+ *     -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o train
  *   train FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
  */
 #include <stdio.h>
@@ -40,8 +41,8 @@ static void folder(etr_pipeline* pipeline, const char* root) {
   etr_options_destroy(options);
 }
 
-/* Takes the results of the steps that have ended, or with `wait` of all steps, and keeps the last. A
- * loss that is not finite is reported here, not by etr_trainer_step. */
+/* Takes the results of the steps that have ended, or with `wait` of all steps, and keeps the last.
+ * A loss that is not finite is reported here, not by etr_trainer_step. */
 static void take_results(etr_trainer* trainer, int32_t wait, etr_step_result* last) {
   int32_t status;
   while ((status = etr_trainer_result(trainer, wait, last)) == ETR_OK) continue;

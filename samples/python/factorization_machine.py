@@ -98,8 +98,8 @@ def read_safetensors(path):
 
 
 def train(job, folder):
-    """Gives the folder of the last checkpoint. The servers could be on other machines, each with `echotrain parameter-server`, and there could be
-    more workers."""
+    """Gives the folder of the last checkpoint. The servers could be on other machines, each with `echotrain parameter-server`,
+    and there could be more workers."""
     with et.Server(et.Job(job), shard=0), et.Server(et.Job(job), shard=1), \
             et.Job(job).run(device=et.Runtime(memory_limit_bytes=LIMIT_BYTES)) as run:
         for event in run:

@@ -133,8 +133,8 @@ def main():
     train(base, documentation, arguments.steps, seed=1)
     print(f"the base:      {loss_of(base, documentation):.3f} nats per character of documentation, {loss_of(base, code):.3f} of code")
 
-    adapted = et.Trainer(et.Model(et.models.llama(**SHAPE), lora=LORA, quantize=arguments.quantize), et.optimizers.adamw(weight_decay=0.01), 1e-3,
-                         device=device)
+    adapted = et.Trainer(et.Model(et.models.llama(**SHAPE), lora=LORA, quantize=arguments.quantize),
+                         et.optimizers.adamw(weight_decay=0.01), 1e-3, device=device)
     adapted.predict({"input": np.zeros((1, CONTEXT), np.int32)})  # makes its weights
     adapted.set_weights(base.weights())
     start = adapted.weights()

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTrain = 8000, kTest = 2000, kBatch = 64;
-constexpr double kTarget =
-    0.93;  // on the steep part of the curve, where noise moves the crossing least
+// On the steep part of the curve, where noise moves the crossing least.
+constexpr double kTarget = 0.93;
 constexpr double kUpstreamFactor = 4;  // how much slower reading is than training
 constexpr double kMostSteps = 200;     // twice as many as runs without echo usually take
 

@@ -21,8 +21,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Returns the pipeline of a job file, or of a file that holds only a pipeline, to be run only to look
-// at it.
+// Returns the pipeline of a job file, or of a file that holds only a pipeline, to be run only to
+// look at it.
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.operand(0);
   // The largest document that is read here; load_job() reports what else is wrong with a file.

@@ -408,7 +408,8 @@ namespace EchoTrain
             if (pipeline == null) throw new ArgumentNullException(nameof(pipeline));
             pipeline.StartFunctions();
             using (EvalResult r = Reporting.Run(
-                Reporting.Of(this, handler), progress => pipeline.Explained(() => handle.evaluate(pipeline.Handle, progress)), out var failure))
+                Reporting.Of(this, handler), progress => pipeline.Explained(() => handle.evaluate(pipeline.Handle, progress)),
+                out var failure))
             {
                 Reporting.ThrowAgain(failure);
                 return new Scores(r.samples, r.loss, r.accuracy);

@@ -1321,8 +1321,8 @@ ETR_API int32_t etr_study_stop(etr_study* study);
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 
 /* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in
- * figures/ into `directory` (NULL: as for etr_study_results), from the records that it holds so far.
- * Files in figures/ that the previous results.json lists and the new report does not have are
+ * figures/ into `directory` (NULL: as for etr_study_results), from the records that it holds so
+ * far. Files in figures/ that the previous results.json lists and the new report does not have are
  * removed. It can be called when etr_study_results can. Any thread.
  *
  * ETR_STATE, with nothing written, if the folder holds something else, another study, or a trial

@@ -981,8 +981,8 @@ class Transport {
                                            double /*timeout_s*/) {
     lacks("split");
   }
-  virtual void abort(
-      const std::string& reason) = 0;  // any thread, also while another function waits
+  // Called on any thread, also while another function waits.
+  virtual void abort(const std::string& reason) = 0;
 
  protected:
   [[noreturn]] static void lacks(const char* function) {

@@ -1,8 +1,8 @@
 /* Engines: tables of functions that move data between the processes of a group.
  *
  * EchoTrain has engines of its own (threads of one process, Gloo, MPI). A program with another
- * transport (mpi4py, Ray, NCCL, ...) fills the same table and passes it to etr_run_start_with_engine. This
- * header contains types only and is valid C99 and C++.
+ * transport (mpi4py, Ray, NCCL, ...) fills the same table and passes it to
+ * etr_run_start_with_engine. This header contains types only and is valid C99 and C++.
  *
  * The contract:
  *
