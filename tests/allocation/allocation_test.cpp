@@ -1,9 +1,10 @@
-// The host has no memory left, at every allocation of the library in turn: a typed error, nothing hangs, nothing is lost
-// but the call, and the next one works.
+// The host has no memory left, at every allocation of the library in turn: a typed error, nothing
+// hangs, nothing is lost but the call, and the next one works.
 //
-// This program's operator new takes the place of the standard one. It fails for callers within the library; those within
-// the driver, its compiler and oneTBB are theirs to survive. So is what nlohmann::json allocates where it destroys a value:
-// it may not throw there.
+// This program's operator new takes the place of the standard one. It fails for callers within the
+// library; those within the driver, its compiler and oneTBB are theirs to survive. So is what
+// nlohmann::json allocates
+// where it destroys a value: it may not throw there.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
@@ -136,9 +137,10 @@ void find_library() {
   ASSERT_LT(json_begin, json_end) << "is the library stripped?";
 }
 
-// Calls `scenario` once with each of its allocations failing, and once more with all after that one failing, too; of more
-// than `places` allocations, with so many that lie evenly. The scenario gives the status of its first call that failed, or
-// ETR_OK.
+// Calls `scenario` once with each of its allocations failing, and once more with all after that one
+// failing, too; of more than `places` allocations, with so many that lie evenly. The scenario gives
+// the status of its
+// first call that failed, or ETR_OK.
 void check(const char* name, const std::function<int32_t()>& scenario,
            int64_t places = std::numeric_limits<int64_t>::max()) {
   SCOPED_TRACE(name);

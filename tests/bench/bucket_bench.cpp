@@ -1,6 +1,8 @@
-// What it saves that all ranks take batches of the same length bucket in a step (parallel.batches_ahead). A step's time is
-// taken to be in proportion to the longest batch of all ranks; what a rank waits for is what its own batch is shorter by. Lengths
-// are drawn like those of sentences, log-normally. Counts, not times: the same on any machine.
+// What it saves that all ranks take batches of the same length bucket in a step
+// (parallel.batches_ahead). A step's time is taken to be in proportion to the longest batch of all
+// ranks; what a rank waits for is what its
+// own batch is shorter by. Lengths are drawn like those of sentences, log-normally. Counts, not
+// times: the same on any machine.
 //
 //   bucket_bench
 #include <algorithm>

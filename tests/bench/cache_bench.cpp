@@ -1,5 +1,6 @@
-// What ranks of one machine save by a cache that they share: two processes, a core each, read JPEGs of 500 x 375 and make them
-// 224 x 224, for some epochs, whose order gives each rank other samples every time.
+// What ranks of one machine save by a cache that they share: two processes, a core each, read JPEGs
+// of 500 x 375 and make them 224 x 224, for some epochs, whose order gives each rank other samples
+// every time.
 //
 //   taskset -c 0,1 cache_bench [IMAGES [EPOCHS [ROUNDS]]]      1000, 4 and 3 without
 #include <sched.h>
@@ -66,7 +67,8 @@ void keep_to_core(int rank) {
   if (CPU_COUNT(&own)) sched_setaffinity(0, sizeof own, &own);
 }
 
-// Each rank in a process of its own, which says through a pipe how many images it decoded; together.
+// Each rank in a process of its own, which says through a pipe how many images it decoded;
+// together.
 int64_t run_ranks(const std::string& images, const Json& cache, int epochs) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) fail(Code::io, "no pipe");

@@ -1,6 +1,7 @@
-// What decoding an image costs: libpng, our PNG decoder (libdeflate) and planar images (fast shards), in turns
-// on one thread; and how large the files are. Then PNGs with alpha and of 16 bits, and JPEGs: libjpeg alone, ours,
-// and those that are to be turned.
+// What decoding an image costs: libpng, our PNG decoder (libdeflate) and planar images (fast
+// shards), in turns on one thread; and how large the files are. Then PNGs with alpha and of 16
+// bits, and JPEGs:
+// libjpeg alone, ours, and those that are to be turned.
 //
 //   codec_bench [FOLDER_OF_PNGS]      without one: 224 x 224 images of smooth colours with noise
 #include <png.h>

@@ -4,15 +4,16 @@
     python3 tests/bench/downpour_study.py DATA OUT [--build build-test] [--cores 0,1] [--seconds 120] [--workers 1 2 4]
             [--delays 0 4 eventual] [--rates 0.05 0.1 0.2] [--plot FILE] [--record FILE]
 
-DATA is a folder with CIFAR-10's shards. The network is that of samples/jobs/cifar10_cnn.json, its optimizer plain SGD on one shard, with weight decay.
-Every run has the same time, in which each worker takes as many steps of 32 images as it can; all workers share the cores, so they
-show what a delay costs, and not what more machines would gain. A delay of 0 lets no worker push twice before all others have
-pushed. One worker waits for nobody, so it runs with the last delay alone. Of each delay and number of workers the
-rate with the best accuracy at the end is reported. Accuracy is that of the first 2,000 test images, on the servers' weights; updates
-are those of all workers, which between evaluations are taken to be in proportion to the first worker's steps.
+DATA is a folder with CIFAR-10's shards. The network is that of samples/jobs/cifar10_cnn.json, its optimizer plain SGD on one
+shard, with weight decay. Every run has the same time, in which each worker takes as many steps of 32 images as it can; all
+workers share the cores, so they show what a delay costs, and not what more machines would gain. A delay of 0 lets no worker push
+twice before all others have pushed. One worker waits for nobody, so it runs with the last delay alone. Of each delay and number
+of workers the rate with the best accuracy at the end is reported. Accuracy is that of the first 2,000 test images, on the
+servers' weights; updates are those of all workers, which between evaluations are taken to be in proportion to the first worker's
+steps.
 
-Writes OUT/study.json with all curves, OUT/study.md with a table, and the plot, which needs Matplotlib: points are evaluations, lines means of three.
-Runs that OUT/study.json has already are not made again.
+Writes OUT/study.json with all curves, OUT/study.md with a table, and the plot, which needs Matplotlib: points are evaluations,
+lines means of three. Runs that OUT/study.json has already are not made again.
 """
 
 import argparse

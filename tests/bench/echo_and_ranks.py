@@ -6,9 +6,10 @@
 
 samples/jobs/quickstart.json (a small CNN on drawn digits, 64 examples a step) trains on two cores: by one rank with two threads, or by two
 ranks with a thread and half of the examples each. Reading an example is made to take so long that it takes --slower times as long to read
-a step's examples as one rank takes to train on them. The store is either one for each rank, as disks of their own are: two ranks read twice as
-much; or one that they share, as a network or a bucket with a limit is: each gets half. Each with an echo node of the factor --slower, and without.
-Prints the time to the target accuracy, evaluations apart: medians over the seeds, in turns. --plot needs Matplotlib.
+a step's examples as one rank takes to train on them. The store is either one for each rank, as disks of their own are: two ranks
+read twice as much; or one that they share, as a network or a bucket with a limit is: each gets half. Each with an echo node of
+the factor --slower, and without. Prints the time to the target accuracy, evaluations apart: medians over the seeds, in turns.
+--plot needs Matplotlib.
 """
 
 import argparse

@@ -3,11 +3,12 @@
 
     python3 tests/bench/echo_network.py DATA [STUDY.json] [--build build-test] [--out FOLDER] [--report] [-- WORDS FOR echotrain study]
 
-DATA holds CIFAR-10 as shards cifar10-train-*.tar.zst and cifar10-test-*.tar.zst. Their samples are packed anew, 200 in a shard, as something
-that is read sample by sample needs, and served by nginx on this machine (Python's http.server where it is missing) through a proxy that limits
-what all connections together get (shaped_server.py). The training step is timed with shards that lie ready, before the study begins; link "6"
-then delivers examples six times more slowly than the device trains on them, and so on (--ratios). The study is
-samples/studies/echo_network.json where none is named; it reads ${data}/${link}/train-{000000..000249}.tar.zst. Each trial runs alone.
+DATA holds CIFAR-10 as shards cifar10-train-*.tar.zst and cifar10-test-*.tar.zst. Their samples are packed anew, 200 in a shard,
+as something that is read sample by sample needs, and served by nginx on this machine (Python's http.server where it is missing)
+through a proxy that limits what all connections together get (shaped_server.py). The training step is timed with shards that lie
+ready, before the study begins; link "6" then delivers examples six times more slowly than the device trains on them, and so on
+(--ratios). The study is samples/studies/echo_network.json where none is named; it reads
+${data}/${link}/train-{000000..000249}.tar.zst. Each trial runs alone.
 
 Run it where nothing else runs: on a CPU the device's speed is what other work leaves of the cores, and R changes with it.
 """

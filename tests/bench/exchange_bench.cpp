@@ -1,8 +1,10 @@
-// All-reduce of a group on Gloo, in its helper process, beside Gloo called directly and beside MPI, in the same processes in turn.
-// Ranks are processes of this machine: Gloo connects them by the loopback interface, MPI by shared memory.
+// All-reduce of a group on Gloo, in its helper process, beside Gloo called directly and beside MPI,
+// in the same processes in turn.
+// Ranks are processes of this machine: Gloo connects them by the loopback interface, MPI by shared
+// memory.
 //
 //   exchange_bench [RANKS]                  without MPI
-//   exchange_bench sums                     what the sum of two numbers of each kind takes, in one thread
+//   exchange_bench sums                     how long sums of each type take, in one thread
 //   mpirun -n RANKS exchange_bench          with the MPI whose launcher this is
 #include <gloo/allreduce.h>
 #include <gloo/math.h>

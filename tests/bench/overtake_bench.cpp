@@ -1,5 +1,5 @@
-// What the stage `overtake` gains where samples take different times: batches of 16 from four threads, for a consumer that takes
-// as long for a batch as the threads do on average, or no time.
+// What the stage `overtake` gains where samples take different times: batches of 16 from four
+// threads, for a consumer that takes as long for a batch as the threads do on average, or no time.
 //
 //   overtake_bench [SAMPLES [ROUNDS]]      1600 and 7 without
 #include <chrono>

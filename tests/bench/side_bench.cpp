@@ -1,11 +1,14 @@
-// EchoTrain's side of comparisons: prepares what a line of its input asks for, then runs it as often as asked, so that a
-// program which has the other side (kernel_bench.py, gpu_train_bench.py) measures both in turns.
+// EchoTrain's side of comparisons: prepares what a line of its input asks for, then runs it as
+// often as asked, so that a program which has the other side (kernel_bench.py, gpu_train_bench.py)
+// measures both in turns.
 //
 //   side_bench [--device D] [--kernels automatic|cpu|tiled|matrix]
 //
-// A line of JSON each way: {"case": "product", "m": 512, "n": 512, "k": 512} makes it ready and gives what side.h says;
-// {"run": 20} runs it 20 times and gives {"seconds", "device_seconds"}; {"save": FILE} writes what it has trained; {"case": "devices"} and {"case": "roof"} need no run. What
-// goes wrong is {"error": "..."}, and the next line is served.
+// A line of JSON each way: {"case": "product", "m": 512, "n": 512, "k": 512} makes it ready and
+// gives what side.h says; {"run": 20} runs it 20 times and gives {"seconds", "device_seconds"};
+// {"save": FILE} writes what
+// it has trained; {"case": "devices"} and {"case": "roof"} need no run. What goes wrong is
+// {"error": "..."}, and the next line is served.
 #include <cstring>
 #include <iostream>
 #include <map>

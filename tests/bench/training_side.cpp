@@ -16,7 +16,8 @@
 namespace etr::bench {
 namespace {
 
-// The device as a program's that shares it: only then does a trainer take fields from device memory.
+// The device as a program's that shares it: only then does a trainer take fields from device
+// memory.
 gpu::DevicePtr shared(const gpu::Device& program) {
   gpu::VulkanDevice& vk = program.vk();
   gpu::HostDevice host;

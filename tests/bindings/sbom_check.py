@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares a bill of materials with the package: every file with its checksum, every library that its binaries name, all with versions and licences.
+"""Compares a bill of materials with the package: every file with its checksum, every library that its binaries name, all with
+versions and licences.
 
     sbom_check.py PACKAGE BILL
 """

@@ -36,8 +36,9 @@ SAME(events, ETR_EVENT_PROGRESS == 0 && ETR_EVENT_EVALUATION == 1 && ETR_EVENT_C
 SAME(devices, ETR_DEVICE_DISCRETE == 0 && ETR_DEVICE_INTEGRATED == 1 && ETR_DEVICE_VIRTUAL == 2 &&
                   ETR_DEVICE_CPU == 3 && ETR_DEVICE_OTHER == 4);
 SAME(levels, ETR_LOG_DEBUG == 0 && ETR_LOG_INFO == 1 && ETR_LOG_WARNING == 2 && ETR_LOG_ERROR == 3);
-SAME(engine, sizeof(etr_engine) == 120 && offsetof(etr_engine, allocate) == 104 && offsetof(etr_engine, context) == 16 &&
-                 offsetof(etr_engine, all_reduce) == 24 && offsetof(etr_engine, destroy) == 96);
+SAME(engine, sizeof(etr_engine) == 120 && offsetof(etr_engine, allocate) == 104 &&
+                 offsetof(etr_engine, context) == 16 && offsetof(etr_engine, all_reduce) == 24 &&
+                 offsetof(etr_engine, destroy) == 96);
 SAME(engine_error, sizeof(etr_engine_error) == 1288 && offsetof(etr_engine_error, message) == 264);
 SAME(engine_numbers, ETR_NUMBER_F32 == 0 && ETR_NUMBER_F64 == 1 && ETR_NUMBER_I32 == 2 &&
                          ETR_NUMBER_I64 == 3 && ETR_NUMBER_F16 == 4 && ETR_NUMBER_BF16 == 5 &&

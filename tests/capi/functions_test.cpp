@@ -1,4 +1,5 @@
-// What functions of a program do wrong: each is an error that names the function and says what to do.
+// What functions of a program do wrong: each is an error that names the function and says what to
+// do.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -168,8 +169,8 @@ TEST(Functions, AThreadInAFunctionIsNotCancelled) {
   EXPECT_EQ(run(five_samples, cancels_itself).samples, 5);
 }
 
-// Not under the address sanitizer, which takes the stack that an unwinding by force leaves for memory in use, and a reference to what
-// glibc throws for one to nothing.
+// Not under the address sanitizer, which takes the stack that an unwinding by force leaves for
+// memory in use, and a reference to what glibc throws for one to nothing.
 #if defined(__GLIBCXX__) && !defined(__SANITIZE_ADDRESS__)
 // The cancellation takes effect after the call.
 TEST(Functions, AThreadInACallIsNotCancelled) {
@@ -351,7 +352,8 @@ TEST(Models, AnOptionThatTheLossDoesNotUseIsRefused) {
   etr_model_destroy(model);
 }
 
-// Without elements there need be no memory, and what a shape says otherwise does not depend on its order.
+// Without elements there need be no memory, and what a shape says otherwise does not depend on its
+// order.
 TEST(Batches, ArraysWithoutElements) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const EmptyShape shapes[] = {{{0}, true},

@@ -19,7 +19,8 @@ void twice(void* data, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) static_cast<T*>(data)[i] *= 2;
 }
 
-// The first of two ranks of which the other brings the same, by an etr_engine as a C program has it.
+// The first of two ranks of which the other brings the same, by an etr_engine as a C program has
+// it.
 struct Mirrored {
   std::atomic<etr_run*> run{nullptr};
   std::function<void()> within;  // called by each reduction, when the run is known
@@ -128,8 +129,8 @@ TEST_F(Reentry, CallsThatWouldWaitForThemselvesAreRefused) {
   EXPECT_EQ(transport_.destroyed, 2) << "the group's, and the one that was split off";
 }
 
-// The function waits until the run's thread is not in a call: the last user of the run is then the function itself.
-// Its trainer, whose run was not over, is of no use then.
+// The function waits until the run's thread is not in a call: the last user of the run is then the
+// function itself. Its trainer, whose run was not over, is of no use then.
 TEST_F(Reentry, DestroyingWithinAFunctionTakesPlaceAfterIt) {
   std::mutex mutex;
   std::condition_variable changed;

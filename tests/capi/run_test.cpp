@@ -69,8 +69,8 @@ TEST(CApi, JobsRunToTheirEnd) {
 // What a folder of runs allows, through every way to begin one.
 TEST(CApi, AFolderHoldsOneRun) {
   Images images;
-  const std::string out =
-      fs::path(images.path()).parent_path().string() + "-run";  // beside the data
+  // The folder lies beside the data.
+  const std::string out = fs::path(images.path()).parent_path().string() + "-run";
   const std::string json =
       R"({"pipeline": )" + images.spec() +
       R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},

@@ -34,7 +34,8 @@ class ParameterServer : public testing::Test {
   // Steps, and epochs that have ended.
   using Done = std::pair<uint64_t, uint64_t>;
 
-  // Trains to the end; what was done. `joined` is called before the first step, `between` after each event.
+  // Trains to the end; what was done. `joined` is called before the first step, `between` after
+  // each event.
   static Done train(const et::Job& job, const std::function<void()>& between,
                     const std::function<void()>& joined = nothing) {
     const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");

@@ -20,7 +20,8 @@ namespace {
 
 using echotrain::Options;
 
-// A source of samples whose first one waits until it is let go: while it does, a thread that reads is in its call.
+// A source of samples whose first one waits until it is let go: while it does, a thread that reads
+// is in its call.
 struct Gate {
   std::promise<void> entered_once, opened_once;
   std::future<void> entered = entered_once.get_future();
@@ -144,7 +145,8 @@ TEST(Threads, CancelFreesAnotherThread) {
   EXPECT_EQ(gate.destroyed, 1);
 }
 
-// The first of the two calls to leave does not wait for the program's function; the other ends the pipeline, which does.
+// The first of the two calls to leave does not wait for the program's function; the other ends the
+// pipeline, which does.
 TEST(Threads, APipelineIsDestroyedUnderItsReader) {
   Gate gate;
   etr_pipeline* pipeline = gate.pipeline();
@@ -266,7 +268,8 @@ TEST(Threads, WhatAnEvaluationsFunctionThrowsEndsIt) {
   EXPECT_EQ(evaluate(trainer), ETR_OK) << etr_last_error();
 }
 
-// Of echotrain.hpp's calls it is the program's own exception; the next evaluation has no part in it.
+// Of echotrain.hpp's calls it is the program's own exception; the next evaluation has no part in
+// it.
 TEST(Threads, WhatAnEvaluationsFunctionThrowsComesOutOfTheCall) {
   struct Mine {};
   const auto data = [] {

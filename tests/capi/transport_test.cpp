@@ -23,8 +23,9 @@ class Place {
  public:
   explicit Place(int size) : brought_(static_cast<size_t>(size)) {}
 
-  // All come; each reads what all brought; all leave. Throws where one does not come, or the place is closed. Who has come leaves
-  // with the others, also when the place is closed meanwhile: they may be reading what it brought.
+  // All come; each reads what all brought; all leave. Throws where one does not come, or the place
+  // is closed. Who has come leaves with the others, also when the place is closed meanwhile: they
+  // may be reading what it brought.
   void meet(int rank, const void* brings, double timeout_s,
             const std::function<void(const std::vector<const void*>&)>& read) {
     std::unique_lock lock(mutex_);

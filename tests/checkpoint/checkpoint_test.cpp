@@ -90,7 +90,8 @@ struct BadFile {
   std::string error;  // a part of it
 };
 
-// The header's first tensor; the error names it. The reference implementation refuses all of these, too.
+// The header's first tensor; the error names it. The reference implementation refuses all of these,
+// too.
 TEST(Safetensors, RefusesWhatDoesNotFit) {
   const std::string f32 = R"("F32")", big = "4611686018427387904";  // 2^62
   const BadFile cases[] = {

@@ -150,7 +150,8 @@ TEST(DecodeJpeg, WhatLibjpegOnlyWarnsOfIsDecoded) {
     twice.replace(twice.size() - 40, 8, "\xFF\0\xFF\0\xFF\0\xFF\0", 8);
     decode_image(bytes_of(twice), {}, &warning);
     EXPECT_NE(warning.find("extraneous"), std::string::npos) << warning;
-    // Codes that there are none of in the second half of the (last) scan: the rows before them are whole.
+    // Codes that there are none of in the second half of the (last) scan: the rows before them are
+    // whole.
     std::string damaged = good;
     damaged.replace(damaged.size() - 40, 8, "\xFF\0\xFF\0\xFF\0\xFF\0", 8);
     warning = "";

@@ -1,8 +1,10 @@
-// Compiles every kernel of a family, and runs none: for drivers that compile for a device that is not there.
+// Compiles every kernel of a family, and runs none: for drivers that compile for a device that is
+// not there.
 //
 //   compile_kernels tiled|matrix
 //
-// Writes "=== NAME" to stderr before each, among what the driver says there; fails with the names of those that do not compile.
+// Writes "=== NAME" to stderr before each, among what the driver says there; fails with the names
+// of those that do not compile.
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -44,8 +46,8 @@ void compile_products(gpu::Kernels& kernels) {
                   sizeof(ops::GemmParams));
 }
 
-// With more bindings and push constants than any has, and workgroups of 64. Attention also for the heads of usual
-// Transformers.
+// With more bindings and push constants than any has, and workgroups of 64. Attention also for the
+// heads of usual Transformers.
 void compile_others(gpu::Kernels& kernels) {
   for (const gpu::ShaderCode& code : gpu::shader_table()) {
     const std::string name(code.name);

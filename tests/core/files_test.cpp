@@ -1,4 +1,5 @@
-// Files that are shortened, pipes without a writer, limits on the size of files, names that are not UTF-8.
+// Files that are shortened, pipes without a writer, limits on the size of files, names that are not
+// UTF-8.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -152,7 +153,8 @@ TEST(Files, DocumentsHaveALimit) {
   EXPECT_NE(std::string(error.what()).find("job.json' has 67108865 bytes"), std::string::npos);
 }
 
-// Beside the file that was asked for, the name of a temporary one would puzzle, and could be too long.
+// Beside the file that was asked for, the name of a temporary one would puzzle, and could be too
+// long.
 TEST(Files, ErrorsNameTheFileThatWasAskedFor) {
   TempDir dir;
   const std::string missing = dir.path("nowhere/model.onnx");

@@ -62,7 +62,8 @@ TEST(FileLock, IsForOneAtATimeWithinAProcess) {
   EXPECT_FALSE(fs::exists(path)) << "it is removed with the lock";
 }
 
-// Killed with the lock, it leaves the file and no lock; a process that it has forked does not keep it.
+// Killed with the lock, it leaves the file and no lock; a process that it has forked does not keep
+// it.
 TEST(FileLock, DiesWithItsProcess) {
   TempDir dir;
   const std::string path = dir.path("lock");

@@ -95,7 +95,8 @@ TEST(ParseJson, FindsTheSecondOfAnyTwoKeys) {
   }
 }
 
-// Whatever is cut off or overwritten: plain words with a place, and no name of the library that parsed.
+// Whatever is cut off or overwritten: plain words with a place, and no name of the library that
+// parsed.
 TEST(ParseJson, SaysInPlainWordsWhatIsWrong) {
   const std::string whole = "{\n \"a\": [1, 2.5, true],\n \"b\": {\"c\": \"\u00e9\\n\"}\n}";
   EXPECT_EQ(error_of("{\n \"a\": ,\n}").find("the thing is not valid JSON: line 2, column 7: "),

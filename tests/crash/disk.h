@@ -1,5 +1,5 @@
-// A disk that fails and crashes. The test program's own open(), write(), rename() and so on take the
-// place of the C library's. Below one folder they count the calls, make one of them fail, and
+// A disk that fails and crashes. The test program's own open(), write(), rename() and so on take
+// the place of the C library's. Below one folder they count the calls, make one of them fail, and
 // record what changes files. From the record come the states in which a crash may leave the folder.
 #pragma once
 

@@ -395,8 +395,8 @@ TEST(AutoEcho, FollowsWhatTheRunNeeds) {
   EXPECT_GT(factors[1], 1.5 * factors[0]) << "the slower upstream is echoed more";
 }
 
-// The maps of upstream keep all threads of the pool busy, as decoding does. The node's own task must
-// not wait until they have nothing left to do.
+// The maps of upstream keep all threads of the pool busy, as decoding does. The node's own task
+// must not wait until they have nothing left to do.
 TEST(OnDemandEcho, GetsATurnWhileMapsKeepAllThreadsBusy) {
   constexpr int kFresh = 600;
   TempDir dir;

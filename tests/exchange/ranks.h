@@ -16,8 +16,8 @@ namespace etr::test {
 // Forks a process for each rank. The destructor kills those that were not waited for.
 class Ranks {
  public:
-  using Body = std::function<std::string(
-      const exchange::World&)>;  // returns what went wrong, "" for nothing
+  // Returns an error, or "".
+  using Body = std::function<std::string(const exchange::World&)>;
 
   // `world` is what all ranks share. If its rendezvous is "", it becomes a folder of this object.
   Ranks(int size, const Body& body, exchange::World world = {});

@@ -28,8 +28,8 @@ Json stage(const char* name, const char* kind, double us_per_item, int items, bo
           {"busy_s", us_per_item * 1e-6 * items}};
 }
 
-// 10,000 samples through source (10 us), decode (300 us), flip (20 us) on two threads, to a consumer that
-// needs `consumer_us` for each.
+// 10,000 samples through source (10 us), decode (300 us), flip (20 us) on two threads, to a
+// consumer that needs `consumer_us` for each.
 Json stats_of(double consumer_us, double elapsed_s, int threads = 2) {
   const int n = 10000;
   return {{"threads", threads},
@@ -261,7 +261,8 @@ TEST(Explain, TextAndDrawingNameEveryStage) {
   EXPECT_TRUE(svg.starts_with("<svg"));
 }
 
-// A source that gives a sample every 3 ms is named, and an echo after it gains. Other work on the machine can only add time.
+// A source that gives a sample every 3 ms is named, and an echo after it gains. Other work on the
+// machine can only add time.
 TEST(Explain, NamesASlowSourceAndWhatAnEchoGains) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 400);

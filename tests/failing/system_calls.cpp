@@ -208,7 +208,7 @@ using namespace etr::failing;
 #pragma GCC visibility push(default)  // so that shared libraries call them
 extern "C" {
 
-// ---- threads -------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
                    void* argument) {
@@ -227,7 +227,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return error;
 }
 
-// ---- files ---------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 static int open_at(int folder, const char* path, int flags, mode_t mode) {
   static auto* const call = real<int(int, const char*, int, ...)>("openat");
@@ -311,7 +311,7 @@ dirent* readdir(DIR* list) {
   return nullptr;
 }
 
-// ---- network -------------------------------------------------------------------------------------
+// ---- network ------------------------------------------------------------------------------------
 
 int socket(int family, int type, int protocol) noexcept {
   static auto* const call = real<int(int, int, int)>("socket");

@@ -1,6 +1,6 @@
 // System calls that fail. The test program's own pthread_create(), open(), read(), connect() and so
-// on take the place of the C library's. They count the calls that the library makes, or libraries on
-// its behalf, and make one of them fail.
+// on take the place of the C library's. They count the calls that the library makes, or libraries
+// on its behalf, and make one of them fail.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ namespace etr::failing {
 enum class Calls {
   threads,  // pthread_create
   files,    // what opens, reads and lists files and folders below one folder
-  network,  // sockets, of the library and of libcurl; in a program that links the library's objects,
+  // sockets, of the library and of libcurl; in a program that links the library's objects,
+  network,
             // those of the whole program
 };
 

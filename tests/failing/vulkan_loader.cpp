@@ -68,7 +68,7 @@ VkResult fault_of(First first, Rest...) {
   return kTellsLoss<F> && device && s.lost.contains(device) ? VK_ERROR_DEVICE_LOST : VK_SUCCESS;
 }
 
-// ---- carrying calls out --------------------------------------------------------------------------
+// ---- carrying calls out -------------------------------------------------------------------------
 
 template <typename F, typename... A>
 VkResult carry_out(F, A... arguments) {
@@ -166,7 +166,7 @@ VkResult carry_out(ResetFences, VkDevice device, uint32_t count, const VkFence* 
   return ResetFences::real(device, count, fences);
 }
 
-// ---- what calls have made ------------------------------------------------------------------------
+// ---- what calls have made -----------------------------------------------------------------------
 
 template <typename F, typename... A>
 void note(F, A...) {}
@@ -208,7 +208,7 @@ void note(AllocateCommandBuffers, VkDevice, const VkCommandBufferAllocateInfo* i
 ETR_CREATED(X)
 #undef X
 
-// ---- the functions that take the place of the driver's -------------------------------------------
+// ---- the functions that take the place of the driver's ------------------------------------------
 
 template <typename F, typename Pointer = decltype(F::real)>
 struct Hook;

@@ -1,7 +1,7 @@
 // A Vulkan loader that fails. The library of this name is loaded before EchoTrain asks for
-// libvulkan.so.1, so EchoTrain gets this one. It passes every call on to the system's loader, counts
-// those that can fail, and makes one of them fail as the specification allows. It also keeps account
-// of objects: what is destroyed twice, too early, or never.
+// libvulkan.so.1, so EchoTrain gets this one. It passes every call on to the system's loader,
+// counts those that can fail, and makes one of them fail as the specification allows. It also keeps
+// account of objects: what is destroyed twice, too early, or never.
 #pragma once
 
 #include <cstdint>

@@ -48,8 +48,8 @@ int32_t append_fields(const etr_batch* batch, std::string& results);
 // it computed to `results`.
 int32_t train_loop(etr_runtime* runtime, const std::string& folder, std::string& results);
 
-// A job on `images`: 20 steps, a checkpoint after each third one, an evaluation after each epoch; an
-// echo node, on the device if `device_echo` is set.
+// A job on `images`: 20 steps, a checkpoint after each third one, an evaluation after each epoch;
+// an echo node, on the device if `device_echo` is set.
 std::string job_on(const std::filesystem::path& images, const std::filesystem::path& output,
                    bool device_echo);
 

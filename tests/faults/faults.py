@@ -7,8 +7,8 @@ After each fault: every rank that is left ends with an error that names the miss
 process and no temporary file is left; and the run, resumed, gives the losses of one that nobody hurt, to the bit. Strangers'
 connections do a run no harm at all.
 
-As root, the ranks of some runs are hosts with a network of their own (ip netns), whose link goes down, or delays and loses packets (tc netem).
-What this machine does not allow is skipped, and said.
+As root, the ranks of some runs are hosts with a network of their own (ip netns), whose link goes down, or delays and loses
+packets (tc netem). What this machine does not allow is skipped, and said.
 """
 
 import argparse

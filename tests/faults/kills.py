@@ -3,8 +3,8 @@
 
     kills.py ECHOTRAIN PAINTER [--kills 2000] [--seed 1] [--case NAME]
 
-After each kill, no more than the steps since the newest checkpoint is lost. The completed run has the rows of the other one, each step once,
-and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp).
+After each kill, no more than the steps since the newest checkpoint is lost. The completed run has the rows of the other one, each
+step once, and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp).
 """
 
 import argparse

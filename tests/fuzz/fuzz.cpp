@@ -1,5 +1,6 @@
-// Fuzz targets for everything that reads what others wrote. One program a target: ETR_FUZZ_TARGET is its
-// function. libFuzzer finds crashes, hangs and runaway memory; an Error is the right answer to bad input.
+// Fuzz targets for everything that reads what others wrote. One program a target: ETR_FUZZ_TARGET
+// is its function. libFuzzer finds crashes, hangs and runaway memory; an Error is the right answer
+// to bad input.
 //
 //   build-fuzz/tests/fuzz/fuzz_tar tests/fuzz/corpus/tar -max_total_time=60
 #include <unistd.h>
@@ -124,7 +125,8 @@ void csv(Bytes bytes) {
   source(bytes, "csv", ".csv", {{"columns", "a:f32,b:i32,c:text"}, {"max_line_bytes", 1 << 12}},
          "pattern");
 }
-// The first byte says in which symbols; an alphabet may be given, whose characters the text's end names.
+// The first byte says in which symbols; an alphabet may be given, whose characters the text's end
+// names.
 void text_windows(Bytes bytes) {
   if (bytes.empty()) return;
   Json options{{"length", 3}, {"tokens", "characters"}};

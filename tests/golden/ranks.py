@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Every way of training on several ranks beside one device: an MLP, a ResNet-8 and a small Transformer, from the same weights on the same samples.
+"""Every way of training on several ranks beside one device: an MLP, a ResNet-8 and a small Transformer, from the same weights on
+the same samples.
 
     python3 tests/golden/ranks.py --program build-test/tools/echotrain/echotrain [--steps 100] [--model mlp ...] [--way data2 ...]
 
-Ranks are processes of this machine that `echotrain launch` starts, and share the batch of the one device. Two figures tell how far a run is from
-that of one device: losses, relative to the largest difference between two losses of the one run; and parameters after the last step, relative to how far training
-has moved them, so that training that goes nowhere equals nothing. Both have to be below --limit. Fails too where a run does not learn.
+Ranks are processes of this machine that `echotrain launch` starts, and share the batch of the one device. Two figures tell how
+far a run is from that of one device: losses, relative to the largest difference between two losses of the one run; and parameters
+after the last step, relative to how far training has moved them, so that training that goes nowhere equals nothing. Both have to
+be below --limit. Fails too where a run does not learn.
 """
 
 import argparse

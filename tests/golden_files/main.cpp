@@ -1,10 +1,12 @@
-// Files that earlier versions have written are read for ever, or as long as docs/compatibility.md says.
+// Files that earlier versions have written are read for ever, or as long as docs/compatibility.md
+// says.
 //
 //   golden_files write FOLDER       writes a set as this version does; FOLDER must not exist
 //   golden_files check FOLDER...    reads every set; FOLDERs are those of one set each
 //   golden_files check-all FOLDER   the sets in FOLDER, of which there must be one
 //
-// For a new version: golden_files write tests/golden_files/MAJOR.MINOR. Sets that are there are never written again.
+// For a new version: golden_files write tests/golden_files/MAJOR.MINOR. Sets that are there are
+// never written again.
 #include <fcntl.h>
 #include <sys/stat.h>
 

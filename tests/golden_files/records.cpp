@@ -127,7 +127,8 @@ Json write_tuning() {
       {{{"file", "tuning.json"}, {"device", open_device().device().name}, {"measured", count}}});
 }
 
-// Choices are for a device. On another one they stay in the file; as that of this one, if it is a CPU with as wide vectors, too, they spare measuring.
+// Choices are for a device. On another one they stay in the file; as that of this one, if it is a
+// CPU with as wide vectors, too, they spare measuring.
 void check_tuning(const Json& cases, const std::string&) {
   for (const Json& each : cases) {
     const std::string file = each.at("file"), text = read_text(file), from = each.at("device");

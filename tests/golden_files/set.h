@@ -1,8 +1,10 @@
-// A set of golden files: what one version of the library has written, and what was read from it then.
+// A set of golden files: what one version of the library has written, and what was read from it
+// then.
 //
-// All paths in a set are relative to its folder, which is the current one while it is written and checked. What a kind of file
-// needs is in cases.json, under the kind's name, so that a set does not depend on what a later version of this program
-// would write.
+// All paths in a set are relative to its folder, which is the current one while it is written and
+// checked. What a kind of file needs is in cases.json, under the kind's name, so that a set does
+// not depend on what a later
+// version of this program would write.
 #pragma once
 
 #include <functional>
@@ -22,7 +24,8 @@ struct Kind {
   const char* name;
   // Writes files into the current folder; what check() needs to know.
   std::function<Json()> write;
-  // Throws where the files in the current folder, which `version` has written, are not read as `expected` says.
+  // Throws where the files in the current folder, which `version` has written, are not read as
+  // `expected` says.
   std::function<void(const Json& expected, const std::string& version)> check;
 };
 

@@ -179,7 +179,8 @@ TEST(Comparison, AWrongKernelIsCompiledPlainly) {
   }
 }
 
-// A kernel that reads what it was only given to write is not the driver's fault: tests end with it, programs do not.
+// A kernel that reads what it was only given to write is not the driver's fault: tests end with it,
+// programs do not.
 TEST(Comparison, AFaultOfTheKernelsOwnIsNotTheDrivers) {
   Kernels& k = kernels();
   Arena arena(k.device(), MemoryUse::device);

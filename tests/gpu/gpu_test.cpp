@@ -185,7 +185,8 @@ TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
   EXPECT_THROW(arena.allocate(device()->max_tensor_bytes() + 1), Error);
 }
 
-// What a CPU's driver works on in large pieces lies in pages of the library's own, and is counted and given back.
+// What a CPU's driver works on in large pieces lies in pages of the library's own, and is counted
+// and given back.
 TEST(Arena, LargeBlocksOfACpuLieInHugePages) {
   const DeviceInfo& info = device()->info();
   if (info.kind != DeviceKind::cpu || !info.imports_memory) return;  // memory of its own

@@ -63,7 +63,8 @@ TEST_F(HostTurns, SeeWhatIsBeforeAndAreSeenByWhatIsAfter) {
   }
 }
 
-// The host's turn ends when the device has done what comes after its begin: they overlap, or this would never end.
+// The host's turn ends when the device has done what comes after its begin: they overlap, or this
+// would never end.
 TEST_F(HostTurns, OverlapWithWhatComesAfterTheirBegin) {
   std::promise<void> device_done;
   const auto first = work([&] { device_done.get_future().wait(); });

@@ -125,8 +125,10 @@ float largest_of(const Tensor& tensor) {
   return largest;
 }
 
-// But for what compilers make of operations that meet in one kernel. Gradients can be sums whose terms cancel (that of a bias
-// before a normalisation is 0): what is left has the rounding of the terms, which are of other gradients' size.
+// But for what compilers make of operations that meet in one kernel. Gradients can be sums whose
+// terms cancel (that of a bias before a normalisation is 0): what is left has the rounding of the
+// terms, which are of other
+// gradients' size.
 void expect_same(const Results& a, const Results& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   float largest_gradient = 0;
@@ -214,8 +216,9 @@ TEST(Fusion, WhatOthersWantIsStillWritten) {
   }
 }
 
-// The block of a residual network: normalised branch and shortcut, the sum and its ReLU are one pass; on the way back the
-// sum of gradients and the gradient after the ReLU belong to the convolution.
+// The block of a residual network: normalised branch and shortcut, the sum and its ReLU are one
+// pass; on the way back the sum of gradients and the gradient after the ReLU belong to the
+// convolution.
 TEST(Fusion, AResidualBlockIsItsProducts) {
   for (const gpu::KernelFamily family : families()) {
     Net net(16);
@@ -254,8 +257,9 @@ TEST(Fusion, AProductTakesInTheSumBehindIt) {
     }
 }
 
-// A ReLU before a max_pool: its gradient is masked where it is small, which is in the product of the layer behind. Windows
-// that overlap and that leave pixels out, and negative numbers whose maximum the ReLU makes 0.
+// A ReLU before a max_pool: its gradient is masked where it is small, which is in the product of
+// the layer behind. Windows that overlap and that leave pixels out, and negative numbers whose
+// maximum the ReLU makes 0.
 TEST(Fusion, TheGradientAfterAReluIsMaskedBehindTheMaxPool) {
   for (const gpu::KernelFamily family : families())
     for (const auto& [window, stride, pad] :
@@ -290,8 +294,8 @@ TEST(Fusion, TheGradientAfterAReluIsMaskedBehindTheMaxPool) {
     }
 }
 
-// Moments that a product finds on its way, beside those of its result: narrow convolutions work by pairs of pixels, and the
-// last tile is not full.
+// Moments that a product finds on its way, beside those of its result: narrow convolutions work by
+// pairs of pixels, and the last tile is not full.
 TEST(Fusion, ProductsFindTheMomentsOfTheirResults) {
   for (const gpu::KernelFamily family : families())
     for (const int64_t channels : {3, 16, 40})

@@ -56,8 +56,10 @@ std::vector<float> gradient_of_w(const Graph& g, ValueId x, ValueId t, ValueId l
   return {out.view<float>().begin(), out.view<float>().end()};
 }
 
-// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of squared_error(z + z,
-// 0), written as squared_error(dense(z, identity * 2)): compare with the same value made another way.
+// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of
+// squared_error(z + z, 0), written as squared_error(dense(z, identity * 2)): compare with the same
+// value made another
+// way.
 TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
   // Two heads read one parameter: d(loss)/dw of "head a + head b" is the sum of those of each
   // alone.
@@ -164,7 +166,8 @@ int dispatches_of(const gpu::CommandList& commands, const std::string& shader) {
   return count;
 }
 
-// Products with a normalisation after them: with bias and without, grouped, dense; and one whose result is read twice.
+// Products with a normalisation after them: with bias and without, grouped, dense; and one whose
+// result is read twice.
 struct NormedGraph {
   ValueId norm(ValueId of, const std::string& name, bool relu) {
     const Shape c{g.shape(of).back()};

@@ -99,8 +99,8 @@ TEST(MemoryPlan, NothingThatMeetsOverlaps) {
     std::vector<int> first(30, 1000), last(30, -1);
     for (int i = 0; i < 60; ++i) {
       const auto begin = rng.below(30);
-      const auto b =
-          std::min<uint32_t>(begin + rng.below(4), 29);  // neighbours, so that lives are short
+      // Neighbours, so that lives are short.
+      const auto b = std::min<uint32_t>(begin + rng.below(4), 29);
       p.fill(buffers[b]);
       first[b] = std::min(first[b], i);
       last[b] = std::max(last[b], i);

@@ -1,4 +1,5 @@
-// Plans of a part of a graph: both sides of a cut together are the whole graph, micro-batches together are the batch.
+// Plans of a part of a graph: both sides of a cut together are the whole graph, micro-batches
+// together are the batch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -136,8 +137,8 @@ std::vector<Pass> both(int count) {
   return out;
 }
 
-// The first part's forward passes, the second part's work, and the first part's backward passes: the latter's list of commands is
-// run within the former's, in a turn of the host.
+// The first part's forward passes, the second part's work, and the first part's backward passes:
+// the latter's list of commands is run within the former's, in a turn of the host.
 Outcome in_two_parts(size_t cut, int count, bool one_by_one) {
   const Chain chain(kRows / count);
   Mailbox mail;

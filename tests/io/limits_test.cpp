@@ -1,4 +1,5 @@
-// Small files that promise much, files that shrink: what is read of them in a process that has little memory to give.
+// Small files that promise much, files that shrink: what is read of them in a process that has
+// little memory to give.
 #include <gtest/gtest.h>
 #include <zstd.h>
 

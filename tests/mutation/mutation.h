@@ -1,6 +1,7 @@
-// Included before a source file that mutate.py has rewritten. Each mutant has a number. The program behaves as usual, but for the
-// mutant whose number is in ECHOTRAIN_MUTANT. If ECHOTRAIN_MUTANTS_REACHED names a file, its byte of a number becomes 1 when the
-// program comes past that mutant.
+// Included before a source file that mutate.py has rewritten. Each mutant has a number. The program
+// behaves as usual, but for the mutant whose number is in ECHOTRAIN_MUTANT. If
+// ECHOTRAIN_MUTANTS_REACHED names a file, its byte
+// of a number becomes 1 when the program comes past that mutant.
 #pragma once
 
 #include <fcntl.h>

@@ -30,7 +30,8 @@ exchange::World world_in(const TempDir& dir, double timeout = kTimeout) {
   return world;
 }
 
-// A worker that is answered between two looks of its own knocks once more; nobody is to wait for it twice.
+// A worker that is answered between two looks of its own knocks once more; nobody is to wait for it
+// twice.
 TEST(DoorTest, AWordIsAnsweredOnce) {
   const TempDir dir;
   exchange::World world;
@@ -95,7 +96,8 @@ TEST(DoorTest, AShardOutlivesWhatIsDeletedInTheRendezvous) {
   }
 }
 
-// The one that comes later finds the other's claim where that of a dead server was: the second, unless the first was held up.
+// The one that comes later finds the other's claim where that of a dead server was: the second,
+// unless the first was held up.
 TEST(DoorTest, OfTwoThatFindADeadServersPlaceOneHasIt) {
   const TempDir dir;
   server::Door dead(world_in(dir), 0, true);

@@ -195,7 +195,8 @@ TEST(ParameterServer, AnAcknowledgedUpdateIsAppliedWheneverItsWorkerDies) {
   EXPECT_EQ(fetched(*watcher, 2), std::vector<float>(2, static_cast<float>(applied)));
 }
 
-// Whether a worker's turn comes only when another one has done something: it waits, and goes on then.
+// Whether a worker's turn comes only when another one has done something: it waits, and goes on
+// then.
 class Turn {
  public:
   explicit Turn(Client& client) : client_(client) {
@@ -203,7 +204,8 @@ class Turn {
       if (pair.leads()) pair.gate();
     });
   }
-  // The servers answer others in the meantime: two round trips of another worker show that this one has not been let through.
+  // The servers answer others in the meantime: two round trips of another worker show that this one
+  // has not been let through.
   bool waits(Client& other) {
     for (int i = 0; i < 2; ++i) perform(other, [](Pair& pair) { pair.here(); });
     return !client_.idle();

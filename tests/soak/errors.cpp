@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Cut or changed at a random place. The library may read what was changed where it says nothing, so success is allowed.
+// Cut or changed at a random place. The library may read what was changed where it says nothing, so
+// success is allowed.
 std::string damaged(Round& round, const std::string& bytes) {
   const auto at = static_cast<size_t>(round.roll(static_cast<int64_t>(bytes.size())));
   if (round.roll(2)) return bytes.substr(0, at);

@@ -1,5 +1,5 @@
-// What runs on several devices or ranks, or many times over: devices of one process, a transport of the program, a parameter
-// server, a study.
+// What runs on several devices or ranks, or many times over: devices of one process, a transport of
+// the program, a parameter server, a study.
 #include <cstring>
 #include <filesystem>
 #include <memory>

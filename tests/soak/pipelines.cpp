@@ -64,7 +64,8 @@ std::vector<std::string> every_source(const Round& round) {
   };
 }
 
-// Some batches, then the position, and a second pipeline from there on; both are left where they are.
+// Some batches, then the position, and a second pipeline from there on; both are left where they
+// are.
 void sources(Round& round) {
   const auto all = every_source(round);
   const std::string text =

@@ -65,8 +65,8 @@ double children() {
 
 }  // namespace
 
-// Fragments of the heap and caches of the driver's compiler make resident memory uneven, so what is in use has the small margin.
-// Threads of oneTBB end some time after their work.
+// Fragments of the heap and caches of the driver's compiler make resident memory uneven, so what is
+// in use has the small margin. Threads of oneTBB end some time after their work.
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"heap in use", "MB", 0.02, 1}, {"resident", "MB", 0.06, 12}, {"mappings", "", 0.1, 60},

@@ -10,15 +10,16 @@ namespace soak {
 // One number for each of the kinds below.
 using Amounts = std::vector<double>;
 
-// A kind of thing that a process can hold ever more of. `margin` is by how much it may grow while the program runs: a share of
-// what there is at first, and an amount.
+// A kind of thing that a process can hold ever more of. `margin` is by how much it may grow while
+// the program runs: a share of what there is at first, and an amount.
 struct Kind {
   const char* name;
   const char* unit;
   double margin_share, margin;
 };
 
-// Memory in use in the C library's heap, resident memory, mappings, threads, file descriptors, child processes.
+// Memory in use in the C library's heap, resident memory, mappings, threads, file descriptors,
+// child processes.
 const std::vector<Kind>& kinds();
 
 // The amounts at this moment.

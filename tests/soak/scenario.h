@@ -27,7 +27,8 @@ struct Round {
 
 struct Scenario {
   const char* name;
-  // Leaves nothing behind: no handle, thread, process or open file. Throws where the library does not do what it should.
+  // Leaves nothing behind: no handle, thread, process or open file. Throws where the library does
+  // not do what it should.
   std::function<void(Round&)> run;
 };
 

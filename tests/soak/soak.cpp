@@ -1,10 +1,14 @@
-// One process that opens, uses and closes everything, again and again, and must not hold more and more of anything.
+// One process that opens, uses and closes everything, again and again, and must not hold more and
+// more of anything.
 //
-//   soak [--seconds 60] [--seed 1] [--scenario NAME]... [--leak memory|descriptor|thread|child] [--list]
+//   soak [--seconds 60] [--seed 1] [--scenario NAME]... [--leak memory|descriptor|thread|child]
+//        [--list]
 //
-// A round is every scenario once, in random order. After each round, when everything is closed, the program notes what it holds.
-// The first third of the time is a warm-up: caches of the library, the driver and the C library fill. With `--leak` the
-// program itself leaks a little in every round, to show that it would notice.
+// A round is every scenario once, in random order. After each round, when everything is closed, the
+// program notes what it holds. The first third of the time is a warm-up: caches of the library, the
+// driver and the C library
+// fill. With `--leak` the program itself leaks a little in every round, to show that it would
+// notice.
 #include <sys/wait.h>
 #include <unistd.h>
 

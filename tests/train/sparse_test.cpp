@@ -251,8 +251,8 @@ TEST(Sparse, GoesOnFromACheckpointOnAnotherNumberOfServers) {
       << problem_of(job, Start::resume);
 }
 
-// Two workers, sparse_with 60 and 45 steps, each sparse_with half of the ids, so that each trains rows of its
-// own. Unless consistency is eventual, each step is one push.
+// Two workers, with 60 and 45 steps, each with half of the ids, so that each trains
+// rows of its own. Unless consistency is eventual, each step is one push.
 TEST(Sparse, WorkersTrainTogether) {
   for (const char* consistency : {"eventual", "bounded", "sequential"}) {
     TempDir dir;

@@ -1,7 +1,7 @@
 /* What boundary_bench.py compares the bindings with.
  *
  *   boundary_c images ROOT   reads decoded batches of 32, touches each: prints images/s
- *   boundary_c ready ROOT    takes single records that are ready: prints the median time of one, in us
+ *   boundary_c ready ROOT    takes single records that are ready: prints the median time, in us
  */
 #define _POSIX_C_SOURCE 199309L
 #include <echotrain/echotrain.h>

@@ -3,10 +3,10 @@
 
     measure.py ECHOTRAIN EXCHANGE_BENCH [--steps N] [--json FILE]
 
-The model is given what `exchange_bench 2` measures of all-reduces between two ranks, of the size that a bucket has, and what a step takes where as many
-processes compute side by side as there are ranks, and exchange nothing: cores of one machine share its memory, which is not what the
-model is about. From these it has to tell the steps of 2, 3 and 4 ranks. A CPU device computes with the core that also exchanges:
-nothing overlaps.
+The model is given what `exchange_bench 2` measures of all-reduces between two ranks, of the size that a bucket has, and what a
+step takes where as many processes compute side by side as there are ranks, and exchange nothing: cores of one machine share its
+memory, which is not what the model is about. From these it has to tell the steps of 2, 3 and 4 ranks. A CPU device computes with
+the core that also exchanges: nothing overlaps.
 """
 
 import argparse
