@@ -432,18 +432,18 @@ Json advise(const Measured& m) {
   const bool helps = r > 1 && best && best->echo.factor > 1 &&
                      without.equivalent_s >= kWorthwhile * best->then.equivalent_s;
   const bool keeps = keeps_own(m, without, best);
-  Json as_it_is = row_of(m, predict(m, m.echoes));
-  as_it_is["echoes"] = m.echoes.size();
+  Json baseline = row_of(m, predict(m, m.echoes));
+  baseline["echoes"] = m.echoes.size();
   Json plain = row_of(m, without);
-  return {{"r", r},
+  return {{"upstream_to_step_ratio", r},
           {"helps", helps},
-          {"keeps", keeps},
+          {"keep_echo", keeps},
           {"why", why_of(m, r, helps, keeps, best)},
-          {"as_it_is", std::move(as_it_is)},
+          {"baseline", std::move(baseline)},
           {"without_echo", std::move(plain)},
           {"echo", helps ? echo_of(m, *best) : Json()},
-          {"edges", edges_json(m, edges)},
-          {"others", others_of(m)},
+          {"candidates", edges_json(m, edges)},
+          {"other_advice", others_of(m)},
           {"batch", batch_advice(m)},
           {"measured", measured_json(m)},
           {"assumptions", assumptions_of(m)}};

@@ -76,12 +76,13 @@ struct Prediction {
 // the node divided by the time for a copy after it; other nodes count with their factors.
 Prediction predict(const Measured& measured, const std::vector<EchoAt>& echoes);
 
-// Returns {"r", "helps", "keeps", "why", "as_it_is": {...}, "without_echo": {...}, "echo": {...} or
-// null, "edges": [...], "others": [...], "batch": {...}, "measured": {...}, "assumptions": [...]}.
-// The rows of "edges" and "others" are sorted by predicted gain, best first. "echo" is the
-// recommendation: {"after", "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and
-// its prediction. "keeps": the job's own nodes stay, because they adapt and do as well as the
-// recommendation (or as no node, if none helps). "factor" is the stage's option, for on_demand a
+// Returns {"upstream_to_step_ratio", "helps", "keep_echo", "why", "baseline": {...}, "without_echo":
+// {...}, "echo": {...} or null, "candidates": [...], "other_advice": [...], "batch": {...},
+// "measured": {...}, "assumptions": [...]}. "candidates" are the places for an echo node; they and
+// "other_advice" are sorted by predicted gain, best first. "echo" is the recommendation: {"after",
+// "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and its prediction.
+// "keep_echo": the job's own nodes stay, because they adapt and do as well as the recommendation
+// (or as no node, if none helps). "factor" is the stage's option, for on_demand a
 // cap; "uses" is the predicted number of uses of each example, and "cap_binds" says whether that is
 // the cap. "buffer_bytes" is present if the stage needs it.
 Json advise(const Measured& measured);

@@ -88,7 +88,7 @@ Json compare(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job
     sum.fresh += one.fresh;
     sum.busy += one.busy;
   }
-  Json out{{"as_it_is", rates(sums[0])}};
+  Json out{{"baseline", rates(sums[0])}};
   if (changed) out["changed"] = rates(sums[1]);
   return out;
 }

@@ -1,6 +1,7 @@
 #include "study/advise_job.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/format_text.h"
@@ -20,7 +21,7 @@ Json echo_stage(const Json& echo) {
 }
 
 const Json* threads_of(const Json& advice) {
-  for (const Json& row : advice["others"])
+  for (const Json& row : advice["other_advice"])
     if (row["change"] == "threads") return &row;
   return nullptr;
 }
@@ -70,17 +71,31 @@ std::string checked_text(const Json& advice) {
       format_text("\nChecked, in turns\n  %-14s %11s %11s %9s %9s %13s\n", "examples/s",
                   "predicted", "measured", "steps/s", "fresh/s", "device waits");
   const Json& checked = advice["checked"];
-  const double now = advice["as_it_is"]["examples_per_s"],
+  const double now = advice["baseline"]["examples_per_s"],
                then = advice["changed"]["examples_per_s"];
-  std::string out = head + line_of("as it is", now, checked["as_it_is"]);
+  std::string out = head + line_of("as it is", now, checked["baseline"]);
   return checked.contains("changed") ? out + line_of("changed", then, checked["changed"]) : out;
+}
+
+// Adds the keys of versions in development, for programs that read them. To be removed in 0.2.
+void add_former_keys(Json& advice) {
+  constexpr std::pair<const char*, const char*> kFormer[] = {{"upstream_to_step_ratio", "r"},
+                                                             {"keep_echo", "keeps"},
+                                                             {"baseline", "as_it_is"},
+                                                             {"candidates", "edges"},
+                                                             {"other_advice", "others"}};
+  for (const auto& [key, former] : kFormer) advice[former] = Json(advice[key]);
+  if (advice.contains("checked")) {
+    Json& checked = advice["checked"];
+    checked["as_it_is"] = Json(checked["baseline"]);
+  }
 }
 
 }  // namespace
 
 Json advised_job(const train::Job& job, const Json& advice, std::vector<std::string>& changes) {
   Json out = changeable(job);
-  const bool helps = advice["helps"].get<bool>(), keeps = advice["keeps"].get<bool>();
+  const bool helps = advice["helps"].get<bool>(), keeps = advice["keep_echo"].get<bool>();
   if (!keeps) out["pipeline"]["stages"] = without_echoes(job, out, helps, changes);
   if (helps && !keeps) {
     const Json echo = echo_stage(advice["echo"]);
@@ -111,7 +126,7 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   const train::Job changed = train::Job::parse(written.dump(), "the job as advised");
   if (threads_of(out)) measured.threads = measured.cores;
   std::vector<EchoAt> echoes;
-  if (out["keeps"].get<bool>())
+  if (out["keep_echo"].get<bool>())
     echoes = measured.echoes;
   else if (out["helps"].get<bool>())
     echoes.push_back({out["echo"]["after"].get<size_t>(), out["echo"]["factor"].get<double>(),
@@ -126,6 +141,7 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   std::string text = advice_text(out);
   if (checks) text += checked_text(out);
   out["text"] = text;
+  add_former_keys(out);
   return out;
 }
 

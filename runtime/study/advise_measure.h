@@ -31,7 +31,7 @@ Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
                  const AdviseOptions& options);
 
 // Runs both in turns for a few seconds each, with short queues and buffers, so that a steady state
-// shows. `changed` nullptr: runs only the job. Returns {"as_it_is": {"examples_per_s",
+// shows. `changed` nullptr: runs only the job. Returns {"baseline": {"examples_per_s",
 // "steps_per_s", "fresh_per_s", "device_wait_share"}, "changed": {...}}.
 Json compare(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job,
              const train::Job* changed, const AdviseOptions& options);

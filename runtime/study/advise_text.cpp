@@ -67,7 +67,7 @@ std::string edges_text(const Json& a) {
   std::string out =
       format_text("\n  %-24s %-22s %6s %6s %6s %12s %16s %7s\n", "echo after", "repeats", "R here",
                   "factor", "uses", "examples/s", "us per fresh eq.", "gain");
-  const Json& now = a["as_it_is"];
+  const Json& now = a["baseline"];
   const auto row = [&](const std::string& after, const std::string& place, const std::string& r,
                        const std::string& factor, const Json& values) {
     out += format_text(
@@ -76,7 +76,7 @@ std::string edges_text(const Json& a) {
         1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
   };
   row("(the job as it is)", "", "", "", now);
-  for (const Json& e : a["edges"])  // at others there is no use in repeating
+  for (const Json& e : a["candidates"])  // at others there is no use in repeating
     if (number(e, "factor") > 1)
       row(e["stage"], e["place"], format_text("%.2f", number(e, "r")),
           format_text("%g", number(e, "factor")), e);
@@ -89,15 +89,15 @@ std::string advice_text(const Json& a) {
   const bool helps = a["helps"].get<bool>();
   std::string out = measured_text(a);
   out += cat("\nEcho: ", helps ? "yes" : "no", "; ", a["why"].get<std::string>(), ".\n");
-  if (a["keeps"].get<bool>() && !helps)
+  if (a["keep_echo"].get<bool>() && !helps)
     out += format_text(
         "  the job's own echo repeats only where the device would wait, so it stays as it is: it "
         "uses each example %.1f times\n",
-        number(a["as_it_is"], "uses"));
-  else if (a["keeps"].get<bool>())
+        number(a["baseline"], "uses"));
+  else if (a["keep_echo"].get<bool>())
     out += format_text(
         "  the job does so already: it uses each example %.1f times, and its echo stays as it is\n",
-        number(a["as_it_is"], "uses"));
+        number(a["baseline"], "uses"));
   else if (helps) {
     const Json& e = a["echo"];
     out += cat("  after '", e["stage"].get<std::string>(), "' (", e["place"].get<std::string>(),
@@ -106,11 +106,12 @@ std::string advice_text(const Json& a) {
     out += cat("  predicted: ", promise(e), ", each used ", format_text("%.1f", number(e, "uses")),
                " times\n");
   }
-  if (std::any_of(a["edges"].begin(), a["edges"].end(),
+  if (std::any_of(a["candidates"].begin(), a["candidates"].end(),
                   [](const Json& e) { return number(e, "factor") > 1; }))
     out += edges_text(a);
-  if (!a["others"].empty()) out += "\nConsider these first (each gain is for that change alone):\n";
-  for (const Json& row : a["others"])
+  if (!a["other_advice"].empty())
+    out += "\nConsider these first (each gain is for that change alone):\n";
+  for (const Json& row : a["other_advice"])
     out += cat("  ", row["what"].get<std::string>(), "\n     ", promise(row), "\n     (",
                row["formula"].get<std::string>(), ")\n");
   out += cat("\nBatch size: ", a["batch"]["why"].get<std::string>(), ".\n");

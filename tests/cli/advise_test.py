@@ -82,10 +82,10 @@ class Advise(unittest.TestCase):
         self.assertEqual(echo["mode"], "on_demand")
         self.assertAlmostEqual(echo["factor"], min(16, math.ceil(2 * echo["r"])), delta=1e-6)
         self.assertAlmostEqual(echo["uses"], min(echo["factor"], echo["r"]), delta=1e-6)
-        self.assertAlmostEqual(echo["r"] / advice["r"], 1, delta=0.3)
+        self.assertAlmostEqual(echo["r"] / advice["upstream_to_step_ratio"], 1, delta=0.3)
         self.assertGreater(echo["gain"], 1.05)
-        self.assertEqual(advice["others"][0]["change"], "cache")
-        self.assertIn("for 400 samples", advice["others"][0]["what"])
+        self.assertEqual(advice["other_advice"][0]["change"], "cache")
+        self.assertIn("for 400 samples", advice["other_advice"][0]["what"])
         self.assertTrue(changed.read_text().startswith("// Changed by"))
         written = self.document(changed)
         self.assertEqual(written["vars"]["data"], f"{self.root}/data")
@@ -104,11 +104,11 @@ class Advise(unittest.TestCase):
     def test_a_cap_is_not_taken_for_a_factor(self):
         node = {"stage": "echo", "mode": "on_demand", "factor": 12, "buffer": 100}
         advice = json.loads(self.advise("--json", "--set", f"pipeline.stages.5={json.dumps(node)}", delay=12).stdout)
-        now, fixed = advice["as_it_is"], advice["without_echo"]
+        now, fixed = advice["baseline"], advice["without_echo"]
         self.assertLess(now["uses"], 12.001)
         self.assertAlmostEqual(now["uses"], min(12, advice["echo"]["r"]), delta=0.2 * now["uses"])
         self.assertGreater(now["examples_per_s"], fixed["examples_per_s"])
-        if advice["keeps"]:
+        if advice["keep_echo"]:
             self.assertFalse([change for change in advice["changes"] if "echo" in change], advice["changes"])
 
     def test_a_healthy_job_is_left_alone_and_checked(self):
@@ -123,11 +123,16 @@ class Advise(unittest.TestCase):
         self.assertIn("${data}", json.dumps(self.document(changed)["pipeline"]))
 
     def test_both_jobs_run_in_turns(self):
-        checked = json.loads(self.advise("--json", "--check", delay=12).stdout)["checked"]
-        for job in ("as_it_is", "changed"):
+        advice = json.loads(self.advise("--json", "--check", delay=12).stdout)
+        checked = advice["checked"]
+        self.assertEqual(checked["as_it_is"], checked["baseline"])
+        for key, former in {"upstream_to_step_ratio": "r", "keep_echo": "keeps", "baseline": "as_it_is", "candidates": "edges",
+                            "other_advice": "others"}.items():
+            self.assertEqual(advice[key], advice[former])  # until 0.2
+        for job in ("baseline", "changed"):
             for key in ("examples_per_s", "steps_per_s", "fresh_per_s", "device_wait_share"):
                 self.assertGreaterEqual(checked[job][key], 0)
-        self.assertAlmostEqual(checked["as_it_is"]["examples_per_s"], checked["as_it_is"]["fresh_per_s"], places=3)
+        self.assertAlmostEqual(checked["baseline"]["examples_per_s"], checked["baseline"]["fresh_per_s"], places=3)
         self.assertLess(checked["changed"]["fresh_per_s"], checked["changed"]["examples_per_s"])
 
     def test_a_slow_source_shows_what_has_come_and_can_be_stopped(self):

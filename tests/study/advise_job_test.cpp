@@ -13,7 +13,7 @@ namespace {
 // Returns advice to add an echo node after the stage `after`, with a cap of 8.
 Json echo_behind(size_t after) {
   return {{"helps", true},
-          {"keeps", false},
+          {"keep_echo", false},
           {"echo",
            {{"after", after},
             {"stage", "decode"},
@@ -21,7 +21,7 @@ Json echo_behind(size_t after) {
             {"buffer", 64},
             {"mode", "on_demand"},
             {"device", false}}},
-          {"others", Json::array()}};
+          {"other_advice", Json::array()}};
 }
 
 Json stages_of(const Json& job) { return job["pipeline"]["stages"]; }
@@ -47,7 +47,7 @@ TEST(AdviseJob, AHealthyJobKeepsAnEchoThatTheAdviceKeeps) {
   const train::Job job = train::Job::parse(written.dump(), "the job");
   std::vector<std::string> changes;
   const Json advice{
-      {"helps", false}, {"keeps", true}, {"echo", nullptr}, {"others", Json::array()}};
+      {"helps", false}, {"keep_echo", true}, {"echo", nullptr}, {"other_advice", Json::array()}};
   EXPECT_EQ(stages_of(study::advised_job(job, advice, changes)), stages);
   EXPECT_TRUE(changes.empty()) << changes[0];
 }

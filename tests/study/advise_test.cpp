@@ -46,10 +46,10 @@ TEST(Advise, LeavesAHealthyJobAlone) {
   const Json a = advise(job_of(20, 100, 40, 4, 500));
   EXPECT_FALSE(a["helps"].get<bool>());
   EXPECT_TRUE(a["echo"].is_null());
-  EXPECT_NEAR(a["r"].get<double>(), 0.0735, 1e-3);
+  EXPECT_NEAR(a["upstream_to_step_ratio"].get<double>(), 0.0735, 1e-3);
   EXPECT_NE(a["why"].get<std::string>().find("keeps up"), std::string::npos);
-  EXPECT_TRUE(a["others"].empty()) << a["others"];
-  for (const Json& edge : a["edges"]) EXPECT_EQ(edge["factor"], 1);
+  EXPECT_TRUE(a["other_advice"].empty()) << a["other_advice"];
+  for (const Json& edge : a["candidates"]) EXPECT_EQ(edge["factor"], 1);
 }
 
 TEST(Advise, EchoesBeforeAugmentationWhereTheNetworkIsSlow) {
@@ -83,7 +83,7 @@ TEST(Advise, TheCapEndsWhereRepeatsLoseTheirWorth) {
   EXPECT_NE(a["echo"]["why_mode"].get<std::string>().find("will wait 60 % of its time"),
             std::string::npos)
       << a["echo"]["why_mode"];
-  for (const Json& edge : a["edges"]) {
+  for (const Json& edge : a["candidates"]) {
     if (edge["place"] == "after augmentation") {
       EXPECT_EQ(edge["factor"], 4);
       EXPECT_EQ(edge["mode"], "on_demand");
@@ -104,7 +104,7 @@ TEST(Advise, TheBufferLeavesRoom) {
       m.memory_bytes = memory;
       m.noise_scale = 100;  // so that batches are repeated, too
       const Json a = advise(m);
-      for (const Json& edge : a["edges"]) {
+      for (const Json& edge : a["candidates"]) {
         const bool batches = edge["place"] == "batches";
         const double copies = batches ? edge["factor"].get<double>() : 1;
         const double held = edge["buffer"].get<double>() / copies * (batches ? 128 : 1) * bytes;
@@ -124,11 +124,11 @@ TEST(Advise, WhereDecodingIsSlowFastShardsAndACacheComeFirst) {
   const Json a = advise(m);
   ASSERT_TRUE(a["helps"].get<bool>());
   EXPECT_EQ(a["echo"]["after"], kDecode);
-  ASSERT_EQ(a["others"].size(), 2u) << a["others"];
-  EXPECT_EQ(a["others"][0]["change"], "cache");
-  EXPECT_TRUE(a["others"][0]["fits"].get<bool>());
-  EXPECT_EQ(a["others"][1]["change"], "pack");
-  EXPECT_GT(a["others"][0]["gain"].get<double>(), a["echo"]["gain"].get<double>());
+  ASSERT_EQ(a["other_advice"].size(), 2u) << a["other_advice"];
+  EXPECT_EQ(a["other_advice"][0]["change"], "cache");
+  EXPECT_TRUE(a["other_advice"][0]["fits"].get<bool>());
+  EXPECT_EQ(a["other_advice"][1]["change"], "pack");
+  EXPECT_GT(a["other_advice"][0]["gain"].get<double>(), a["echo"]["gain"].get<double>());
 }
 
 // The costly augmentation is done once per sample, the cheap one anew for every copy.
@@ -151,10 +151,10 @@ TEST(Advise, MoreThreadsWhereCoresAreIdle) {
   m.threads = 1;
   m.upstream_s = 2046e-6;
   const Json a = advise(m);
-  EXPECT_EQ(a["others"][0]["change"], "cache");
-  const auto threads = std::find_if(a["others"].begin(), a["others"].end(),
+  EXPECT_EQ(a["other_advice"][0]["change"], "cache");
+  const auto threads = std::find_if(a["other_advice"].begin(), a["other_advice"].end(),
                                     [](const Json& row) { return row["change"] == "threads"; });
-  ASSERT_NE(threads, a["others"].end());
+  ASSERT_NE(threads, a["other_advice"].end());
   EXPECT_NEAR((*threads)["gain"].get<double>(), 2046.0 / 511.5, 1e-6);
 }
 
@@ -165,7 +165,7 @@ TEST(Advise, BatchesAreEchoedNearTheNoiseScale) {
   const auto batch_factor = [&](double noise) {
     m.noise_scale = noise;
     const Json a = advise(m);
-    for (const Json& edge : a["edges"])
+    for (const Json& edge : a["candidates"])
       if (edge["after"] == kBatch) return edge["factor"].get<double>();
     return 0.0;
   };
@@ -197,8 +197,8 @@ TEST(Advise, PredictsTheJobAsItIs) {
   m.echoes = {{kDecode, 4}};
   const Json a = advise(m);
   EXPECT_FALSE(a["helps"].get<bool>());
-  EXPECT_EQ(a["as_it_is"]["limit"], "device");
-  EXPECT_GT(a["as_it_is"]["seconds_per_fresh_equivalent"].get<double>(), 500e-6);
+  EXPECT_EQ(a["baseline"]["limit"], "device");
+  EXPECT_GT(a["baseline"]["seconds_per_fresh_equivalent"].get<double>(), 500e-6);
   EXPECT_NEAR(a["without_echo"]["gain"].get<double>(), 4 / study::fewer_fresh(1, false, 4, 128),
               1e-6);
 }
@@ -213,13 +213,13 @@ TEST(Advise, ANodeThatAdaptsFollowsRUpToItsCap) {
   EXPECT_EQ(predict(m, {{kDecode, 12, false}}).uses, 12);
   m.echoes = {{kDecode, 12, true}};
   const Json a = advise(m);
-  EXPECT_NEAR(a["as_it_is"]["uses"].get<double>(), 4, 1e-9);
+  EXPECT_NEAR(a["baseline"]["uses"].get<double>(), 4, 1e-9);
   EXPECT_NEAR(a["echo"]["gain"].get<double>(), 1, 1e-9);
-  EXPECT_TRUE(a["keeps"].get<bool>());
+  EXPECT_TRUE(a["keep_echo"].get<bool>());
   EXPECT_NE(study::advice_text(a).find("its echo stays as it is"), std::string::npos);
   for (const EchoAt& other : {EchoAt{kDecode, 4}, EchoAt{kDecode, 1.5, true}}) {
     m.echoes = {other};  // does not follow R, or not far enough
-    EXPECT_FALSE(advise(m)["keeps"].get<bool>());
+    EXPECT_FALSE(advise(m)["keep_echo"].get<bool>());
   }
   m = job_of(200, 100, 40, 4, 500);
   EXPECT_EQ(predict(m, {{kDecode, 12, true}}).uses, 1) << "upstream keeps up";
@@ -234,9 +234,9 @@ TEST(Advise, ANodeThatAdaptsStaysInAHealthyJob) {
     m.echoes = own;
     const Json a = advise(m);
     EXPECT_FALSE(a["helps"].get<bool>());
-    EXPECT_TRUE(a["keeps"].get<bool>());
+    EXPECT_TRUE(a["keep_echo"].get<bool>());
     EXPECT_TRUE(a["echo"].is_null());
-    EXPECT_EQ(a["as_it_is"]["uses"], 1);
+    EXPECT_EQ(a["baseline"]["uses"], 1);
     const std::string text = study::advice_text(a);
     EXPECT_NE(text.find("Echo: no; upstream keeps up with the device.\n"), std::string::npos);
     EXPECT_NE(text.find("stays as it is"), std::string::npos) << text;
@@ -245,7 +245,7 @@ TEST(Advise, ANodeThatAdaptsStaysInAHealthyJob) {
   for (const std::vector<EchoAt>& own :
        {std::vector<EchoAt>{}, {{kDecode, 4}}, {{kDecode, 4, true}, {kLight, 2}}, {{kRead, 1}}}) {
     m.echoes = own;
-    EXPECT_FALSE(advise(m)["keeps"].get<bool>());
+    EXPECT_FALSE(advise(m)["keep_echo"].get<bool>());
   }
 }
 

@@ -1028,11 +1028,21 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * turns. Writes no file, except that the pipeline fills caches on disk as a run would.
  *
  * `progress` (may be NULL) is told what is being done, or "" while that continues; returning 0
- * stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why", "r", "echo", "edges",
- * "others", "batch", "measured", "assumptions", "as_it_is", "without_echo", "changed", "job"
- * (the changed job), "changes", "checked", "text" (all of it for people)}. ETR_UNSUPPORTED for jobs
- * of several ranks and for pipelines without batches; ETR_STATE if no batch came in time. Errors of
- * the data are those of etr_pipeline_next. */
+ * stops with ETR_CANCELLED. `json` receives an object:
+ *  - "helps": whether echoing helps. "upstream_to_step_ratio" is the time that the pipeline takes
+ *    for an example divided by that of the training step; "why" explains the decision.
+ *  - "echo": the recommended node, or null. "keep_echo": the job's own nodes stay, because they do
+ *    as well. "candidates": all places for a node, with the predicted gain, best first.
+ *  - "other_advice": what else would help, best first; "batch": the same for the batch size.
+ *  - "baseline", "without_echo" and "changed": predictions for the job as it is, without its echo
+ *    nodes, and as advised. "job" is the changed job, "changes" says how it differs, and "checked"
+ *    has the rates of "baseline" and "changed" if `check` was not 0.
+ *  - "measured" and "assumptions": what the predictions are based on. "text": all of it for people.
+ * Until 0.2, some are also written under the names that they had: "r" (upstream_to_step_ratio),
+ * "keeps", "edges" (candidates), "others" and "as_it_is" (baseline).
+ *
+ * ETR_UNSUPPORTED for jobs of several ranks and for pipelines without batches; ETR_STATE if no
+ * batch came in time. Errors of the data are those of etr_pipeline_next. */
 ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
                                int32_t check,
                                int32_t (*progress)(void* user_data, const char* what),
