@@ -8,6 +8,7 @@ import random
 import sys
 import tempfile
 import threading
+import warnings
 import weakref
 
 import numpy as np
@@ -156,10 +157,19 @@ class PipelineTest(Case):
                 len(endless)
         with tempfile.TemporaryDirectory() as folder:
             prefix = pathlib.Path(folder) / "new" / "train"
-            packed = et.pack_folder(self.root, prefix, samples_per_shard=40)
+            packed = et.pack_folder(self.root, prefix, per_shard=40)
             self.assertEqual((packed["samples"], packed["classes"], packed["skipped"]), (64, ["0", "1"], []))
             with self.assertRaisesRegex(et.errors.InvalidArgumentError, "earlier packing"):
                 et.pack_folder(self.root, prefix)
+            for names in ({"per_shard": 40, "level": 0}, {"samples_per_shard": 40, "zstd_level": 0}):
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    et.pack_folder(self.root, pathlib.Path(folder) / "plain" / "x", overwrite=True, **names)
+                self.assertEqual([warning.category for warning in caught], [] if "level" in names else [DeprecationWarning] * 2)
+                self.assertEqual(sorted(path.name for path in (pathlib.Path(folder) / "plain").glob("x-*")),
+                                 ["x-000000.tar", "x-000001.tar"])
+            with self.assertRaisesRegex(TypeError, "no argument 'shard'"):
+                et.pack_folder(self.root, prefix, shard=40)
             with et.Pipeline([et.stages.webdataset(str(prefix) + "-*.tar.zst"), et.stages.batch(16)]) as shards:
                 with self.assertRaises(TypeError):
                     len(shards)

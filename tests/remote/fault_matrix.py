@@ -54,8 +54,8 @@ def make_files(root):
     for i in range(40):
         (root / "images" / str(i % 2)).mkdir(parents=True, exist_ok=True)
         (root / "images" / str(i % 2) / f"{i}.png").write_bytes(png(np.random.default_rng(i).integers(0, 255, (24, 24, 3), np.uint8)))
-    et.pack_folder(root / "images", root / "fast", samples_per_shard=40, format="fast")
-    et.pack_folder(root / "images", root / "train", samples_per_shard=40)
+    et.pack_folder(root / "images", root / "fast", per_shard=40, format="fast")
+    et.pack_folder(root / "images", root / "train", per_shard=40)
     files = {"a.txt": text, "a.txt.gz": gzip.compress(text, mtime=0), "a.tar": tar_of(members), "a.csv": rows.encode()}
     for name in ("fast-000000.ets", "train-000000.tar.zst"):
         files[name] = (root / name).read_bytes()

@@ -66,8 +66,8 @@ class Content:
             (self.root / "images" / label).mkdir(parents=True)
         for i in range(40):
             (self.root / "images" / str(i % 2) / f"{i}.png").write_bytes(png(np.full((8, 8, 3), i, np.uint8)))
-        et.pack_folder(self.root / "images", files / "train", samples_per_shard=10)
-        et.pack_folder(self.root / "images", files / "train", samples_per_shard=10, format="fast")
+        et.pack_folder(self.root / "images", files / "train", per_shard=10)
+        et.pack_folder(self.root / "images", files / "train", per_shard=10, format="fast")
         self.files = files
 
     def remove(self):

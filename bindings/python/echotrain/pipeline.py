@@ -576,10 +576,10 @@ def tune(stages: Iterable[Stage], seconds: float = 2, step_ms: float = 0, *,
     return _schema.from_json(reporting(lambda told: native.tune(text, seconds, step_ms, told), progress))
 
 
-def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, zstd_level: int = 3,
+def pack_folder(root: StrPath, prefix: StrPath, per_shard: int = 1000, level: int = 3,
                 seed: int = 0, format: Literal["webdataset", "fast"] = "webdataset", validation: float = 0,
                 overwrite: bool = False, orientation: Literal["exif", "stored"] = "exif",
-                progress: Optional[Callable[[int, int], Optional[bool]]] = None) -> Dict[str, Any]:
+                progress: Optional[Callable[[int, int], Optional[bool]]] = None, **former: int) -> Dict[str, Any]:
     """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for
     `stages.webdataset`, or with ``format="fast"`` into ``PREFIX-000000.ets`` for
     `stages.fast_shard`, whose images decode several times as fast.
@@ -591,9 +591,17 @@ def pack_folder(root: StrPath, prefix: StrPath, samples_per_shard: int = 1000, z
     their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file.
 
     ``progress(done, total)`` is called after each file, on the thread that packs; returning False
-    stops the packing, as Ctrl-C does, and no shard of it is left."""
+    stops the packing, as Ctrl-C does, and no shard of it is left.
+
+    ``per_shard`` is the number of samples in each shard, ``level`` the zstd level (0: .tar files
+    without compression). Their former names, ``samples_per_shard`` and ``zstd_level``, still work,
+    with a DeprecationWarning."""
     from ._calls import reporting, without_text  # which imports this module
-    options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
+    per_shard = _schema.former_argument(former, "samples_per_shard", "per_shard", per_shard)
+    level = _schema.former_argument(former, "zstd_level", "level", level)
+    if former:
+        raise TypeError(f"pack_folder() has no argument '{next(iter(former))}'")
+    options = {"per_shard": per_shard, "level": level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
     return _schema.from_json(reporting(
         lambda told: native.pack_folder(os.fsdecode(root), os.fsdecode(prefix), _schema.to_json(options), told), without_text(progress)))
