@@ -16,8 +16,9 @@ constexpr OptionSpec kLoss[] = {
      "field of the batch with the expected output; for multibox \"boxes\" by default"},
     {"label_smoothing", OptionType::number, "0",
      "probability spread evenly over all classes (softmax_cross_entropy)", 0, 0.99},
-    {"ignored_label", OptionType::integer, "-1",
-     "label of rows that are ignored (softmax_cross_entropy)", -2147483647, 2147483647},
+    {"ignore_index", OptionType::integer, "-1",
+     "label of rows that are ignored (softmax_cross_entropy)", -2147483647, 2147483647, "", "",
+     "ignored_label"},
     {"class_weights", OptionType::numbers, "[]",
      "weight of each class's rows; empty: all equal (softmax_cross_entropy)", 0, 1e9},
     {"delta", OptionType::number, "1", "where the loss changes from quadratic to linear (huber)",
@@ -60,7 +61,7 @@ void check_read(const Options& options) {
     std::string_view option;
   } kReaders[] = {
       {"softmax_cross_entropy", "label_smoothing"},
-      {"softmax_cross_entropy", "ignored_label"},
+      {"softmax_cross_entropy", "ignore_index"},
       {"softmax_cross_entropy", "class_weights"},
       {"huber", "delta"},
       {"multibox", "max_boxes"},
@@ -91,7 +92,7 @@ Loss::Loss(const Json& spec) {
   iou_threshold_ = options.number("iou_threshold");
   negative_ratio_ = options.number("negative_ratio");
   label_smoothing_ = options.number("label_smoothing");
-  ignored_ = options.integer("ignored_label");
+  ignored_ = options.integer("ignore_index");
   class_weights_ = options.numbers("class_weights");
   delta_ = options.number("delta");
 }

@@ -15,7 +15,7 @@ class Loss {
 
   bool classifies() const { return kind_ == "softmax_cross_entropy"; }
   const std::string& target() const { return target_; }        // the field of the batch
-  int64_t ignored_label() const { return ignored_; }           // only if it classifies
+  int64_t ignore_index() const { return ignored_; }           // only if it classifies
   double label_smoothing() const { return label_smoothing_; }  // only if it classifies
   DType target_dtype() const { return classifies() ? DType::i32 : DType::f32; }
 

@@ -187,8 +187,8 @@ constexpr OptionSpec kDecoder[] = {
     kHeads,
     kFfnWidth,
     kDropoutRate,
-    {"tied", OptionType::boolean, "true",
-     "the output layer shares the embedding's table as its weight"},
+    {"tie_embeddings", OptionType::boolean, "true",
+     "the output layer shares the embedding's table as its weight", 0, 0, "", "", "tied"},
 };
 
 void add_dropout(Json& layers, double rate) {
@@ -230,7 +230,7 @@ Json embed(const Options& o, const char* name, int64_t vocab_size) {
 
 Json output(const Options& o, const char* tied_to, int64_t vocab_size) {
   Json dense = layer("dense", {{"units", vocab_size}, {"bias", false}, {"init", "glorot"}});
-  if (o.boolean("tied")) dense["tied_to"] = tied_to;
+  if (o.boolean("tie_embeddings")) dense["tied_to"] = tied_to;
   return named("output", dense);
 }
 
@@ -255,8 +255,8 @@ constexpr OptionSpec kTransformer[] = {
     {"heads", OptionType::integer, "8", "attention heads", 1, 1024},
     kFfnWidth,
     kDropoutRate,
-    {"tied", OptionType::boolean, "true",
-     "the output layer shares the decoder's embedding table as its weight"},
+    {"tie_embeddings", OptionType::boolean, "true",
+     "the output layer shares the decoder's embedding table as its weight", 0, 0, "", "", "tied"},
 };
 
 // Vaswani et al. 2017, with pre-normalisation. Reads "source" and "source_length"; the decoder
@@ -307,8 +307,8 @@ constexpr OptionSpec kLlama[] = {
     {"rotary_scaling", OptionType::numbers, "[]",
      "as in the layer 'attention', for contexts longer than in the original training", 1e-6, 1e9},
     {"epsilon", OptionType::number, "1e-5", "added to the mean square in normalisations", 1e-12, 1},
-    {"tied", OptionType::boolean, "false",
-     "the output layer shares the embedding's table as its weight"},
+    {"tie_embeddings", OptionType::boolean, "false",
+     "the output layer shares the embedding's table as its weight", 0, 0, "", "", "tied"},
 };
 
 // Touvron et al. 2023: RMS norm in front of each part, rotary positions, a gated feed-forward
@@ -357,11 +357,13 @@ constexpr OptionSpec kSsd[] = {
     {"max_width", OptionType::integer, "256", "largest number of filters of a level", 1, 1 << 14,
      "", "", "most_width"},
     {"levels", OptionType::integer, "6", "how many times the image is halved", 1, 12},
-    {"first_head", OptionType::integer, "3",
-     "first level that predicts boxes; all further levels do, too", 1, 12},
-    {"smallest", OptionType::number, "0.2",
-     "side length of the first level's anchors, as a fraction of the image", 0.001, 1},
-    {"largest", OptionType::number, "0.9", "side length of the last level's anchors", 0.001, 2},
+    {"first_level", OptionType::integer, "3",
+     "first level that predicts boxes; all further levels do, too", 1, 12, "", "", "first_head"},
+    {"min_scale", OptionType::number, "0.2",
+     "side length of the first level's anchors, as a fraction of the image", 0.001, 1, "", "",
+     "smallest"},
+    {"max_scale", OptionType::number, "0.9", "side length of the last level's anchors", 0.001, 2,
+     "", "", "largest"},
     {"ratios", OptionType::numbers, "[1, 2, 0.5]", "aspect ratios (width / height) of the anchors",
      0.01, 100},
 };
@@ -369,21 +371,21 @@ constexpr OptionSpec kSsd[] = {
 // Liu et al. 2016: each coarser map has anchors of the next size. The trunk is a residual network
 // with one block per level, suited to training from scratch.
 Json expand_ssd(const Options& o) {
-  const int64_t levels = o.integer("levels"), first = o.integer("first_head");
+  const int64_t levels = o.integer("levels"), first = o.integer("first_level");
   if (first > levels)
-    fail(Code::invalid_argument, "model 'ssd': 'first_head' is ", first, ", but there are ", levels,
+    fail(Code::invalid_argument, "model 'ssd': 'first_level' is ", first, ", but there are ", levels,
          " levels");
-  const double smallest = o.number("smallest"), largest = o.number("largest");
-  if (levels > first && smallest > largest)
-    fail(Code::invalid_argument, "model 'ssd': 'smallest' is ", smallest, " and 'largest' is ",
-         largest, ", but anchors grow from level to level");
+  const double min_scale = o.number("min_scale"), max_scale = o.number("max_scale");
+  if (levels > first && min_scale > max_scale)
+    fail(Code::invalid_argument, "model 'ssd': 'min_scale' is ", min_scale, " and 'max_scale' is ",
+         max_scale, ", but anchors grow from level to level");
   const auto filters = [&](int64_t level) {
     return std::min(o.integer("width") << (level - 1), o.integer("max_width"));
   };
   const auto scale = [&](int64_t level) {
     const double step =
-        levels > first ? (largest - smallest) / static_cast<double>(levels - first) : 0;
-    return smallest + step * static_cast<double>(level - first);
+        levels > first ? (max_scale - min_scale) / static_cast<double>(levels - first) : 0;
+    return min_scale + step * static_cast<double>(level - first);
   };
   Json layers{conv("conv1", filters(1), 3, 1, true), batch_norm("bn1", true)};
   for (int64_t level = 1; level <= levels; ++level)

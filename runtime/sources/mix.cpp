@@ -16,10 +16,10 @@ constexpr OptionSpec kOptions[] = {
     kSourcesOption,
     {"weights", OptionType::numbers, "[]",
      "relative number of samples from each source; empty: equal", 1e-9, 1e9},
-    {"ends", OptionType::string, "\"all\"",
+    {"stop_when", OptionType::string, "\"all\"",
      "when a pass ends: all: when every source has ended; first: when the first source ends; "
      "again: when every source has ended once, while those that end earlier are read again",
-     0, 0, "", "all|first|again"},
+     0, 0, "", "all|first|again", "ends"},
 };
 
 class Mix final : public Source {
@@ -27,7 +27,7 @@ class Mix final : public Source {
   Mix(const Options& options, const StageContext& context)
       : branches_(make_branches(options, "mix", context)),
         weights_(options.numbers("weights")),
-        ends_(options.string("ends")) {
+        stop_when_(options.string("stop_when")) {
     if (weights_.empty()) weights_.assign(branches_.size(), 1);
     if (weights_.size() != branches_.size())
       fail(Code::invalid_argument, "stage 'mix': ", counted(weights_.size(), "weight"), " for ",
@@ -40,7 +40,7 @@ class Mix final : public Source {
   }
 
   std::optional<uint64_t> samples() override {
-    if (ends_ != "all") return std::nullopt;
+    if (stop_when_ != "all") return std::nullopt;
     uint64_t total = 0;
     for (Branch& branch : branches_) {
       const auto n = branch.samples();
@@ -123,11 +123,11 @@ class Mix final : public Source {
       if (from(branches_[i])) return true;
       State& state = states_[i];
       state.ended = true;
-      if (ends_ == "first") return false;
+      if (stop_when_ == "first") return false;
       const bool all_ended =
           std::all_of(states_.begin(), states_.end(), [](const State& s) { return s.ended; });
-      if (ends_ == "again" && all_ended) return false;
-      if (ends_ == "all") {
+      if (stop_when_ == "again" && all_ended) return false;
+      if (stop_when_ == "all") {
         state.closed = true;
         continue;
       }
@@ -139,7 +139,7 @@ class Mix final : public Source {
 
   std::vector<Branch> branches_;
   std::vector<double> weights_;
-  const std::string ends_;
+  const std::string stop_when_;
   std::vector<State> states_;
   size_t given_ = 0;  // the source of the last sample
   uint64_t epoch_ = 0;

@@ -22,10 +22,10 @@ std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
   if (!labels || labels->dtype() != DType::i32) return "";
   const int64_t classes = net.graph.shape(net.output).back();
   for (const int32_t label : labels->view<int32_t>())
-    if (label != loss.ignored_label() && (label < 0 || label >= classes))
+    if (label != loss.ignore_index() && (label < 0 || label >= classes))
       return cat("label ", label, ", but the model has ", counted(classes, "class", "classes"),
-                 " (field '", loss.target(), "': 0 to ", classes - 1, "; ignored_label is ",
-                 loss.ignored_label(), "): ");
+                 " (field '", loss.target(), "': 0 to ", classes - 1, "; ignore_index is ",
+                 loss.ignore_index(), "): ");
   return "";
 }
 

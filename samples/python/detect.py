@@ -92,7 +92,7 @@ def main():
     training = et.Pipeline([et.source(scenes(2000, seed=1)), et.stages.echo(2), *last, et.stages.random_crop(pad=6),
                             et.stages.flip(), et.stages.brightness_contrast(), *batches], seed=1, epochs=0)
     test = et.Pipeline([et.source(scenes(256, seed=2)), *last, *batches])
-    model = et.Model(et.models.ssd(classes=len(SHAPES), width=16, levels=5, first_head=3, smallest=0.2, largest=0.5),
+    model = et.Model(et.models.ssd(classes=len(SHAPES), width=16, levels=5, first_level=3, min_scale=0.2, max_scale=0.5),
                      max_boxes=8)
     trainer = et.Trainer(model, et.optimizers.adamw(weight_decay=1e-4, clip_norm=10),
                          et.schedule(3e-3, schedule="cosine", warmup_steps=50), total_steps=arguments.steps)

@@ -123,7 +123,7 @@ def layer_cases():
         case["spec"]["loss"] = {"loss": loss, **options}
         cases["loss, " + loss] = case
     for name, options in (("softmax_cross_entropy", {}), ("smoothed", {"label_smoothing": 0.1}),
-                          ("ignored labels", {"ignored_label": 2}),
+                          ("ignored labels", {"ignore_index": 2}),
                           ("class weights", {"class_weights": [0.5] * 6 + [2.0] * 7})):
         case = layer_case(two, row)
         case["spec"]["loss"] = options
@@ -166,7 +166,7 @@ def model_cases(seed=8):
         "cifar_resnet, depth 20": case(MODELS.cifar_resnet(depth=20), {"image": images, "label": labels}),
         "resnet, depth 18": case(MODELS.resnet(depth=18, classes=10), {"image": floats(4, 64, 64, 3), "label": integers(10, 4)}),
         "resnet, depth 50": case(MODELS.resnet(depth=50, classes=10), {"image": floats(8, 96, 96, 3), "label": integers(10, 8)}),
-        "ssd": case(MODELS.ssd(classes=3, width=8, levels=3, first_head=2),
+        "ssd": case(MODELS.ssd(classes=3, width=8, levels=3, first_level=2),
                     {"image": floats(4, 32, 32, 3), "boxes": boxes(4, 32, 3)}),
         "transformer_decoder": case(MODELS.transformer_decoder(vocab_size=17, blocks=2, width=32, dropout=0), text),
         "llama": case(MODELS.llama(vocab_size=17, blocks=2, width=32, heads=4, kv_heads=2, ffn_width=48), text),

@@ -75,7 +75,7 @@ MODELS = {
 }
 
 
-MODELS[UNTIED] = (text, {**MODELS[TIED][1], "tied": False}, 0.02)
+MODELS[UNTIED] = (text, {**MODELS[TIED][1], "tie_embeddings": False}, 0.02)
 
 
 def is_for(way, model):

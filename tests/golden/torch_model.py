@@ -111,7 +111,7 @@ class TorchModel:
             weight = spec.get("class_weights") or None
             return F.cross_entropy(output.reshape(-1, output.shape[-1]), target.reshape(-1).long(),
                                    label_smoothing=spec.get("label_smoothing", 0.0),
-                                   ignore_index=spec.get("ignored_label", -1),
+                                   ignore_index=spec.get("ignore_index", -1),
                                    weight=None if weight is None else torch.tensor(weight, dtype=self.dtype))
         return {"mse": F.mse_loss, "l1": F.l1_loss, "binary_cross_entropy": F.binary_cross_entropy_with_logits,
                 "huber": lambda x, t: F.huber_loss(x, t, delta=spec.get("delta", 1.0))}[kind](output, target)

@@ -242,13 +242,13 @@ TEST(Loss, AnOptionThatItDoesNotUseIsRefused) {
             "or set loss.loss to softmax_cross_entropy");
   for (const char* loss :
        {R"({"loss": "binary_cross_entropy", "label_smoothing": 0.1})",
-        R"({"loss": "multibox", "ignored_label": 0})", R"({"loss": "l1", "class_weights": [1]})",
+        R"({"loss": "multibox", "ignore_index": 0})", R"({"loss": "l1", "class_weights": [1]})",
         R"({"loss": "mse", "delta": 2})", R"({"max_boxes": 8})",
         R"({"loss": "huber", "iou_threshold": 0.4})", R"({"loss": "l1", "negative_ratio": 2})"})
     EXPECT_NE(message(loss).find("does not use"), std::string::npos) << loss;
   // What equals the default changes nothing.
   for (const char* loss : {R"({"loss": "mse", "label_smoothing": 0.0, "class_weights": []})",
-                           R"({"label_smoothing": 0.1, "ignored_label": 0, "class_weights": [1]})",
+                           R"({"label_smoothing": 0.1, "ignore_index": 0, "class_weights": [1]})",
                            R"({"loss": "huber", "delta": 2})",
                            R"({"loss": "multibox", "max_boxes": 8, "negative_ratio": 2})"})
     EXPECT_EQ(message(loss), "") << loss;
@@ -277,11 +277,11 @@ TEST(ReadyMadeModels, MistakesAreNamed) {
   EXPECT_NE(error(R"({"model": "resnet20"})").find("there is no model 'resnet20'"),
             std::string::npos);
   EXPECT_NE(error(R"({"model": "cifar_resnet", "depth": 21})").find("6 n + 2"), std::string::npos);
-  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "largest": 1.8})"), "");
-  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "smallest": 0.9, "largest": 0.2})"),
-            "model 'ssd': 'smallest' is 0.9 and 'largest' is 0.2, but anchors grow from level to "
+  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "max_scale": 1.8})"), "");
+  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "min_scale": 0.9, "max_scale": 0.2})"),
+            "model 'ssd': 'min_scale' is 0.9 and 'max_scale' is 0.2, but anchors grow from level to "
             "level");
-  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "smallest": 0.95, "levels": 3})"), "");
+  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "min_scale": 0.95, "levels": 3})"), "");
   EXPECT_NE(error(R"({"model": "resnet", "depths": 18})").find("did you mean 'depth'?"),
             std::string::npos);
   EXPECT_EQ(error(R"({"model": "mlp", "loss": {"loss": "huber"}})"), "");

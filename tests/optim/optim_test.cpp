@@ -629,7 +629,7 @@ TEST(Schedule, ContradictionsAreErrors) {
       "warmup_share");
   has(error_of(R"({"schedule": "cosine", "learning_rate": 1, "power": 2})", 10),
       "schedule.power is 2, which has no effect on the schedule 'cosine', only on: polynomial");
-  has(error_of(R"({"schedule": "one_cycle", "learning_rate": 1, "warmup_share": 0.1})", 10),
+  has(error_of(R"({"schedule": "one_cycle", "learning_rate": 1, "warmup_steps": 1})", 10),
       "only on: constant, step, linear");
   has(error_of(R"({"learning_rate": 1, "momentum_end": -0.5})", 10),
       "schedule.momentum_end is -0.5: give 0 or more, or -1 so that it stays");
@@ -705,12 +705,22 @@ TEST(Schedule, Kinds) {
   EXPECT_FLOAT_EQ(root.rate(49), 0.5f);
   EXPECT_FLOAT_EQ(root.rate(100), 1);
   EXPECT_FLOAT_EQ(root.rate(400), 0.5f);
-  const auto cycle = schedule_of(
-      R"({"schedule": "one_cycle", "learning_rate": 1, "rise": 0.25, "end_factor": 0.04})", 100);
-  EXPECT_FLOAT_EQ(cycle.rate(0), 0.04f);
-  EXPECT_FLOAT_EQ(cycle.rate(25), 1);
-  EXPECT_NEAR(cycle.rate(12), 0.04 + 0.96 * (1 - std::cos(M_PI * 0.48)) / 2, 1e-6);
-  EXPECT_NEAR(cycle.rate(100), 0.0016, 1e-6);
+}
+
+TEST(Schedule, OneCycleRisesInTheWarmUp) {
+  for (const std::string name : {"warmup_share", "rise"}) {  // the former name
+    Json spec{{"schedule", "one_cycle"}, {"learning_rate", 1}, {"end_factor", 0.04}};
+    spec[name] = 0.25;
+    const auto cycle = schedule_of(spec.dump(), 100);
+    EXPECT_FLOAT_EQ(cycle.rate(0), 0.04f);
+    EXPECT_FLOAT_EQ(cycle.rate(25), 1);
+    EXPECT_NEAR(cycle.rate(12), 0.04 + 0.96 * (1 - std::cos(M_PI * 0.48)) / 2, 1e-6);
+    EXPECT_NEAR(cycle.rate(100), 0.0016, 1e-6);
+  }
+  const auto cycle = schedule_of(R"({"schedule": "one_cycle", "learning_rate": 1})", 100);
+  EXPECT_FLOAT_EQ(cycle.rate(30), 1);
+  EXPECT_LT(cycle.rate(29), 1);
+  EXPECT_LT(cycle.rate(31), 1);
 }
 
 }  // namespace

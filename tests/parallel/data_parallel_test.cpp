@@ -58,7 +58,7 @@ const std::vector<Problem>& problems() {
        {3, 7}},
       {"ignored_labels",
        R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 5}],
-           "loss": {"ignored_label": 2, "class_weights": [1, 0.25, 1, 1, 3]}})",
+           "loss": {"ignore_index": 2, "class_weights": [1, 0.25, 1, 1, 3]}})",
        {3, 7},
        R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 3})"},
   };

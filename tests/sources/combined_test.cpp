@@ -43,9 +43,9 @@ TEST(Mix, KeepsToItsWeights) {
 TEST(Mix, EndsAsItIsTold) {
   TempDir dir;
   const Json sources{lines(dir, "a", 5), lines(dir, "b", 12)};
-  const auto count = [&](const char* ends) {
+  const auto count = [&](const char* when) {
     std::map<char, int> out;
-    for (const std::string& line : texts(spec_of("mix", {{"sources", sources}, {"ends", ends}})))
+    for (const std::string& line : texts(spec_of("mix", {{"sources", sources}, {"stop_when", when}})))
       ++out[line[0]];
     return out;
   };
@@ -61,7 +61,7 @@ TEST(Mix, EachRestartHasAnOrderOfItsOwn) {
   TempDir dir;
   for (const char name : {'0', '1', '2', '3', '4', '5', '6', '7'}) lines(dir, cat("a", name), 1);
   const Json sources{lines(dir, "b", 24), {{"stage", "text_lines"}, {"pattern", dir.path("a*")}}};
-  Json spec = spec_of("mix", {{"sources", sources}, {"ends", "again"}}, {{"epochs", 1}});
+  Json spec = spec_of("mix", {{"sources", sources}, {"stop_when", "again"}}, {{"epochs", 1}});
   spec["stages"].push_back({{"stage", "repeat"}, {"count", 2}});
   std::vector<std::string> passes;  // of a
   for (const std::string& line : texts(spec)) {

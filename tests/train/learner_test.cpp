@@ -206,7 +206,7 @@ TEST(Learner, NamesNoneOfTheLayersBeforeTheFirstNaN) {
                       {"layer": "dense", "units": 1024, "activation": "relu"}, )" +
            ends,
        "last.weight", "'last'", labelled({256, 1024})},
-      {R"({"model": "ssd", "classes": 2, "width": 8, "levels": 2, "first_head": 2})", "head2.bias",
+      {R"({"model": "ssd", "classes": 2, "width": 8, "levels": 2, "first_level": 2})", "head2.bias",
        "in its kernel multibox_loss", boxes},
   };
   for (const auto& [model, weight, named, batch] : cases) {

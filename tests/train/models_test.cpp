@@ -45,7 +45,7 @@ const std::map<std::string, Case>& cases() {
       {"cifar_resnet", {R"({"depth": 8})", images({3, 32, 32, 3}), {3, 10}}},
       {"resnet", {R"({"depth": 18, "classes": 10})", images({2, 64, 64, 3}), {2, 10}}},
       {"ssd",
-       {R"({"classes": 2, "width": 8, "levels": 3, "first_head": 2})",
+       {R"({"classes": 2, "width": 8, "levels": 3, "first_level": 2})",
         [](pipeline::Item& batch, Rng& rng) {
           batch.set("image", floats({2, 32, 32, 3}, rng));
           Tensor boxes(DType::f32, {2, 32, 5});

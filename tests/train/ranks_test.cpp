@@ -55,7 +55,7 @@ TEST(RanksOfAJob, CountForWhatTheirRowsWeighInTheLoss) {
   TempDir dir;
   const auto job = [&](int64_t batch, const std::string& out) {
     Json made = job_of(dir, batch, out);
-    made["model"]["loss"] = {{"class_weights", {1, 0.5, 1, 10}}, {"ignored_label", 2}};
+    made["model"]["loss"] = {{"class_weights", {1, 0.5, 1, 10}}, {"ignore_index", 2}};
     return made;
   };
   const Outcome one = run(job(16, dir.path("one")), Start::new_run, nullptr, {});
@@ -104,7 +104,7 @@ pipeline::Item sequences(const std::vector<int>& counts, int64_t length, int ste
 TEST(RanksOfAJob, CountForTheirLabelsWhateverTheLengthOfTheirSequences) {
   const train::LearnerSpec spec{
       parse_json(R"({"inputs": ["x"], "layers": [{"layer": "dense", "units": 8}, {"layer": "relu"},
-                     {"layer": "dense", "units": 3}], "loss": {"ignored_label": 0}})",
+                     {"layer": "dense", "units": 3}], "loss": {"ignore_index": 0}})",
                  "model"),
       Json{{"optimizer", "sgd"}}, Json{{"learning_rate", 0.3}}, 3, 1000};
   const std::vector<int> few{1, 3}, many{11, 7};
@@ -646,7 +646,7 @@ TEST(RanksOfAJob, EvaluateTheMeanOverWhatCountsHoweverItIsDivided) {
         {"model",
          {{"inputs", {"x"}},
           {"layers", {{{"layer", "dense"}, {"units", 8}}, {{"layer", "dense"}, {"units", 3}}}},
-          {"loss", {{"ignored_label", 0}, {"class_weights", class_weights}}}}},
+          {"loss", {{"ignore_index", 0}, {"class_weights", class_weights}}}}},
         {"optimizer", {{"optimizer", "sgd"}}},
         {"schedule", {{"learning_rate", 0}}},
         {"train", {{"steps", 1}}},
