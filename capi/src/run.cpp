@@ -176,7 +176,7 @@ int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer) {
 
 void etr_run_destroy(etr_run* run) { destroy(run); }
 
-// What follows is deprecated, and deleted with the next version.
+// Deprecated functions, which the next version will not have.
 
 int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
                               etr_trainer** trainer) {

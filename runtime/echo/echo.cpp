@@ -284,7 +284,7 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
     details_ = nullptr;
   }
 
-  // Of the newest fresh item, for decisions: samples are numbered in the same way.
+  // The number of the newest fresh item, for decisions. Samples are numbered in the same way.
   uint64_t place() const { return pass_ << kPassShift | fresh_; }
 
   // A sample may be used on credit as often as planned.

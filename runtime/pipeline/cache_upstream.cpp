@@ -146,7 +146,7 @@ std::string claim_cache_folder(const std::string& folder, const Json& upstream) 
     fail(Code::state, "the shared cache '", folder,
          "' holds samples of other data, stages or options: ", what,
          ". Remove the folder, and it is made anew, or let 'shared' name another one");
-  // Of what the file says: it may name options by their former names.
+  // The digest is that of the file's text, which may have former names of options.
   return sha256(platform::read_document(path));
 }
 

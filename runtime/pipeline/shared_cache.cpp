@@ -102,7 +102,7 @@ bool SharedCache::open_part(uint32_t number) {
   return true;
 }
 
-// Of two entries for a record the first wins, unless the record's file was changed in between.
+// If a record has two entries, the first wins, unless the record's file was changed in between.
 void SharedCache::take(const CacheEntry& entry) {
   const std::scoped_lock lock(mutex_);
   const auto it = held_.find(entry.record);

@@ -62,8 +62,8 @@ bool Standing::is_pruned(const Workload& workload, const CurvePoint& at, double 
     if (!std::isnan(metric)) others.push_back(metric);
   }
   if (others.size() < kMedianOf) return false;
-  // Of an even number, takes the worse of the middle two: a trial is stopped only if both are
-  // better.
+  // If their number is even, takes the worse of the middle two: a trial is stopped only if both
+  // are better.
   const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
   std::nth_element(others.begin(), middle, others.end(),
                    [&](double one, double other) { return is_better(one, other, accuracy); });

@@ -363,7 +363,7 @@ bool Trainer::saves() const {
 
 bool Trainer::checkpoint_due() const {
   if (!saves() || saved_ == now() || learner_->steps() == 0) return false;
-  // Of a run that was resumed at an epoch's last step, only that end is new: it will come again.
+  // If a run was resumed at an epoch's last step, only that end is new, and it will come again.
   if (learner_->trainable() == 0) return false;
   if (!writes_checkpoints(job_.output())) return false;
   return checkpoint_falls_on(milestone(), job_.output()) || finished();

@@ -34,7 +34,7 @@ def overlap(a, b):
 
 
 def average_precision(found, wanted, label):
-    """Of one shape: `found` and `wanted` are a list of boxes for each image."""
+    """The average precision for one shape. `found` and `wanted` have a list of boxes for each image."""
     answers, total = [], 0
     for boxes, truth in zip(found, wanted):
         truth = [t[1:] for t in truth if t[0] == label]

@@ -328,7 +328,7 @@ namespace EchoTrain
                         }
                         catch (EchoTrainException)
                         {
-                            // Those that there are go on; the next call tries again.
+                            // The existing threads continue; the next call tries again.
                         }
                         string reason = Run(call);
                         Interlocked.Decrement(ref busy);

@@ -27,7 +27,7 @@ namespace EchoTrain
         /// <summary>Their number; null if it is not known.</summary>
         public long? Total { get; internal set; }
 
-        /// <summary>What was done or is being done; empty if there is nothing to say.</summary>
+        /// <summary>The task that was done or is being done; empty if there is nothing to report.</summary>
         public string Text { get; internal set; }
 
         public bool Stop { get; set; }

@@ -1,4 +1,4 @@
-"""What comes from the schema of a job: the function `schedule`, and the types of options."""
+"""The parts of the package that come from the schema of a job: the function `schedule`, and the types of options."""
 
 from typing import Any, Dict
 

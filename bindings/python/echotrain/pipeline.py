@@ -252,8 +252,8 @@ class Batch(_NotPicklable, Mapping[str, "Array"]):
 
 
 class SampleInfo(NamedTuple):
-    """What a map function should derive its random numbers from, so that they are the same at any
-    number of threads."""
+    """Identifies a sample for a map function. Random numbers that are derived from it are the same
+    at any number of threads."""
 
     epoch: int
     ordinal: int  # of the (first) sample in its epoch's source order

@@ -13,7 +13,7 @@ __all__ = ["Server", "ServerStatus"]
 
 
 class ServerStatus(NamedTuple):
-    """What the workers of a shard have done."""
+    """The workers of a shard, and the updates that it applied for them."""
 
     workers: int  # present now
     joined: int  # since the start
