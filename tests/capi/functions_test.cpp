@@ -133,7 +133,7 @@ TEST(Functions, WhichDestroyTheirItem) {
   EXPECT_EQ(skipped.samples, 0);
 }
 
-// Of a program in C++, through the C API: a bad record, not the end of the process.
+// An exception of a C++ function behind the C API makes a bad record, and does not end the process.
 TEST(Functions, ExceptionsAreFailuresOfTheirRecord) {
   const auto throws = [](void*, etr_batch* item) -> int32_t {
     const uint64_t i = index_of(item);

@@ -284,7 +284,7 @@ TEST_F(RunsTrainer, LeavesTheRunsFolderWhenTheRunIsDestroyed) {
   trainer.save(dir.path("saved"));
 }
 
-// Of two more checkpoints there, both would lack what the run needs to resume.
+// If the folder got two more checkpoints, both would lack what the run needs to resume.
 TEST_F(RunsTrainer, DoesNotReplaceTheRunsCheckpoints) {
   const etr::test::TempDir dir;
   const std::vector<std::string> changes = {"output.dir=" + dir.path("run"),

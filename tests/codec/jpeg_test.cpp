@@ -125,7 +125,7 @@ TEST(DecodeJpeg, MayComeOutSmaller) {
   EXPECT_EQ(size(1), Size(12, 20));
   const Tensor odd = decode_image(bytes_of(smooth_jpeg({}, 160, 97)), {.min_side = 49});
   EXPECT_EQ(odd.shape(), (Shape{49, 80, 3}));
-  // What comes out is the picture made smaller: the same mean.
+  // The result is the picture at a smaller size, with the same mean.
   const auto mean = [](const Tensor& made) {
     double sum = 0;
     for (const uint8_t v : made.view<uint8_t>()) sum += v;

@@ -145,14 +145,14 @@ TEST(Limits, MemoryIsReservedBeforeItIsTaken) {
     expect_refused(bytes, Code::unsupported, "budget_bytes", {.memory = &small});
     EXPECT_NO_THROW(decode_image(bytes_of(bytes), {.memory = &large}));
   }
-  // Of several scans all coefficients are kept: twice the pixels.
+  // If a JPEG has several scans, all coefficients are kept: twice the pixels.
   ByteGate between(1'000'000, 1'000'000);
   EXPECT_NO_THROW(decode_image(bytes_of(smooth_jpeg({}, 600, 400)), {.memory = &between}));
   expect_refused(smooth_jpeg(progressive, 600, 400), Code::unsupported, "budget_bytes",
                  {.memory = &between});
 }
 
-// What is read of the file, the picture, and a band of 16 rows if it is turned.
+// Counted are the part of the file that is read, the picture, and 16 rows if it is turned.
 TEST(Limits, TheMemoryThatIsReservedIsWhatIsTaken) {
   ByteGate none(1, 1);
   const auto expect = [&](const std::string& image, int64_t bytes) {

@@ -42,7 +42,7 @@ def image_op(x, op):
 
 
 def multibox_loss(output, boxes, spec):
-    """Of rows [classes with background; offsets; anchor] and boxes [N, most, 5] (Liu et al. 2016)."""
+    """The loss for rows [classes with background; offsets; anchor] and boxes [N, most, 5] (Liu et al. 2016)."""
     total, positives = 0, 0
     for rows, wanted in zip(output, boxes):
         wanted = wanted[wanted[:, 0] >= 0]

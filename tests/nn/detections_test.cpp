@@ -1,4 +1,4 @@
-// What is made of a detector's output.
+// Decodes the outputs of detectors.
 #include <gtest/gtest.h>
 
 #include <cmath>

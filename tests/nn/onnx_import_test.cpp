@@ -421,7 +421,7 @@ nn::OnnxConstant integers_of(std::vector<int64_t> dims, std::vector<int64_t> val
   return out;
 }
 
-// What folding makes of a node, or its error.
+// Returns the value that a node is folded to, or throws its error.
 std::vector<int64_t> folded(const char* op, const std::vector<nn::OnnxConstant>& inputs,
                             std::map<std::string, nn::OnnxAttribute> attributes = {}) {
   const nn::OnnxNode node{.name = "n", .op = op, .attributes = std::move(attributes)};

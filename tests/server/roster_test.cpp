@@ -11,7 +11,8 @@
 namespace etr::test {
 namespace {
 
-// Of a run that goes on the one that has the checkpoint begins, whoever comes first.
+// When a run is resumed, the worker that has the checkpoint begins, even if another one joins
+// first.
 TEST(RosterTest, WhoHasNothingToBeginWithWaits) {
   server::Roster roster(sgd());
   server::Roster::Guest a(roster), b(roster);

@@ -331,7 +331,7 @@ TEST(ParameterServer, AShardThatRefusesIsNotToldOfAnotherOne) {
   })) << log.text();
 }
 
-// What the work uses may go when it has failed.
+// Objects that the work uses may be destroyed as soon as it has failed.
 TEST(ParameterServer, AFailureIsToldWhenNoThreadIsAtWorkAnyMore) {
   Cluster cluster(3, sgd());
   auto worker = cluster.join();

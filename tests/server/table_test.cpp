@@ -187,7 +187,7 @@ TEST(TableTest, WhatAWorkerHasPutIsDroppedWhereItDiesBeforeItHasBegun) {
   EXPECT_EQ(fetched_rows(*second, {1, 2, 3}, 2), (std::vector<float>{0, 0, 0, 0, 7, 7}));
 }
 
-// Of a beginner that was given up what is still on its way comes to nothing.
+// Messages of a worker that has been given up are ignored when they arrive.
 TEST(TableTest, TheLatestAttemptToBeginIsTheOneThatCounts) {
   server::Shard shard(sgd(), 1, 2);
   const TableSpec table = spec(kMany, 1, 0);

@@ -173,7 +173,7 @@ void functions(Round& round) {
   expect(*alive == 0, "functions of the program are released");
 }
 
-// Of an allocator of the program: how many it has made, and how many of them are not back.
+// Counts the blocks that an allocator of the program has made, and those that are still held.
 struct Blocks {
   std::atomic<int64_t> made{0}, held{0};
 };

@@ -8,7 +8,7 @@
 
 namespace soak {
 
-// What was held after a round, and when.
+// The resources that were held after a round.
 struct Sample {
   double seconds;
   int64_t round;

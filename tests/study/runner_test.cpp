@@ -428,7 +428,7 @@ TEST_F(Studies, DecideByWhatTheirRecordsKeep) {
   EXPECT_GT(points, 8u);
 }
 
-// Of three trials the last one is no longer what the study defines.
+// The last of three trials no longer matches the study.
 TEST_F(Studies, AReportChecksEachTrial) {
   json_["search"]["space"]["optimizer.momentum"] = {{"values", {0, 0.5}}};
   run_study(json_, folder());

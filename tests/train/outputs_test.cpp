@@ -206,7 +206,7 @@ TEST(Report, TheHeadlineSaysWhatTheTableSays) {
             "fast reached the target in 6 s; at once reached the target in 0 s.");
   EXPECT_EQ(platform::read_file(dir.path("r.html")).find("inf\u00a0"), std::string::npos);
   EXPECT_EQ(headline_of(dir, {fast}), "");
-  // Of repetitions: how many times slower, as in the sentence, and how many got there.
+  // For repetitions: how many times slower, as in the sentence, and how many reached the target.
   EXPECT_EQ(
       headline_of(dir, {fast, fast, {"echo", slow.metrics_path}, {"echo", slowest.metrics_path}}),
       "2.7 × slower to the target (median of 2 runs each, 2 to 4), with 200 % more examples "
