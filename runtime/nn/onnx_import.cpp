@@ -28,7 +28,7 @@ constexpr const char* kFixedLengths =
 constexpr int64_t kMostExtent = int64_t{1} << 31;
 constexpr size_t kMostInputs = 1000;
 
-// Elements that constants may have which the file computes, beside as many as the file holds.
+// How many elements the constants that are computed may have, beyond the number in the file.
 constexpr size_t kFoldedElements = size_t{1} << 24;
 
 size_t elements_of(const OnnxGraph& graph) {
@@ -330,7 +330,8 @@ void OnnxImporter::name_layers(const std::vector<int>& layers) {
   }
 }
 
-// A layer has limits that the file need not keep. Its node is what the user knows.
+// The file may exceed limits of a layer. The error names the node, because that is what the user
+// knows.
 void OnnxImporter::check_options(const OnnxLayer& of, const Json& options) const {
   if (!of.node) return;
   try {
