@@ -28,7 +28,7 @@ class LogQueue {
       queue().push({true, static_cast<int>(level), static_cast<int>(subject), message});
     });
   }
-  // Returns the oldest line. Waits for one; after close() it returns none where there is none.
+  // Returns the oldest line and waits for one if necessary; after close(), it does not wait.
   static LogLine next() { return queue().pop(); }
   // Ends waiting, now and in later calls; lines that are left can still be read.
   static void close() {

@@ -254,7 +254,7 @@ class RemotePieces final : public Pieces {
   }
 
   // Returns false if the cache does not have the file, or another user's copy that is closed to
-  // this one. Without a version nobody knows whether a copy is what the server has.
+  // this one. Without a version, a copy may differ from the server's file.
   bool open_cached() try {
     const auto path =
         remote_.has_version() ? cache_->find(address_, remote_.version()) : std::nullopt;

@@ -23,7 +23,7 @@ class BatchMix : public pipeline::MapStage {
   void process(pipeline::Item& batch, uint64_t epoch) const final;
 
  protected:
-  // `share` is what each sample keeps of itself, in (0, 1); partner[i] contributes the rest.
+  // Each sample keeps `share` of itself, in (0, 1); partner[i] contributes the rest.
   virtual void mix(pipeline::Item& batch, Rng& rng, float share,
                    const std::vector<size_t>& partner) const = 0;
 

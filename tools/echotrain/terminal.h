@@ -10,7 +10,7 @@ namespace cli {
 bool output_is_terminal();  // checked at each call: it changes with silence_output()
 bool errors_are_on_terminal();
 
-// Returns the number of columns of standard output's terminal, or 0 if it is none.
+// Returns the number of columns of standard output's terminal, or 0 if it is no terminal.
 size_t terminal_columns();
 
 // Sends standard output nowhere, and back to where it went. Calls in a row count as one.

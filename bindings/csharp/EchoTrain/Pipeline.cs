@@ -321,7 +321,7 @@ namespace EchoTrain
                     using (Call call = Queue.take(PatienceSeconds))
                     {
                         if (call == null) continue;
-                        // One is left for the next call, so there are as many as the pipeline calls at once, and one.
+                        // One thread stays free for the next call, so there is one more than calls at the same time.
                         try
                         {
                             if (Interlocked.Increment(ref busy) == Volatile.Read(ref threads)) StartThread();
