@@ -1,6 +1,5 @@
 // Plans for a part of a graph: the state of each micro-batch, and what they share.
 #include <algorithm>
-#include <string_view>
 
 #include "core/error.h"
 #include "graph/plan.h"
@@ -30,11 +29,10 @@ bool Plan::computes(ValueId value) const {
                      [&](const Node& node) { return node.output == value; });
 }
 
-// Returns the divisor and weight saved by the op mean_rows.
+// Returns the divisor and weight that the op of the mean saved.
 const ops::DeviceTensor& Plan::total_of(const Flight& flight, ValueId mean) const {
   for (size_t n = begin_; n < end_; ++n)
-    if (graph_.nodes()[n].output == mean &&
-        std::string_view(graph_.nodes()[n].op->name) == "mean_rows")
+    if (graph_.nodes()[n].output == mean && graph_.nodes()[n].op->is_mean_of_rows)
       return flight.saved[n].front();
   fail(Code::internal, "value ", mean, " is no mean over rows");
 }

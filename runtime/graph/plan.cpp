@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <string_view>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -213,7 +212,7 @@ void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
   for (const ValueId id : options.outputs) ++users[index(id)];
   for (size_t n = begin_; n < end_; ++n) {
     const Node& norm = nodes[n];
-    if (std::string_view(norm.op->name) != "batch_norm") continue;
+    if (!norm.op->is_foldable) continue;
     const size_t p = producer[index(norm.inputs[0])];
     if (p == nodes.size() || users[index(norm.inputs[0])] != 1) continue;
     const Node& product = nodes[p];

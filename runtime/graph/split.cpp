@@ -1,7 +1,6 @@
 #include "graph/split.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -10,6 +9,8 @@
 
 namespace etr::graph {
 namespace {
+
+using ops::SliceRule;
 
 constexpr size_t kNone = SIZE_MAX;
 
@@ -56,21 +57,21 @@ class Splitter {
   enum class Role { whole, columns, inside, rows, entries };
 
   const Node& node(size_t n) const { return whole_.nodes()[n]; }
-  bool is(size_t n, std::string_view op) const { return node(n).op->name == op; }
+  SliceRule rule(size_t n) const { return node(n).op->slices; }
   const Value& weight(size_t n) const {
-    return whole_.value(node(n).inputs[is(n, "embedding") ? 0 : 1]);
+    return whole_.value(node(n).inputs[rule(n) == SliceRule::entries ? 0 : 1]);
   }
 
   // Returns whether the node is a product with its own weight.
   bool is_plain_product(size_t n) const {
-    return n != kNone && is(n, "dense") && !node(n).options.boolean("transposed") &&
+    return n != kNone && rule(n) == SliceRule::product && !node(n).options.boolean("transposed") &&
            weight(n).kind == ValueKind::parameter && users_[index(node(n).inputs[1])] == 1;
   }
 
   void plan(size_t n) {
     if (role_[n] != Role::whole) return;
-    if (is(n, "embedding")) return plan_table(n);
-    if (is(n, "dense") && node(n).options.boolean("transposed"))
+    if (rule(n) == SliceRule::entries) return plan_table(n);
+    if (rule(n) == SliceRule::product && node(n).options.boolean("transposed"))
       tell_whole(n, "its weight is the table of an embedding");
     if (!is_plain_product(n)) return;
     const Block block = block_before(n);
@@ -128,18 +129,23 @@ class Splitter {
       block.why = cat("'", node(n).label, "' before it has other users");
     } else if (is_plain_product(n)) {
       block.columns.push_back({n});
-    } else if (is(n, "unary") || is(n, "dropout")) {
-      block.inside.push_back(n);
-      open.push_back(node(n).inputs[0]);
-    } else if (is(n, "binary") && whole_.shape(node(n).inputs[0]) == whole_.shape(value) &&
-               whole_.shape(node(n).inputs[1]) == whole_.shape(value)) {
+    } else if (is_elementwise(n)) {
       block.inside.push_back(n);
       open.insert(open.end(), node(n).inputs.begin(), node(n).inputs.end());
-    } else if (is(n, "attention")) {
+    } else if (rule(n) == SliceRule::heads) {
       add_attention(block, n);
     } else {
       block.why = cat("what comes before it ('", node(n).op->name, "') needs whole tensors");
     }
+  }
+
+  // Returns whether each element of the output needs the same ones of all inputs.
+  bool is_elementwise(size_t n) const {
+    const auto& inputs = node(n).inputs;
+    const bool can = rule(n) == SliceRule::elements || rule(n) == SliceRule::random_elements;
+    return can && std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) {
+             return whole_.shape(id) == whole_.shape(node(n).output);
+           });
   }
 
   // Every device gets an equal number of heads.
@@ -166,7 +172,7 @@ class Splitter {
 
   void take(const Block& block) {
     const bool heads = std::any_of(block.inside.begin(), block.inside.end(),
-                                   [&](size_t n) { return is(n, "attention"); });
+                                   [&](size_t n) { return rule(n) == SliceRule::heads; });
     for (const size_t n : block.inside) role_[n] = Role::inside;
     for (const auto& [n, parts] : block.columns) {
       role_[n] = Role::columns;
@@ -234,12 +240,13 @@ class Splitter {
       const Slice& slice = out_.slices.at(weight(n).name);
       options["all"] = slice.whole[0];
       options["begin"] = slice.length() * rank_;
-      return add_op(n, "leave_slices", Json::object(), {add_op(n, "embedding", options, inputs)});
+      return add_op(n, "leave_slices", Json::object(),
+                    {add_op(n, node(n).op->name, options, inputs)});
     }
     if (role_[n] == Role::columns) inputs[0] = entered(n, node(n).inputs[0]);
-    if (role_[n] == Role::inside && is(n, "attention"))
+    if (role_[n] == Role::inside && rule(n) == SliceRule::heads)
       options["heads"] = node(n).options.integer("heads") / size_;
-    if (role_[n] == Role::inside && is(n, "dropout")) {
+    if (role_[n] == Role::inside && rule(n) == SliceRule::random_elements) {
       const int64_t width = whole_.shape(node(n).output).back();
       options["width"] = width;
       options["begin"] = width / size_ * rank_;
@@ -258,7 +265,7 @@ class Splitter {
   ValueId add_rows(size_t n, Json options, std::vector<ValueId> inputs) {
     const bool relu = node(n).options.boolean("relu");
     options["relu"] = false;
-    ValueId value = add_op(n, "dense", options, {inputs[0], inputs[1]});
+    ValueId value = add_op(n, node(n).op->name, options, {inputs[0], inputs[1]});
     value = add_op(n, "leave_slices", Json::object(), {value});
     if (inputs.size() > 2) value = add_op(n, "bias", Json::object(), {value, inputs[2]});
     return relu ? add_op(n, "unary", {{"function", "relu"}}, {value}) : value;

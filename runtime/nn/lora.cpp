@@ -31,7 +31,7 @@ std::vector<std::string> products_of(const graph::Graph& graph) {
   constexpr std::string_view kWeight = ".weight";
   std::vector<std::string> out;
   for (const graph::Node& node : graph.nodes()) {
-    if (std::string_view(node.op->name) != "dense" || node.options.boolean("transposed")) continue;
+    if (node.op->slices != ops::SliceRule::product || node.options.boolean("transposed")) continue;
     const std::string& weight = graph.value(node.inputs[1]).name;
     if (weight.ends_with(kWeight)) out.push_back(weight.substr(0, weight.size() - kWeight.size()));
   }

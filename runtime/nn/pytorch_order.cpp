@@ -9,9 +9,7 @@
 namespace etr::nn {
 namespace {
 
-bool any_of(const std::string& op, std::initializer_list<const char*> names) {
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
+using ops::AxesRule;
 
 bool is_trained(const graph::Value& value) { return graph::is_weight(value.kind); }
 
@@ -54,52 +52,62 @@ std::shared_ptr<const PytorchOrder::Order> PytorchOrder::of(graph::ValueId id) c
 }
 
 void PytorchOrder::note_parameters(const graph::Graph& graph, const graph::Node& node) {
-  const std::string op = node.op->name;
   const auto changed = std::find_if(node.inputs.begin(), node.inputs.end(), [&](graph::ValueId id) {
     return axes(id).kind == Axes::flat || axes(id).kind == Axes::unknown;
   });
   if (changed == node.inputs.end()) return;
   const Axes from = axes(*changed);
-  const bool dense = op == "dense" && !node.options.boolean("transposed");
-  const bool by_feature = any_of(op, {"batch_norm", "layer_norm", "bias", "binary"});
+  const bool makes_features = node.op->axes == AxesRule::new_rows;
+  const bool by_feature = node.op->axes == AxesRule::elements || node.op->axes == AxesRule::rows;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const graph::ValueId id = node.inputs[i];
-    // A bias has the outputs' order.
-    if (!is_trained(graph.value(id)) || (dense && i == 2)) continue;
-    const bool told = from.kind == Axes::flat &&
-                      (dense || (by_feature && graph.shape(id).size() == 1)) &&
-                      static_cast<size_t>(graph.shape(id)[0]) == from.order->size();
+    // A bias has the order of the new features.
+    if (!is_trained(graph.value(id)) || (makes_features && i != 1)) continue;
+    const bool of_features =
+        node.op->layout && node.op->layout(node.options, i) == ops::WeightLayout::transposed;
+    const bool told =
+        from.kind == Axes::flat &&
+        ((makes_features && of_features) || (by_feature && graph.shape(id).size() == 1)) &&
+        static_cast<size_t>(graph.shape(id)[0]) == from.order->size();
     const auto [entry, is_new] = orders_.emplace(id, from.order);
     if (!told || (!is_new && *entry->second != *from.order)) untold_[id] = node.label;
   }
 }
 
 PytorchOrder::Axes PytorchOrder::after(const graph::Graph& graph, const graph::Node& node) {
-  const std::string op = node.op->name;
-  const Shape shape = graph.shape(node.output);
-  const Axes from = axes(node.inputs[0]);
-  if (any_of(op, {"unary", "dropout", "batch_norm", "bias"})) return from;
-  if (any_of(op, {"binary", "concat"})) return joined(graph, node);
-  if (any_of(op, {"flatten", "reshape"})) return reshaped(graph.shape(node.inputs[0]), shape, from);
-  if (op == "permute" && from.kind == Axes::image) return permuted(graph, node);
-  if (any_of(op, {"max_pool", "avg_pool"}) && from.kind == Axes::unknown) return from;
-  if (any_of(op, {"conv2d", "conv2d_transpose", "max_pool", "avg_pool"}))
-    return {Axes::image, nullptr};
-  if (any_of(op, {"layer_norm", "softmax"}))
-    return from.kind == Axes::image && shape.size() == 3 ? Axes{} : from;
-  if (any_of(op, {"group_norm", "slice", "glsl"}) && from.kind == Axes::image && shape.size() > 2)
-    return from;
-  if (any_of(op, {"group_norm", "slice", "glsl"}) && from.kind != Axes::same)
-    return {Axes::unknown, nullptr};
-  if (op == "dense" && from.kind == Axes::image && shape.size() >= 4) return from;
-  if (op == "reduce" && from.kind == Axes::image && graph.shape(node.inputs[0]).size() > 4)
-    return {Axes::unknown, nullptr};
-  const bool keeps_channels =
-      shape.size() > 2 && shape.back() == graph.shape(node.inputs[0]).back();
-  if (op == "reduce" && from.kind == Axes::image && keeps_channels) return from;
-  const bool is_changed = from.kind == Axes::flat || from.kind == Axes::unknown;
-  if (is_changed && op != "dense" && op != "reduce") return {Axes::unknown, nullptr};
-  return {};
+  const Shape x = graph.shape(node.inputs[0]), y = graph.shape(node.output);
+  const Axes from = axes(node.inputs[0]), unknown{Axes::unknown, nullptr};
+  const bool is_image = from.kind == Axes::image;
+  switch (node.op->axes) {
+    case AxesRule::elements:
+    case AxesRule::joined: return joined(graph, node);
+    case AxesRule::reshaped: return reshaped(x, y, from);
+    case AxesRule::permuted:
+      if (is_image) return permuted(graph, node);
+      break;
+    case AxesRule::image: return from.kind == Axes::unknown ? unknown : Axes{Axes::image, nullptr};
+    case AxesRule::parts:
+      if (is_image && y.size() > 2) return from;
+      break;
+    // The rows of an image of three axes are those of a sequence, as in PyTorch.
+    case AxesRule::rows: return is_image && y.size() == 3 ? Axes{} : from;
+    case AxesRule::new_rows:
+      if (from.kind == Axes::unknown) return y.size() > 2 ? unknown : Axes{};
+      return is_image && y.size() > 3 ? from : Axes{};
+    case AxesRule::reduced: return reduced(x, y, from);
+    case AxesRule::untold: break;
+  }
+  const bool all_same = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                    [&](graph::ValueId id) { return axes(id).kind == Axes::same; });
+  return all_same ? Axes{} : unknown;
+}
+
+// Returns the axes of sums, means, ... over some of the axes of `from`.
+PytorchOrder::Axes PytorchOrder::reduced(const Shape& from, const Shape& to, const Axes& axes) {
+  if (axes.kind == Axes::unknown || (axes.kind == Axes::image && from.size() > 4))
+    return !to.empty() && element_count(to) > to[0] ? Axes{Axes::unknown, nullptr} : Axes{};
+  const bool keeps_channels = to.size() > 2 && to.back() == from.back();
+  return axes.kind == Axes::image && keeps_channels ? axes : Axes{};
 }
 
 PytorchOrder::Axes PytorchOrder::reshaped(const Shape& from, const Shape& to,
@@ -148,7 +156,7 @@ PytorchOrder::Axes PytorchOrder::permuted(const graph::Graph& graph, const graph
 // Returns the axes of concatenated or element-wise combined values.
 PytorchOrder::Axes PytorchOrder::joined(const graph::Graph& graph, const graph::Node& node) {
   Axes out = axes(node.inputs[0]);
-  const bool concat = node.op->name == std::string("concat");
+  const bool concat = node.op->axes == AxesRule::joined;
   if (concat && out.kind == Axes::flat) out.order = nullptr;
   auto joint = std::make_shared<Order>();
   bool any_flat = false;

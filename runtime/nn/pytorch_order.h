@@ -35,6 +35,7 @@ class PytorchOrder {
   Axes& axes(graph::ValueId id) { return axes_[static_cast<size_t>(id)]; }
   Axes after(const graph::Graph& graph, const graph::Node& node);
   Axes reshaped(const Shape& from, const Shape& to, const Axes& axes) const;
+  static Axes reduced(const Shape& from, const Shape& to, const Axes& axes);
   Axes permuted(const graph::Graph& graph, const graph::Node& node);
   Axes joined(const graph::Graph& graph, const graph::Node& node);
   void note_parameters(const graph::Graph& graph, const graph::Node& node);

@@ -269,6 +269,11 @@ std::string to_onnx(OnnxNode& node) {
   return node.reshape(node.transpose(mixed, {0, 2, 1, 3}), {0, y[1], y[2]});
 }
 
+// Every position is compared with every other one, and sums their values.
+double operations(const Shape& output) {
+  return 4 * static_cast<double>(element_count(output)) * static_cast<double>(output[1]);
+}
+
 }  // namespace
 
 extern const OpSpec attention_op;
@@ -281,6 +286,9 @@ const OpSpec attention_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::new_rows,
+    .slices = SliceRule::heads,
+    .operations = operations,
 };
 
 }  // namespace etr::ops

@@ -87,6 +87,7 @@ const OpSpec avg_pool_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::image,
 };
 
 }  // namespace etr::ops

@@ -202,6 +202,8 @@ const OpSpec batch_norm_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .is_foldable = true,
+    .axes = AxesRule::elements,
 };
 
 }  // namespace etr::ops

@@ -52,6 +52,7 @@ const OpSpec bias_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::elements,
 };
 
 }  // namespace etr::ops

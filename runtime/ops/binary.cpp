@@ -183,6 +183,8 @@ const OpSpec binary_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::elements,
+    .slices = SliceRule::elements,
 };
 
 }  // namespace etr::ops

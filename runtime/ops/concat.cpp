@@ -83,6 +83,7 @@ const OpSpec concat_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::joined,
 };
 
 }  // namespace etr::ops

@@ -92,6 +92,7 @@ const OpSpec conv2d_op{
     .layout = conv_layout,
     .quantizes = conv_quantizes,
     .folds = folds,
+    .axes = AxesRule::image,
 };
 
 }  // namespace etr::ops

@@ -68,6 +68,7 @@ const OpSpec conv2d_transpose_op{
     .to_onnx = to_onnx,
     .layout = conv_layout,
     .quantizes = conv_quantizes,
+    .axes = AxesRule::image,
 };
 
 }  // namespace etr::ops

@@ -110,6 +110,8 @@ const OpSpec dense_op{
     .layout = layout,
     .quantizes = quantizes,
     .folds = folds,
+    .axes = AxesRule::new_rows,
+    .slices = SliceRule::product,
 };
 
 }  // namespace etr::ops

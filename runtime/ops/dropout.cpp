@@ -67,6 +67,8 @@ const OpSpec dropout_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::elements,
+    .slices = SliceRule::random_elements,
 };
 
 }  // namespace etr::ops

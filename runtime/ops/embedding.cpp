@@ -69,6 +69,8 @@ std::string to_onnx(OnnxNode& node) {
   return node.emit("Gather", {node.in(0), node.in(1)}, OnnxAttributes().integer("axis", 0));
 }
 
+double operations(const Shape&) { return 0; }
+
 }  // namespace
 
 extern const OpSpec embedding_op;
@@ -81,6 +83,8 @@ const OpSpec embedding_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .slices = SliceRule::entries,
+    .operations = operations,
 };
 
 }  // namespace etr::ops

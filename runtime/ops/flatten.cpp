@@ -31,6 +31,7 @@ const OpSpec flatten_op{
     .backward = no_dispatch,
     .view = true,
     .to_onnx = to_onnx,
+    .axes = AxesRule::reshaped,
 };
 
 }  // namespace etr::ops

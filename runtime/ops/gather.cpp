@@ -62,6 +62,7 @@ const OpSpec gather_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::parts,
 };
 
 }  // namespace etr::ops

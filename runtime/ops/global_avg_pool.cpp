@@ -57,6 +57,7 @@ const OpSpec global_avg_pool_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::reduced,
 };
 
 }  // namespace etr::ops

@@ -120,6 +120,7 @@ const OpSpec glsl_op{
     .shapes = shapes,
     .forward = forward,
     .backward = backward,
+    .axes = AxesRule::parts,
 };
 
 }  // namespace etr::ops

@@ -102,6 +102,7 @@ const OpSpec group_norm_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::parts,
 };
 
 }  // namespace etr::ops

@@ -86,6 +86,7 @@ const OpSpec layer_norm_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::rows,
 };
 
 }  // namespace etr::ops

@@ -89,6 +89,7 @@ const OpSpec max_pool_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::image,
 };
 
 }  // namespace etr::ops

@@ -57,6 +57,7 @@ const OpSpec mean_rows_op{
     .shapes = shapes,
     .forward = forward,
     .backward = backward,
+    .is_mean_of_rows = true,
 };
 
 }  // namespace etr::ops

@@ -256,6 +256,33 @@ class OnnxNode;  // ops/onnx_node.h
 // [KH, KW, C, F].
 enum class WeightLayout { same, transposed, convolution };
 
+// Which axes an op's output has, given those of its inputs. PyTorch keeps the channels of an image
+// before its places; from this rule follows in which order PyTorch has the features of a flattened
+// image (nn/pytorch_order.h).
+enum class AxesRule {
+  untold,    // if all inputs have the same axes in PyTorch, so has the output; else unknown
+  elements,  // those of the inputs: an element depends on the same feature of each input
+  parts,     // those of input 0, but an element may depend on other features of it
+  rows,      // those of input 0, whose rows of features are treated as a whole
+  new_rows,  // same, with new features; input 1, if its layout is transposed, maps old to new ones
+  image,     // [N, H, W, C], as in input 0
+  joined,    // those of the inputs, which are concatenated
+  reshaped,  // the elements of input 0 in another shape
+  permuted,  // those of input 0, in the order that the option `axes` says
+  reduced,   // those of input 0 without some
+};
+
+// How ranks that share a model's weights compute slices of an op (graph/split.h).
+enum class SliceRule {
+  whole,     // they cannot
+  product,   // input 1 is [features, units], input 2 a bias: each rank computes some units, or sums
+             // over some features. Options: relu, and transposed if input 1 is another op's table
+  elements,  // each rank computes some elements, if all inputs have the output's shape
+  random_elements,  // same; the options width and begin say of what the input is a slice
+  heads,            // each rank computes some heads. Options: heads, kv_heads
+  entries,  // input 0 is a table [entries, width]: each rank has some entries. Options: all, begin
+};
+
 struct OpSpec {
   const char* name;
   const char* doc;
@@ -276,6 +303,17 @@ struct OpSpec {
   // Whether the output is linear in the columns of input 1, so that a normalisation after it can be
   // folded into that weight for evaluation. nullptr: it is not.
   bool (*folds)(const Options&) = nullptr;
+  // Whether the op is a normalisation that can be folded into such a product. Its inputs after x
+  // are gamma, beta, mean and variance of each column, its options epsilon and relu.
+  bool is_foldable = false;
+  // Whether the output is a mean over the valid rows. saved[0] then holds its divisor and the
+  // weight of the rows.
+  bool is_mean_of_rows = false;
+  AxesRule axes = AxesRule::untold;
+  SliceRule slices = SliceRule::whole;
+  // Returns the multiplications and additions of the forward pass. nullptr: each scalar of a weight
+  // is used once for every element of an output channel.
+  double (*operations)(const Shape& output) = nullptr;
 };
 
 // All ops, in the order of op_list.inc.

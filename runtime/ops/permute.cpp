@@ -85,6 +85,7 @@ const OpSpec permute_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::permuted,
 };
 
 }  // namespace etr::ops

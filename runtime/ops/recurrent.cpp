@@ -169,6 +169,7 @@ const OpSpec recurrent_op{
     .to_onnx = to_onnx,
     .layout = layout,
     .quantizes = quantizes,
+    .axes = AxesRule::new_rows,
 };
 
 }  // namespace etr::ops

@@ -176,6 +176,7 @@ const OpSpec reduce_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::reduced,
 };
 
 }  // namespace etr::ops

@@ -54,6 +54,7 @@ const OpSpec reshape_op{
     .backward = no_dispatch,
     .view = true,
     .to_onnx = to_onnx,
+    .axes = AxesRule::reshaped,
 };
 
 }  // namespace etr::ops

@@ -93,6 +93,7 @@ const OpSpec rotary_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::new_rows,
 };
 
 }  // namespace etr::ops

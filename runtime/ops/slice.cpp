@@ -65,6 +65,7 @@ const OpSpec slice_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::parts,
 };
 
 }  // namespace etr::ops

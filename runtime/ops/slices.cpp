@@ -45,6 +45,7 @@ const OpSpec enter_slices_op{
     .shapes = shapes,
     .forward = copy,
     .backward = sum_gradient,
+    .axes = AxesRule::elements,
 };
 const OpSpec leave_slices_op{
     .name = "leave_slices",
@@ -53,6 +54,7 @@ const OpSpec leave_slices_op{
     .shapes = shapes,
     .forward = sum,
     .backward = copy_gradient,
+    .axes = AxesRule::elements,
 };
 
 }  // namespace etr::ops

@@ -55,6 +55,7 @@ const OpSpec softmax_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::rows,
 };
 
 }  // namespace etr::ops

@@ -108,6 +108,8 @@ const OpSpec unary_op{
     .forward = forward,
     .backward = backward,
     .to_onnx = to_onnx,
+    .axes = AxesRule::elements,
+    .slices = SliceRule::elements,
 };
 
 }  // namespace etr::ops

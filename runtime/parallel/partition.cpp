@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <string_view>
 
 #include "core/bytes_text.h"
 #include "core/error.h"
@@ -23,19 +22,16 @@ using graph::ValueKind;
 
 double elements(const Shape& shape) { return static_cast<double>(element_count(shape)); }
 
-// Returns the multiplications and additions of the forward pass: each scalar of a weight is used
-// once for every element of an output channel. Attention compares every position with every other
-// one.
+// Returns the multiplications and additions of the forward pass.
 double operations(const Graph& graph, const Node& node) {
   const Shape& out = graph.value(node.output).shape;
-  const std::string_view op = node.op->name;
+  if (node.op->operations) return node.op->operations(out);
   double sum = 0;
   for (const graph::ValueId id : node.inputs) {
     const graph::Value& value = graph.value(id);
-    if (!graph::is_weight(value.kind) || value.shape.size() < 2 || op == "embedding") continue;
+    if (!graph::is_weight(value.kind) || value.shape.size() < 2) continue;
     sum += 2 * elements(out) * elements(value.shape) / static_cast<double>(out.back());
   }
-  if (op == "attention" && out.size() > 1) sum += 4 * elements(out) * static_cast<double>(out[1]);
   return sum;
 }
 

@@ -403,6 +403,7 @@ TEST(PytorchOrder, RefusesWhatItCannotTell) {
        R"({"layer": "flatten"}, {"layer": "reshape", "shape": [24, 1]})",
        R"({"layer": "flatten"}, {"layer": "group_norm", "groups": 2})",
        R"({"layer": "reshape", "shape": [2, 12]})",
+       R"({"layer": "reshape", "shape": [2, 12]}, {"layer": "reduce", "axes": [1]})",
        R"({"layer": "permute", "axes": [0, 3, 2, 1]}, {"layer": "flatten"})",
        R"({"layer": "max_pool", "window": 1, "stride": 1}, {"layer": "permute", "axes": [0, 2, 3, 1]},
            {"layer": "avg_pool", "window": 1, "stride": 1}, {"layer": "flatten"})",
@@ -420,6 +421,33 @@ TEST(PytorchOrder, RefusesWhatItCannotTell) {
       EXPECT_NE(std::string(error.what()).find("layer 'first'"), std::string::npos) << error.what();
     }
   }
+}
+
+// Rows of an image are picked along its height.
+TEST(PytorchOrder, FollowsRowsThatAreGathered) {
+  const nn::ModelGraph model =
+      nn::Model(parse_json(R"({"inputs": ["image", "ids"],
+                               "layers": [{"layer": "gather", "input": ["image", "ids"]},
+                                          {"layer": "flatten"},
+                                          {"layer": "dense", "units": 5, "name": "first"}]})",
+                           "test"))
+          .build(2, {{"image", {DType::f32, {2, 3, 4}}}, {"ids", {DType::i32, {5}}}});
+  const auto order = nn::PytorchOrder(model.graph).of(model.graph.parameter("first.weight"));
+  ASSERT_TRUE(order);
+  for (size_t place = 0; place < 15; ++place)
+    for (size_t channel = 0; channel < 4; ++channel)
+      EXPECT_EQ((*order)[place * 4 + channel], channel * 15 + place);
+}
+
+// Nothing says what becomes of the axes of an image of indices.
+TEST(PytorchOrder, RefusesAnImageThatAnOpWithoutARuleReads) {
+  const nn::ModelGraph model =
+      nn::Model(parse_json(R"({"layers": [{"layer": "embedding", "entries": 7, "width": 2},
+                                          {"layer": "flatten"},
+                                          {"layer": "dense", "units": 5, "name": "first"}]})",
+                           "test"))
+          .build(2, {{"image", {DType::i32, {2, 3, 4}}}});
+  EXPECT_THROW(nn::PytorchOrder(model.graph).of(model.graph.parameter("first.weight")), Error);
 }
 
 // `levels` layers in each other, the innermost a dense one.
