@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.h"
 #include "core/format_text.h"
 #include "core/json.h"
-#include "core/markup.h"
 #include "explain/explain.h"
+#include "plot/shapes.h"
 #include "plot/text.h"
 
 namespace etr::explain {
@@ -15,6 +16,7 @@ constexpr int kColumns = 5;
 constexpr int kGauge = 30;    // width of a queue's gauge
 constexpr int kPadding = 10;  // between a box and its texts
 constexpr double kTitleSize = 17, kWhySize = 13, kNameSize = 13.5, kSmallNameSize = 12;
+constexpr const char *kStrong = "font-weight='600' fill='#1d1d1f'", *kQuiet = "fill='#55555a'";
 constexpr double kBold = 1.1;  // width of bold letters relative to others
 
 std::string rate_text(double rate) {
@@ -49,10 +51,9 @@ class Drawing {
     const int width = 2 * kMargin + std::max(boxes_width, heading_width());
     const int height = kTop + rows * kBoxHeight + (rows - 1) * kRowGap + kMargin;
     out_ += format_text(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
-        "%d\" "
-        "font-family=\"system-ui, sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" "
-        "fill=\"#ffffff\"/>\n",
+        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
+        "font-family='system-ui, sans-serif'>\n<rect width='100%%' height='100%%' "
+        "fill='#ffffff'/>\n",
         width, height, width, height);
     heading();
     for (size_t i = 0; i < boxes; ++i) {
@@ -82,12 +83,14 @@ class Drawing {
                                                plot::text_width(why(), kWhySize))));
   }
 
+  void add(const std::string& shape) { out_ += shape + "\n"; }
+  void text_at(double size, const char* look, plot::Spot at, const std::string& text) {
+    add(plot::drawn_text(format_text("font-size='%g' %s", size, look), at, text));
+  }
+
   void heading() {
-    out_ += format_text(
-        "<text x=\"%d\" y=\"30\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
-        kMargin, kTitleSize, title().c_str());
-    out_ += format_text("<text x=\"%d\" y=\"52\" font-size=\"%g\" fill=\"#55555a\">%s</text>\n",
-                        kMargin, kWhySize, escape_markup(why()).c_str());
+    text_at(kTitleSize, kStrong, {kMargin, 30}, title());
+    text_at(kWhySize, kQuiet, {kMargin, 52}, why());
   }
 
   void box(size_t i) {
@@ -96,33 +99,20 @@ class Drawing {
     const std::string name = consumer ? "consumer" : row["name"].get<std::string>();
     const double room = (kBoxWidth - 2 * kPadding) / kBold;
     const double size = plot::text_width(name, kNameSize) > room ? kSmallNameSize : kNameSize;
-    const std::string shown = plot::shortened(name, room, size);
-    const double alone = row["samples_per_s_alone"];
     const double load =
         consumer ? 1 - row["waiting_share"].get<double>() : row["load"].get<double>();
     const bool slowest = e_["bottleneck"]["stage"] == name;
-    const int x = x_of(i), y = y_of(i);
-    const std::string color = color_of(load);
-    out_ += format_text(
-        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#fafafa\" "
-        "stroke=\"%s\" stroke-width=\"%g\"/>\n",
-        x, y, kBoxWidth, kBoxHeight, slowest ? "#b3261e" : "#c9c9cf", slowest ? 2.5 : 1.0);
-    out_ += format_text(
-        "<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
-        x + kPadding, y + 22, size, escape_markup(shown).c_str());
-    out_ += format_text("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n",
-                        x + kPadding, y + 40, rate_text(alone).c_str());
-    const int full = kBoxWidth - 62;
-    out_ += format_text(
-        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"8\" rx=\"4\" fill=\"#e6e6ea\"/>\n",
-        x + kPadding, y + 53, full);
-    out_ += format_text(
-        "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"8\" rx=\"4\" fill=\"%s\"/>\n",
-        x + kPadding, y + 53, std::max(4.0, full * std::clamp(load, 0.0, 1.0)), color.c_str());
-    out_ += format_text(
-        "<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"end\" fill=\"#1d1d1f\">%.0f "
-        "%%</text>\n",
-        x + kBoxWidth - kPadding, y + 61, 100 * load);
+    const double x = x_of(i), y = y_of(i), left = x + kPadding, full = kBoxWidth - 62;
+    add(plot::drawn_box(slowest ? "rx='8' fill='#fafafa' stroke='#b3261e' stroke-width='2.5'"
+                                : "rx='8' fill='#fafafa' stroke='#c9c9cf' stroke-width='1'",
+                        {x, y, kBoxWidth, kBoxHeight}));
+    text_at(size, kStrong, {left, y + 22}, plot::shortened(name, room, size));
+    text_at(11.5, kQuiet, {left, y + 40}, rate_text(row["samples_per_s_alone"]));
+    add(plot::drawn_box("rx='4' fill='#e6e6ea'", {left, y + 53, full, 8}));
+    add(plot::drawn_box(cat("rx='4' fill='", color_of(load), "'"),
+                        {left, y + 53, std::max(4.0, full * std::clamp(load, 0.0, 1.0)), 8}));
+    text_at(11, "text-anchor='end' fill='#1d1d1f'", {x + kBoxWidth - kPadding, y + 61},
+            format_text("%.0f %%", 100 * load));
   }
 
   // Draws an arrow, with the fill level of the queue between two segments, if there is one.
@@ -130,30 +120,22 @@ class Drawing {
     const int y = y_of(from) + kBoxHeight / 2;
     const int x1 = x_of(from) + kBoxWidth + 4;
     int gauge_x = x1 + 2, gauge_y = y + 10;  // below the arrow
-    if (y_of(from) == y_of(to)) {
-      const int x2 = x_of(to) - 4;
-      out_ += format_text(
-          "<path d=\"M%d %d H%d m-6 -4 l6 4 l-6 4\" fill=\"none\" stroke=\"#8e8e93\" "
-          "stroke-width=\"1.5\"/>\n",
-          x1, y, x2);
-    } else {
+    std::string path = format_text("M%d %d H%d m-6 -4 l6 4 l-6 4", x1, y, x_of(to) - 4);
+    if (y_of(from) != y_of(to)) {
       const int turn = y_of(to) - kRowGap / 2, x2 = x_of(to) + kBoxWidth / 2;
-      out_ += format_text(
-          "<path d=\"M%d %d h12 V%d H%d V%d m-4 -6 l4 6 l4 -6\" fill=\"none\" stroke=\"#8e8e93\" "
-          "stroke-width=\"1.5\"/>\n",
-          x1, y, turn, x2, y_of(to) - 4);
+      path = format_text("M%d %d h12 V%d H%d V%d m-4 -6 l4 6 l4 -6", x1, y, turn, x2, y_of(to) - 4);
       gauge_x = (x1 + x2 - kGauge) / 2;
       gauge_y = turn + 7;
     }
+    add(plot::drawn_path("fill='none' stroke='#8e8e93' stroke-width='1.5'", path));
     const Json& row = e_["stages"][from];
     if (!row.contains("queue_limit_items")) return;
     const double fill = row["queue_items"].get<double>() / row["queue_limit_items"].get<double>();
-    out_ += format_text(
-        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"6\" rx=\"3\" fill=\"#e6e6ea\"><title>queue: "
-        "%.0f %% full</title></rect>\n<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"6\" "
-        "rx=\"3\" fill=\"#6e6e73\"/>\n",
-        gauge_x, gauge_y, kGauge, 100 * fill, gauge_x, gauge_y,
-        kGauge * std::clamp(fill, 0.0, 1.0));
+    plot::Box gauge{static_cast<double>(gauge_x), static_cast<double>(gauge_y), kGauge, 6};
+    add(plot::drawn_box("rx='3' fill='#e6e6ea'", gauge,
+                        format_text("<title>queue: %.0f %% full</title>", 100 * fill)));
+    gauge.width *= std::clamp(fill, 0.0, 1.0);
+    add(plot::drawn_box("rx='3' fill='#6e6e73'", gauge));
   }
 
   const Json& e_;

@@ -4,12 +4,9 @@
 #include <string>
 
 #include "plot/figure.h"
+#include "plot/shapes.h"
 
 namespace etr::plot {
-
-struct Spot {
-  double x = 0, y = 0;  // in pixels
-};
 
 // Returns the class with the colour of a series: "s3", or "s3 hollow".
 std::string style_class(const Series& series);

@@ -8,10 +8,6 @@
 
 namespace etr::plot {
 
-struct Box {
-  double x = 0, y = 0, width = 0, height = 0;  // x and y of the upper left corner
-};
-
 class NotePlaces {
  public:
   explicit NotePlaces(const Box& frame) : frame_(frame) {}

@@ -22,13 +22,11 @@ constexpr double kRowMarker = 0.8, kRowCap = 5.5;  // sizes if conditions are ro
 constexpr double kMeet = 2.5;  // markers closer than this, in pixels, are nested
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
-  return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
-             coordinate(at.y), "'>", escape_markup(text), "</text>");
+  return drawn_text(cat("class='", style, "' text-anchor='", anchor, "'"), at, text);
 }
 
 std::string straight(const char* style, Spot from, Spot to) {
-  return cat("<line class='", style, "' x1='", coordinate(from.x), "' y1='", coordinate(from.y),
-             "' x2='", coordinate(to.x), "' y2='", coordinate(to.y), "'/>");
+  return drawn_line(cat("class='", style, "'"), from, to);
 }
 
 std::string value_text(const Axis& axis, double value) {
@@ -63,9 +61,7 @@ class Drawing {
         notes_(box_) {}
 
   std::string svg() {
-    out_ = cat("<clipPath id='", place_.clip_id, "'><rect x='", coordinate(box_.x), "' y='",
-               coordinate(box_.y), "' width='", coordinate(box_.width), "' height='",
-               coordinate(box_.height), "'/></clipPath>");
+    out_ = cat("<clipPath id='", place_.clip_id, "'>", drawn_box("", box_), "</clipPath>");
     offsets_ = dodge_offsets(panel_, places(), place_.dodge);
     never_strip();
     ranges();
@@ -100,9 +96,8 @@ class Drawing {
     if (place_.never <= 0) return;
     const double size = place_.never - kNeverGap;
     const double x = sideways_ ? right() + kNeverGap : box_.x;
-    out_ += cat("<rect class='never' x='", coordinate(x), "' y='", coordinate(place_.frame.y),
-                "' width='", coordinate(sideways_ ? size : box_.width), "' height='",
-                coordinate(sideways_ ? box_.height : size), "'/>");
+    out_ += drawn_box("class='never'", {x, place_.frame.y, sideways_ ? size : box_.width,
+                                        sideways_ ? box_.height : size});
     if (sideways_) {
       out_ += straight("axis", {x, bottom()}, {x + size, bottom()}) +
               text_at("tick", "middle", {never_at(), bottom() + 17}, kNever);
@@ -118,10 +113,8 @@ class Drawing {
       if (!to.shows(range.low) || !to.shows(range.high)) continue;
       const double a = to(range.low), b = to(range.high);
       const double low = std::min(a, b), size = std::max(1.0, std::abs(b - a));
-      out_ += cat("<rect class='range'", clip(), " x='", coordinate(range.of_x ? low : box_.x),
-                  "' y='", coordinate(range.of_x ? box_.y : low), "' width='",
-                  coordinate(range.of_x ? size : box_.width), "' height='",
-                  coordinate(range.of_x ? box_.height : size), "'/>");
+      out_ += drawn_box("class='range'" + clip(), range.of_x ? Box{low, box_.y, size, box_.height}
+                                                             : Box{box_.x, low, box_.width, size});
     }
   }
 
@@ -201,8 +194,8 @@ class Drawing {
         before = at;
       }
       if (!path.empty())
-        out_ += cat("<path class='reference", reference.dots ? " dots" : "", "'", clip(), " d='",
-                    path, "'/>");
+        out_ +=
+            drawn_path(cat("class='reference", reference.dots ? " dots" : "", "'", clip()), path);
     }
   }
 
@@ -256,8 +249,8 @@ class Drawing {
         before = at;
       }
       if (!path.empty())
-        out_ += cat("<g class='", style_class(series), "'><path class='line'", clip(), " d='", path,
-                    "'/></g>");
+        out_ += cat("<g class='", style_class(series), "'>",
+                    drawn_path("class='line'" + clip(), path), "</g>");
     }
   }
 
@@ -460,10 +453,8 @@ void Drawing::bar(const Series& series, const Point& point, double offset, doubl
   if (is_never(point)) {
     drawn = marker(series, *at);
   } else {
-    drawn = cat("<rect class='bar' x='", coordinate(sideways_ ? low : at->x - thin / 2), "' y='",
-                coordinate(sideways_ ? at->y - thin / 2 : low), "' width='",
-                coordinate(sideways_ ? length : thin), "' height='",
-                coordinate(sideways_ ? thin : length), "'/>");
+    drawn = drawn_box("class='bar'", sideways_ ? Box{low, at->y - thin / 2, length, thin}
+                                               : Box{at->x - thin / 2, low, thin, length});
     // The series' marker identifies it without colours.
     const double inward = base > end ? -7 : 7;
     if (thin > 9 && length > 16)

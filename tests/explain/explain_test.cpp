@@ -118,7 +118,7 @@ TEST(Explain, TheBottleneckHasTheLeastHeadroom) {
 // Every number after `key=` in the drawing.
 std::vector<double> attributes(const std::string& svg, const std::string& key) {
   std::vector<double> out;
-  for (size_t at = 0; (at = svg.find(" " + key + "=\"", at)) != std::string::npos; ++at)
+  for (size_t at = 0; (at = svg.find(" " + key + "='", at)) != std::string::npos; ++at)
     out.push_back(std::stod(svg.substr(at + key.size() + 3)));
   return out;
 }
@@ -129,7 +129,7 @@ TEST(Explain, NothingIsDrawnBeyondTheEdge) {
     const std::string svg = explain::to_svg(explain::explain(any_stats(rng, stages)));
     const double width = attributes(svg, "width")[0], height = attributes(svg, "height")[0];
     size_t gauges = 0;
-    for (size_t at = 0; (at = svg.find("<rect x=", at)) != std::string::npos; ++at) {
+    for (size_t at = 0; (at = svg.find("<rect rx=", at)) != std::string::npos; ++at) {
       const std::string rect = svg.substr(at, svg.find('>', at) - at);
       EXPECT_LE(attributes(rect, "x")[0] + attributes(rect, "width")[0], width) << svg;
       EXPECT_LE(attributes(rect, "y")[0] + attributes(rect, "height")[0], height) << svg;
