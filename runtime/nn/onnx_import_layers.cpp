@@ -64,8 +64,9 @@ void OnnxImporter::scale_and_shift(const OnnxNode& node, const OnnxView& x) {
     const OnnxValue from = value(node, input);
     OnnxTensor of = constant(node, input, "scale or shift");
     if (!of.is_real) lacks(node, "its scale or shift is not of real numbers");
+    const float unchanging = op[0] == 'M' ? 1.f : 0.f;
     const bool neutral = std::all_of(of.reals.begin(), of.reals.end(),
-                                     [&](float v) { return v == (op[0] == 'M' ? 1.f : 0.f); });
+                                     [=](float v) { return v == unchanging; });
     // By channel, where they are not by the last axes.
     if (node.op != "LayerNormalization") {
       if (neutral && from.source.empty()) continue;

@@ -204,7 +204,8 @@ void Weights::start_from(const checkpoint::NamedTensors& given) {
 SavedWeights Weights::own_of(const Loaded& all) const {
   const Loaded loaded = stage ? of_stage(all) : all;
   SavedWeights out{loaded.weights, loaded.optimizer};
-  auto& [tensors, state] = out;
+  checkpoint::NamedTensors& tensors = out.weights;
+  checkpoint::NamedTensors& state = out.optimizer;
   if (net.lora && !loaded.base.empty()) add_base(tensors, loaded);
   check_origin(loaded.origin, "model", [&] {
     if (shared)
