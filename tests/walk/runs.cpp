@@ -82,7 +82,7 @@ void stop(Walk& walk) {
   etr_run* const run = walk.handle(record);
   walk.call(
       "etr_run_stop", "", run ? kOk : kInvalid, [&] { return etr_run_stop(run); }, true);
-  if (run) record->stopped = true;
+  if (run) *record->stopped = true;
 }
 
 void evaluate_run(Walk& walk) {
@@ -90,9 +90,9 @@ void evaluate_run(Walk& walk) {
   if (record && record->stalls && record->devices > 1) return;  // would wait for a batch
   etr_run* const run = walk.handle(record);
   Codes allowed = kOk;
-  if (record && record->stopped) allowed = kCancelled;
+  if (record && *record->stopped) allowed = kCancelled;
   if (record && !record->evaluates) allowed = kState;
-  const bool began = run && !record->stopped;
+  const bool began = run && !*record->stopped;
   walk.filled<etr_eval_result>("etr_run_evaluate", "", Walk::needs(run, with_odds(record, allowed)),
                                [&](etr_eval_result* out) { return etr_run_evaluate(run, out); });
   if (began && record->devices > 1) record->failed = true;
@@ -137,6 +137,7 @@ void take_trainer(Walk& walk) {
   auto trainer = std::unique_ptr<Trainer>(
       new Trainer{{walk, made, "etr_trainer_destroy", etr_trainer_destroy}});
   trainer->of_run = trainer->shaped = true;
+  trainer->run_stopped = record->stopped;
   // With several ranks calls fail when the run has; a stalled one has no batch to give shapes.
   trainer->odd = true;
   if (record->stalls) return;

@@ -18,7 +18,10 @@ Codes with_odds(const Trainer* trainer, Codes allowed) {
 
 // What a call that needs the shapes of a batch may return.
 Codes when_shaped(const Trainer* trainer) {
-  if (!trainer || trainer->shaped) return kOk;
+  if (!trainer) return kOk;
+  // Without a step yet, a run that was stopped waits for no batch any more.
+  if (trainer->run_stopped && *trainer->run_stopped) return kOk | kCancelled;
+  if (trainer->shaped) return kOk;
   return trainer->may_be_shaped ? kOk | kState : kState;
 }
 
@@ -348,7 +351,7 @@ void describe_trainer(Walk& walk) {
   const char* const format = walk.random.of<const char*>({"text", "json", "x", nullptr});
   const bool known = format && *format != 'x';
   walk.text("etr_trainer_summary", format ? format : "NULL",
-            Walk::needs(trainer, with_odds(record, known ? shaped : kInvalid | (shaped & kState))),
+            Walk::needs(trainer, with_odds(record, known ? shaped : Walk::failing(shaped))),
             [&](char** out) { return etr_trainer_summary(trainer, format, out); });
 }
 

@@ -83,6 +83,7 @@ struct Runtime {
 struct Trainer {
   Handle<etr_trainer> handle;
   bool of_run = false;         // of a run that etr_run_start made
+  std::shared_ptr<const bool> run_stopped{};
   bool odd = false;            // its model may not fit the batches, or a file was loaded
   bool shaped = false;         // had a batch
   bool may_be_shaped = false;  // a call failed that may have had one
@@ -102,8 +103,9 @@ struct Job {
 struct Run {
   Handle<etr_run> handle;
   int start = ETR_START_NEW;
-  bool stalls = false, evaluates = false, stopped = false, ended = false, failed = false;
+  bool stalls = false, evaluates = false, ended = false, failed = false;
   int devices = 1;
+  std::shared_ptr<bool> stopped = std::make_shared<bool>(false);  // also of its trainers
 };
 
 struct Server {
