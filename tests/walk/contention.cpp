@@ -340,7 +340,7 @@ void crowd_a_pipeline(Walk& walk) {
                   [&] { return etr_pipeline_save(raw, &text); });
         break;
       case 3:
-        walk.call("etr_pipeline_length", "of a crowd", kOk | kState,
+        walk.call("etr_pipeline_length", "of a crowd", kOk | kState | cancelled,
                   [&] { return etr_pipeline_length(raw, &length); });
         break;
       default:
