@@ -77,8 +77,9 @@ function(echotrain_embed_shaders target)
   add_custom_command(
     OUTPUT ${out}/shader_table.cpp
     COMMAND ${CMAKE_COMMAND} -DOUT=${out}/shader_table.cpp -DDIR=${out} "-DENTRIES=${entries}"
-            -P ${PROJECT_SOURCE_DIR}/cmake/write_shader_table.cmake
+            -DSHADERS=${PROJECT_SOURCE_DIR}/shaders -P ${PROJECT_SOURCE_DIR}/cmake/write_shader_table.cmake
     DEPENDS ${modules} ${PROJECT_SOURCE_DIR}/cmake/write_shader_table.cmake
+            ${PROJECT_SOURCE_DIR}/cmake/kernel_checksums.cmake
     COMMENT "Embedding shaders"
     VERBATIM)
   target_sources(${target} PRIVATE ${out}/shader_table.cpp)

@@ -1,4 +1,6 @@
 # Writes shader_table.cpp from the compiled modules (see shaders.cmake).
+include(${CMAKE_CURRENT_LIST_DIR}/kernel_checksums.cmake)
+echotrain_checksums_of_products(of_cpus of_gpus ${SHADERS})
 string(REPLACE "," ";" entries "${ENTRIES}")
 set(arrays "")
 set(rows "")
@@ -23,6 +25,8 @@ ${rows}};
 }  // namespace
 
 std::span<const ShaderCode> shader_table() { return kTable; }
+
+std::string_view checksum_of_products(bool of_cpus) { return of_cpus ? \"${of_cpus}\" : \"${of_gpus}\"; }
 
 }  // namespace etr::gpu
 ")

@@ -148,7 +148,7 @@ void Kernel::release() {
 
 const std::string& kernel_name(const Kernel& kernel) { return kernel.name; }
 
-Kernels::Kernels(DevicePtr device) : device_(std::move(device)) {}
+Kernels::Kernels(DevicePtr device) : device_(std::move(device)), tuning_(device_->info().kind) {}
 Kernels::~Kernels() = default;
 
 size_t Kernels::count() const {

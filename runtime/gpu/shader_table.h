@@ -15,6 +15,10 @@ struct ShaderCode {
 
 std::span<const ShaderCode> shader_table();
 
+// Returns a checksum of the sources of the kernels with which devices compute products and
+// convolutions: those for GPUs, or all, among which CPU devices choose.
+std::string_view checksum_of_products(bool of_cpus);
+
 // Return shaders/elementwise.glsl with its dependencies, and pair.glsl, for kernels that are
 // compiled at run time.
 std::string_view elementwise_glsl();

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <thread>
 
-#include "core/crc32c.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -47,10 +45,10 @@ Json parse(const std::string& path) {
   return file;
 }
 
-// Whether the file's choices for a device were measured with this build's kernels.
-bool is_current(const Json& file, const std::string& device) {
+// Whether the file's choices for a device were measured with the kernels of this checksum.
+bool is_current(const Json& file, const std::string& device, std::string_view checksum) {
   return file.contains("kernels") && file["kernels"].contains(device) &&
-         file["kernels"][device] == Tuning::checksum_of_kernels();
+         file["kernels"][device] == checksum;
 }
 
 // Waits for another process, which holds the lock while it reads the file and writes it.
@@ -127,7 +125,7 @@ void Tuning::read(const std::string& path, const std::string& device) {
   if (!std::filesystem::exists(path, none)) return;
   const Json file = parse(path);
   if (!file["devices"].contains(device)) return;
-  if (!is_current(file, device))
+  if (!is_current(file, device, checksum_of_kernels(kind_)))
     return log_line(LogLevel::warning,
                     cat("what the tuning file '", path, "' has for '", device,
                         "' was measured with other kernels than this build's and is not used: "
@@ -145,27 +143,17 @@ void Tuning::write(const std::string& path, const std::string& device) const {
                   : Json{{"format", kTuningFormat}, {"devices", Json::object()}};
   {
     std::scoped_lock lock(mutex_);
-    if (!is_current(file, device)) file["devices"][device] = Json::object();
+    const std::string_view checksum = checksum_of_kernels(kind_);
+    if (!is_current(file, device, checksum)) file["devices"][device] = Json::object();
     for (const auto& [problem, choice] : choices_) file["devices"][device][problem] = choice;
-    file["kernels"][device] = checksum_of_kernels();
+    file["kernels"][device] = checksum;
   }
   const std::string text = file.dump(1) + "\n";
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));
 }
 
-const std::string& Tuning::checksum_of_kernels() {
-  static const std::string checksum = [] {
-    constexpr std::string_view kOfProducts[] = {"gemm_", "conv_", "winograd_", "line_filter"};
-    uint32_t sum = 0;
-    for (const ShaderCode& code : shader_table())
-      if (std::any_of(std::begin(kOfProducts), std::end(kOfProducts),
-                      [&](std::string_view prefix) { return code.name.starts_with(prefix); }))
-        sum = crc32c(std::as_bytes(code.words), sum);
-    char text[9];
-    std::snprintf(text, sizeof text, "%08x", sum);
-    return std::string(text);
-  }();
-  return checksum;
+std::string_view Tuning::checksum_of_kernels(DeviceKind kind) {
+  return checksum_of_products(kind == DeviceKind::cpu);
 }
 
 size_t Tuning::size() const {

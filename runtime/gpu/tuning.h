@@ -5,16 +5,20 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace etr::gpu {
 
+enum class DeviceKind;
 class Kernels;
 
 // Problems and choices are text: "conv 32768x16x144 fp32 ..." and "gemm_cpu_conv_8_64x32 0 0 0 3".
 // Thread safe.
 class Tuning {
  public:
+  explicit Tuning(DeviceKind kind) : kind_(kind) {}
+
   // Measures a problem and returns the best choice; "" if there is nothing to choose.
   using Measure = std::function<std::string(Kernels&)>;
 
@@ -47,10 +51,12 @@ class Tuning {
 
   size_t size() const;
 
-  // Returns the checksum by which a file says with which kernels a device's choices were measured.
-  static const std::string& checksum_of_kernels();
+  // Returns the checksum by which a file says with which kernels the choices of such a device were
+  // measured.
+  static std::string_view checksum_of_kernels(DeviceKind kind);
 
  private:
+  const DeviceKind kind_;
   mutable std::mutex mutex_;
   std::map<std::string, std::string> choices_;
   std::vector<std::pair<std::string, Measure>> wanted_;

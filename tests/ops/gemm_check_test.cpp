@@ -281,6 +281,8 @@ TEST(GemmCheck, AConvolutionGoesAnotherWayWhereItsKernelsAreWrong) {
   }
 }
 
+gpu::DeviceKind kind() { return device()->info().kind; }
+
 // [70, 33] by [33, 9] in each precision, tuned and not.
 TEST(GemmTuning, FindsAKernelAndKeepsIt) {
   const std::string path = testing::TempDir() + "tuning_test.json";
@@ -299,13 +301,13 @@ TEST(GemmTuning, FindsAKernelAndKeepsIt) {
   EXPECT_EQ(product_on(fresh), before);
   fresh.tuning().write(path, name);
 
-  gpu::Tuning read;
+  gpu::Tuning read(kind());
   read.read(path, "another device");
   EXPECT_EQ(read.size(), 0u);
   read.read(path, name);
   EXPECT_EQ(read.choice(problems[0], choices, nullptr), choices[0]);
   read.write(path, "another device");  // beside the first
-  gpu::Tuning both;
+  gpu::Tuning both(kind());
   both.read(path, name);
   EXPECT_EQ(both.size(), 1u);
 }
@@ -313,7 +315,7 @@ TEST(GemmTuning, FindsAKernelAndKeepsIt) {
 TEST(GemmTuning, KeepsWhatAnotherProcessHasMeasured) {
   const std::string path = testing::TempDir() + "two_tunings.json";
   std::filesystem::remove(path);
-  gpu::Tuning one, other;
+  gpu::Tuning one(kind()), other(kind());
   const auto measure = [](gpu::Tuning& tuning, const std::string& problem) {
     tuning.choice(problem, {}, [](gpu::Kernels&) { return "fast"; });
     tuning.measure_wanted(kernels(), [](const gpu::Tuning::Progress&) { return true; });
@@ -330,7 +332,7 @@ TEST(GemmTuning, KeepsWhatAnotherProcessHasMeasured) {
 TEST(GemmTuning, KeepsWhatWasMeasuredBeforeAFailure) {
   const std::string path = testing::TempDir() + "failed_tuning.json";
   std::filesystem::remove(path);
-  gpu::Tuning tuning;
+  gpu::Tuning tuning(kind());
   tuning.choice("a", {}, [](gpu::Kernels&) { return "fast"; });
   tuning.choice("b", {}, [](gpu::Kernels&) -> std::string {
     fail(Code::device_lost, "the device has gone");
@@ -345,7 +347,7 @@ TEST(GemmTuning, KeepsWhatWasMeasuredBeforeAFailure) {
 // The shader that a product [70, 9] by [9, 5] takes where the tuning file names `choice`, measured
 // with the kernels of that checksum.
 std::string taken(const gpu::DeviceOptions& options, const std::string& choice,
-                  const std::string& checksum = gpu::Tuning::checksum_of_kernels()) {
+                  std::string_view checksum = gpu::Tuning::checksum_of_kernels(kind())) {
   const std::string path = testing::TempDir() + "choice_test.json";
   const std::string text = Json{
       {"format", "echotrain kernels 1"},
@@ -389,7 +391,7 @@ TEST(GemmTuning, MeasuresAgainWithOtherKernels) {
     if (!kernels.is_null()) file["kernels"] = kernels;
     const std::string text = file.dump();
     platform::write_file_atomic(path, std::as_bytes(std::span(text)));
-    gpu::Tuning tuning;
+    gpu::Tuning tuning(kind());
     tuning.read(path, "d");
     EXPECT_EQ(tuning.size(), 0u);
     ASSERT_EQ(lines.size(), 1u);
@@ -401,12 +403,27 @@ TEST(GemmTuning, MeasuresAgainWithOtherKernels) {
     tuning.write(path, "d");
     const Json after = parse_json(platform::read_file(path), path);
     EXPECT_EQ(after["devices"], (Json{{"d", {{"b", "fast"}}}, {"e", {{"a", "slow"}}}}));
-    gpu::Tuning again;
+    gpu::Tuning again(kind());
     again.read(path, "d");
     EXPECT_EQ(again.size(), 1u);
     EXPECT_TRUE(lines.empty());
   }
   set_log_hook(nullptr);
+}
+
+// GPUs do not choose among the kernels for CPUs.
+TEST(GemmTuning, NotesTheKernelsOfTheKindOfDevice) {
+  const std::string path = testing::TempDir() + "tuning_of_a_gpu.json";
+  std::filesystem::remove(path);
+  gpu::Tuning written(gpu::DeviceKind::integrated);
+  written.choice("a", {}, [](gpu::Kernels&) { return "fast"; });
+  written.measure_wanted(test::kernels(), [](const gpu::Tuning::Progress&) { return true; });
+  written.write(path, "d");
+  for (const gpu::DeviceKind kind : {gpu::DeviceKind::discrete, gpu::DeviceKind::cpu}) {
+    gpu::Tuning read(kind);
+    read.read(path, "d");
+    EXPECT_EQ(read.size(), kind == gpu::DeviceKind::cpu ? 0u : 1u);
+  }
 }
 
 // As after an upgrade that has other kernels.
@@ -415,7 +432,7 @@ TEST(GemmTuning, MeasuresAgainWhatNoKernelIsCalledAnyMore) {
   const std::string product = "nn 70x5x9 fp32", pass = "convolution 2x5x8x16 to 16 pad 0x0";
   const Json stale{{"format", "echotrain kernels 1"},
                    {"devices", {{"d", {{product, "gemm_of_the_past 1 2"}, {pass, "by_hand"}}}}},
-                   {"kernels", {{"d", gpu::Tuning::checksum_of_kernels()}}}};
+                   {"kernels", {{"d", gpu::Tuning::checksum_of_kernels(kind())}}}};
   const std::string text = stale.dump();
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));
   const auto choices = [&] { return parse_json(platform::read_file(path), path)["devices"]["d"]; };
@@ -478,7 +495,7 @@ TEST(GemmTuning, SaysWhatIsWrongWithAFile) {
   const auto message = [&](const std::string& text) {
     platform::write_file_atomic(path, std::as_bytes(std::span(text)));
     try {
-      gpu::Tuning().read(path, "d");
+      gpu::Tuning(kind()).read(path, "d");
     } catch (const Error& error) {
       return std::string(error.what());
     }
