@@ -2,6 +2,8 @@
 // taken for a number.
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -23,6 +25,14 @@ struct Case {
   std::string op, options;
   std::vector<Shape> inputs;
   bool training = false;
+  int classes = 1;                                        // integers count from 0 to below it
+  size_t poisoned = SIZE_MAX;                             // inputs that get a NaN
+  std::function<void(std::vector<Floats>&)> adjust = {};  // makes random inputs valid ones
+};
+
+// A group of one rank.
+struct NoPeers : ops::SlicePeers {
+  void emit_sum(ops::Emitter&, const gpu::Buffer&) override {}
 };
 
 Tensor tensor_of(const Floats& values, const Shape& shape) {
@@ -45,6 +55,13 @@ class Computed {
     for (const Shape& shape : c.inputs) call_.inputs.push_back(emit_.scratch(shape));
     for (const Shape& shape : shapes.saved) call_.saved.push_back(emit_.scratch(shape));
     call_.output = emit_.scratch(shapes.output);
+    Tensor step(DType::i32, {sizeof(ops::StepValues) / sizeof(int32_t)});
+    const ops::StepValues values{.valid_rows = 1u << 30};
+    std::memcpy(step.mutable_data(), &values, sizeof values);
+    const ops::DeviceTensor on_device = emit_.scratch(step.shape());
+    graph::upload(kernels_.device(), step, on_device);
+    call_.step = on_device.buffer;
+    emit_.set_peers({.slices = &peers_});
     op_.forward(call_, emit_);
   }
 
@@ -63,9 +80,14 @@ class Computed {
   gpu::Kernels& kernels_;
   gpu::Arena arena_;
   gpu::CommandList commands_;
+  NoPeers peers_;
   ops::Emitter emit_;
   ops::OpCall call_;
 };
+
+bool is_integer(const Case& c, size_t input) {
+  return ops::find_op(c.op).inputs[input].dtype == DType::i32;
+}
 
 std::vector<Floats> random_inputs(const Case& c) {
   Rng rng(7);
@@ -73,7 +95,10 @@ std::vector<Floats> random_inputs(const Case& c) {
   for (const Shape& shape : c.inputs) {
     Floats& values = out.emplace_back(static_cast<size_t>(element_count(shape)));
     for (float& v : values) v = rng.uniform(0.1f, 1.0f);
+    for (size_t i = 0; i < values.size() && is_integer(c, out.size() - 1); ++i)
+      values[i] = std::bit_cast<float>(static_cast<int>(i) % c.classes);
   }
+  if (c.adjust) c.adjust(out);
   return out;
 }
 
@@ -95,12 +120,14 @@ std::vector<bool> dependents(Computed& op, std::vector<Floats> inputs, size_t in
 void expect_nan_stays(const Case& c, gpu::KernelFamily family) {
   Computed op(c, family);
   const std::vector<Floats> inputs = random_inputs(c);
-  for (size_t input = 0; input < inputs.size(); ++input) {
+  for (size_t input = 0; input < std::min(inputs.size(), c.poisoned); ++input) {
+    if (is_integer(c, input)) continue;
     const bool is_state = ops::find_op(c.op).inputs[input].role == ops::InputRole::state;
     if (is_state && c.training) continue;  // it is written
     for (const size_t element : {size_t{0}, inputs[input].size() / 2, inputs[input].size() - 1}) {
       const std::vector<bool> depends = dependents(op, inputs, input, element);
-      ASSERT_NE(std::count(depends.begin(), depends.end(), true), 0) << "nothing depends on it";
+      ASSERT_NE(std::count(depends.begin(), depends.end(), true), 0)
+          << c.op << ": nothing depends on element " << element << " of input " << input;
       for (const float nan : {kNaN, -kNaN}) {  // x86 makes negative ones
         std::vector<Floats> poisoned = inputs;
         poisoned[input][element] = nan;
@@ -176,6 +203,44 @@ std::vector<Case> products() {
   return out;
 }
 
+std::vector<Case> losses() {
+  std::vector<Case> out;
+  for (const char* loss : {"squared_error", "absolute_error", "huber", "binary_cross_entropy"})
+    out.push_back({loss, "{}", {{5, 7}, {5, 7}}});
+  out.push_back(
+      {.op = "softmax_cross_entropy", .options = "{}", .inputs = {{5, 7}, {5}, {5}}, .classes = 7});
+  out.push_back({.op = "label_weights", .options = "{}", .inputs = {{5}, {3}}, .classes = 3});
+  out.push_back({"mean_rows", "{}", {{5, 7}}});
+  // Every anchor is to find its sample's only box.
+  out.push_back({.op = "multibox_loss",
+                 .options = "{}",
+                 .inputs = {{2, 3, 12}, {2, 1, 5}, {2, 3}},
+                 .poisoned = 1,
+                 .adjust = [](std::vector<Floats>& in) {
+                   in[1] = {0, 0.1f, 0.2f, 0.6f, 0.7f, 1, 0.3f, 0.1f, 0.9f, 0.4f};
+                   in[2] = Floats(6, 1.0f);
+                 }});
+  return out;
+}
+
+std::vector<Case> moves() {
+  std::vector<Case> out;
+  out.push_back({"bias", "{}", {{13, 7}, {7}}});
+  out.push_back({"concat", "{\"axis\": 1}", {{3, 5, 2}, {3, 4, 2}}});
+  out.push_back({"conv2d_transpose", "{\"stride\": 2}", {{2, 3, 5, 4}, {3, 3, 6, 4}}});
+  out.push_back({.op = "embedding", .options = "{}", .inputs = {{7, 5}, {2, 9}}, .classes = 7});
+  out.push_back({"enter_slices", "{}", {{5, 7}}});
+  out.push_back({.op = "gather", .options = "{}", .inputs = {{2, 4, 3}, {2, 5}}, .classes = 4});
+  out.push_back({"glsl",
+                 with("source", "float forward(uint i) { return x0[i] + x1[i % 7]; }"),
+                 {{5, 7}, {7}}});
+  out.push_back({"leave_slices", "{}", {{5, 7}}});
+  out.push_back({"permute", "{\"axes\": [0, 2, 1]}", {{3, 5, 7}}});
+  out.push_back({"rotary", "{\"heads\": 2}", {{2, 5, 8}, {5, 4}}});
+  out.push_back({"slice", "{\"axis\": 1, \"length\": 5}", {{3, 5, 7}}});
+  return out;
+}
+
 void expect_nan_stays(const std::vector<Case>& cases) {
   for (const gpu::KernelFamily family : families())
     for (const Case& c : cases) expect_nan_stays(c, family);
@@ -184,6 +249,19 @@ void expect_nan_stays(const std::vector<Case>& cases) {
 TEST(NaN, StaysInFunctionsOfElements) { expect_nan_stays(activations()); }
 TEST(NaN, StaysInPoolsAndNormalisations) { expect_nan_stays(pools_and_norms()); }
 TEST(NaN, StaysInProductsAndCells) { expect_nan_stays(products()); }
+TEST(NaN, StaysInLosses) { expect_nan_stays(losses()); }
+TEST(NaN, StaysInWhatIsMoved) { expect_nan_stays(moves()); }
+
+TEST(NaN, IsTriedInEveryOp) {
+  std::set<std::string> tried{
+      "accuracy",   // whose result says which logit is the largest
+      "box_match",  // whose results are numbers of boxes
+  };
+  for (const auto& cases : {activations(), pools_and_norms(), products(), losses(), moves()})
+    for (const Case& c : cases) tried.insert(c.op);
+  for (const ops::OpSpec* op : ops::op_table())
+    EXPECT_TRUE(op->view || tried.contains(op->name)) << op->name << " has no case in this file";
+}
 
 // Tensors on the device, and commands that compute with them.
 struct Computation {
