@@ -32,9 +32,10 @@ void main() {
   weight = weighted != 0 ? row_sum(weight) : float(valid);
   // If there is nothing to learn from (an empty batch, all labels ignored), the mean is 0.
   if (LANE == 0) {
-    total.v[0] = weight > 0.0 ? weight : 1.0;
+    const float divisor = weight > 0.0 || IS_NAN(weight) ? weight : 1.0;
+    total.v[0] = divisor;
     total.v[1] = weight;
-    y.v[0] = sum / (weight > 0.0 ? weight : 1.0);
+    y.v[0] = sum / divisor;
   }
 }
 #endif

@@ -211,6 +211,7 @@ std::vector<Case> losses() {
       {.op = "softmax_cross_entropy", .options = "{}", .inputs = {{5, 7}, {5}, {5}}, .classes = 7});
   out.push_back({.op = "label_weights", .options = "{}", .inputs = {{5}, {3}}, .classes = 3});
   out.push_back({"mean_rows", "{}", {{5, 7}}});
+  out.push_back({"mean_rows", "{}", {{5, 7}, {5, 7}}});
   // Every anchor is to find its sample's only box.
   out.push_back({.op = "multibox_loss",
                  .options = "{}",
