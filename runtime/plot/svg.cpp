@@ -19,9 +19,13 @@ namespace {
 constexpr double kWidth = 344, kDodge = 5;
 constexpr size_t kMostInRow = 3;
 
-std::string opened(const std::string& attributes, double width, double height) {
-  return cat("<svg xmlns='http://www.w3.org/2000/svg' class='plot' role='img' viewBox='0 0 ",
-             coordinate(width), " ", coordinate(height), "' ", attributes, ">");
+// A file needs the namespace, and a page does not.
+constexpr const char *kInFile = "<svg xmlns='http://www.w3.org/2000/svg'", *kInPage = "<svg";
+
+std::string opened(const char* element, const std::string& attributes, double width,
+                   double height) {
+  return cat(element, " class='plot' role='img' viewBox='0 0 ", coordinate(width), " ",
+             coordinate(height), "' ", attributes, ">");
 }
 
 std::string titled(const std::string& id, const std::string& title, const std::string& text) {
@@ -81,7 +85,7 @@ std::string page_panel(const Figure& figure, const Measures& measures, size_t in
   const std::string name = panel_name(figure, index);
   const std::string title = name.empty() ? figure.title : cat(figure.title, ": ", name);
   const double height = measures.margins.top + measures.frame_height + measures.margins.bottom;
-  return opened(labelled(id), kWidth, height) +
+  return opened(kInPage, labelled(id), kWidth, height) +
          titled(id, title, index == 0 ? figure.description : title) +
 
          draw_panel(figure.panels[index], place_at(0, 0, measures, figure, index)) + "</svg>";
@@ -126,7 +130,8 @@ std::string svg_file(const Figure& given) {
   }
   const double all = top + height * static_cast<double>(rows);
   return cat("<?xml version='1.0' encoding='UTF-8'?>\n",
-             opened(cat(labelled(figure.id), " width='", coordinate(width), "' height='",
+             opened(kInFile,
+                    cat(labelled(figure.id), " width='", coordinate(width), "' height='",
                         coordinate(all), "' font-family='Helvetica,Arial,sans-serif'"),
                     width, all),
              titled(figure.id, figure.title, figure.description), "<style>", plot_rules(false),

@@ -235,12 +235,12 @@ h2.part{font-size:24px;margin:40px 0 4px}h3{font-size:16px;line-height:1.3;margi
 .about{font-size:17px;color:var(--quiet);max-width:46em;margin:0 0 20px}.goal{color:var(--quiet);margin:0 0 10px}
 .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,250px),1fr));gap:12px 28px;margin:0 0 24px}
 .facts dt{font-size:13px;color:var(--quiet)}.facts dd{margin:0;overflow-wrap:anywhere}
-.cautions{padding:16px 20px;border-left:4px solid var(--s1)}.cautions.none{border-color:var(--s2)}.cautions ul{margin:8px 0 0;padding-left:1.1em;font-size:15px}
+.cautions{padding:16px 20px;border-left:4px solid var(--p1)}.cautions.none{border-color:var(--p3)}.cautions ul{margin:8px 0 0;padding-left:1.1em;font-size:15px}
 .cautions p{margin:6px 0 0}.cautions li{overflow-wrap:anywhere}
 td small{display:block;font-size:12px;color:var(--quiet);white-space:nowrap}td{vertical-align:top}tbody th{vertical-align:top;min-width:17em}
 td small.free{white-space:normal}td .key{white-space:nowrap;display:inline-block;margin-left:10px}td:last-child{font-size:14px}
 section.wide{grid-column:1/-1}.charts{align-items:start}.caption{font-size:13px;color:var(--quiet);margin:8px 0 2px;max-width:60em}
-a{color:var(--s5)}footer{max-width:60em}
+a{color:var(--p2)}footer{max-width:60em}
 details{margin:20px 0}summary{cursor:pointer;font-weight:600}details table{margin:10px 0 0}
 @media(max-width:480px){main{padding-left:12px;padding-right:12px}section{padding-left:8px;padding-right:8px}}
 @media(max-width:820px){td span{text-align:right}td::before{text-align:left}}

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/markup.h"
 #include "core/number_text.h"
+#include "plot/svg.h"
 #include "train/report_style.h"
-#include "train/svg_chart.h"
 
 namespace etr::train {
 namespace {
@@ -99,8 +100,9 @@ std::string html_table(const Runs& runs, const Json& table, double target) {
   out += "</tr></thead><tbody>";
   int style = 0;
   for (const Json& row : table) {
-    out += cat("<tr role='row'><th scope='row' role='rowheader'>", svg_swatch(style++),
-               escape_markup(row["name"].get<std::string>()), "</th>");
+    out += cat("<tr role='row'><th scope='row' role='rowheader'>",
+               plot::html_swatch({.style = style++}), escape_markup(row["name"].get<std::string>()),
+               "</th>");
     for (const Column& column : columns)
       out += cat("<td role='cell' data-label='", escape_markup(column.head), "'>",
                  escape_markup(column.cell(row)), "</td>");
@@ -177,30 +179,28 @@ TimeUnit time_unit(const Runs& runs) {
 }
 
 // Describes the curves for screen readers: where each begins and ends.
-std::string described(const std::vector<Series>& series, const ChartOptions& options) {
+std::string described(const plot::Panel& panel) {
   std::string out;
-  const auto value = [&](double y) { return options.percent ? percent(y) : loss_text(y); };
-  for (const Series& s : series)
+  const auto value = [&](double y) { return panel.y.percent ? percent(y) : loss_text(y); };
+  for (const plot::Series& s : panel.series)
     if (!s.points.empty())
-      out +=
-          cat(s.name, ": from ", value(s.points.front().second), " to ",
-              value(s.points.back().second), " at ", number_text(s.points.back().first, 1), ". ");
-  return out + "Across: " + options.x_label + ".";
+      out += cat(s.name, ": from ", value(s.points.front().y), " to ", value(s.points.back().y),
+                 " at ", number_text(s.points.back().x, 1), ". ");
+  return out + "Across: " + panel.x.label + ".";
 }
 
 // Fits the axis to the curves, but not to the height from which losses fall at first.
-void fit_losses(const std::vector<Series>& series, ChartOptions& options) {
+void fit_losses(plot::Panel& panel) {
   std::vector<double> values;
-  for (const Series& s : series)
-    for (const auto& [x, y] : s.points)
-      if (std::isfinite(y)) values.push_back(y);
+  for (const plot::Series& s : panel.series)
+    for (const plot::Point& point : s.points)
+      if (std::isfinite(point.y)) values.push_back(point.y);
   if (values.empty()) return;
   std::sort(values.begin(), values.end());
   const double low = values.front(), high = values[(values.size() - 1) * 97 / 100];
   const double room = std::max({(high - low) * 0.08, std::abs(high) * 0.02, 1e-6});
-  options.percent = false;
-  options.y_min = low >= 0 ? std::max(0.0, low - room) : low - room;
-  options.y_max = high + room;
+  panel.y.from = low >= 0 ? std::max(0.0, low - room) : low - room;
+  panel.y.to = high + room;
 }
 
 class Charts {
@@ -243,16 +243,35 @@ class Charts {
     return static_cast<int>(names.size());
   }
 
+  // An infinite loss is drawn above the frame.
+  plot::Series curve(const ReportedRun& run,
+                     const std::vector<std::pair<double, double>>& points) const {
+    constexpr double kMost = std::numeric_limits<double>::max();
+    plot::Series out{.name = run.name, .style = style_of(run)};
+    for (const auto& [x, y] : points)
+      if (!std::isnan(y)) out.points.push_back({.x = x, .y = std::clamp(y, -kMost, kMost)});
+    return out;
+  }
+
   template <typename Row>
-  std::vector<Series> curves(std::vector<Row> ReportedRun::*rows, double Row::*x, double Row::*y,
-                             double unit) const {
-    std::vector<Series> out;
+  std::vector<plot::Series> curves(std::vector<Row> ReportedRun::*rows, double Row::*x,
+                                   double Row::*y, double unit) const {
+    std::vector<plot::Series> out;
     for (const ReportedRun& run : runs_) {
-      Series series{run.name, style_of(run), {}};
-      for (const Row& row : run.*rows)
-        if (!std::isnan(row.*y)) series.points.emplace_back(row.*x / unit, row.*y);
-      out.push_back(std::move(series));
+      std::vector<std::pair<double, double>> points;
+      for (const Row& row : run.*rows) points.emplace_back(row.*x / unit, row.*y);
+      out.push_back(curve(run, points));
     }
+    return out;
+  }
+
+  static plot::Panel panel_of(const char* x_label, std::vector<plot::Series> series) {
+    plot::Panel out{.x = {.label = x_label}, .series = std::move(series)};
+    double last = 0;
+    for (const plot::Series& s : out.series)
+      for (const plot::Point& point : s.points) last = std::max(last, point.x);
+    out.x.from = 0;
+    if (last > 0) out.x.to = last * 1.02;
     return out;
   }
 
@@ -261,54 +280,53 @@ class Charts {
     auto series = curves(&ReportedRun::evaluations, x, &ReportedRun::Evaluation::accuracy, unit);
     for (size_t i = runs_.size(); i-- > 0;)
       if (!runs_[i].classifies()) series.erase(series.begin() + static_cast<ptrdiff_t>(i));
+    plot::Panel panel = panel_of(x_label, std::move(series));
     double lowest = target_ > 0 ? target_ : 1;
-    for (const Series& s : series)
-      for (const auto& [px, py] : s.points) lowest = std::min(lowest, py);
-    ChartOptions options{"", title, x_label};
-    options.y_min = std::max(0.0, std::floor(lowest * 20 - 0.5) / 20);
-    options.target = target_;
-    card(series, options);
+    for (const plot::Series& s : panel.series)
+      for (const plot::Point& point : s.points) lowest = std::min(lowest, point.y);
+    panel.y.percent = true;
+    panel.y.from = std::max(0.0, std::floor(lowest * 20 - 0.5) / 20);
+    panel.y.to = 1;
+    if (target_ > 0)
+      panel.references.push_back(
+          {.name = "target " + percent(target_), .line = {{0, target_}, {panel.x.to, target_}}});
+    card(title, std::move(panel));
   }
 
-  void loss(const char* title, const char* x_label, const std::vector<Series>& series) {
-    ChartOptions options{"", title, x_label};
-    fit_losses(series, options);
-    card(series, options);
+  void loss(const char* title, const char* x_label, std::vector<plot::Series> series) {
+    plot::Panel panel = panel_of(x_label, std::move(series));
+    fit_losses(panel);
+    card(title, std::move(panel));
   }
 
   // Shown beside the curve of the loss, because it shows when a larger batch would be worthwhile.
   void noise_scale() {
-    std::vector<Series> series;
-    for (const ReportedRun& run : runs_)
-      series.push_back({run.name, style_of(run), run.noise_scale});
-    loss("Gradient noise scale in examples", "optimizer steps", series);
+    std::vector<plot::Series> series;
+    for (const ReportedRun& run : runs_) series.push_back(curve(run, run.noise_scale));
+    loss("Gradient noise scale in examples", "optimizer steps", std::move(series));
   }
 
   void idle() {
-    std::vector<Series> series;
+    std::vector<plot::Series> series;
     for (const ReportedRun& run : runs_) {
-      series.push_back({run.name, style_of(run), run.idle});
-      for (auto& [x, y] : series.back().points) x /= time_.seconds;
+      series.push_back(curve(run, run.idle));
+      for (plot::Point& point : series.back().points) point.x /= time_.seconds;
     }
-    ChartOptions options{"", "Device idle share", time_.label};
-    options.fill = true;
-    card(series, options);
+    plot::Panel panel = panel_of(time_.label, std::move(series));
+    panel.y.percent = true;
+    panel.y.from = 0, panel.y.to = 1;
+    card("Device idle share", std::move(panel));
   }
 
-  void card(const std::vector<Series>& series, ChartOptions options) {
-    if (std::all_of(series.begin(), series.end(), [](const Series& s) { return s.points.empty(); }))
+  void card(const char* title, plot::Panel panel) {
+    if (std::all_of(panel.series.begin(), panel.series.end(),
+                    [](const plot::Series& s) { return s.points.empty(); }))
       return;
-    options.id = cat("chart", ++number_);
-    options.description = described(series, options);
-    out_ += cat("<section><h2>", escape_markup(options.title),
-                "</h2><ul class='legend' aria-hidden='true'>");
-    int shown = 0;  // styles in the legend
-    for (const Series& s : series)
-      if (series.back().style > 0 && s.style >= shown) {
-        out_ += cat("<li>", svg_swatch(s.style), escape_markup(s.name), "</li>");
-        shown = s.style + 1;
-      }
-    out_ += "</ul>" + svg_chart(series, options) + "</section>";
+    plot::Figure figure{.id = cat("chart", ++number_), .title = title};
+    figure.description = described(panel);
+    figure.panels.push_back(std::move(panel));
+    out_ += cat("<section><h2>", escape_markup(title), "</h2>", plot::html_figure(figure),
+                "</section>");
   }
 
   const Runs& runs_;
@@ -327,9 +345,10 @@ std::string report_page(const std::string& title, const std::vector<ReportedRun>
       "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'>"
       "<meta name='color-scheme' content='light dark'><title>",
-      escape_markup(title), "</title><style>", kReportStyle, "</style></head><body><main><h1>",
-      escape_markup(title), "</h1>", lead.empty() ? "" : cat("<p class='lead'>", lead, "</p>"),
-      html_table(runs, table, target), Charts(runs, target).html(),
+      escape_markup(title), "</title><style>", kReportStyle, plot::page_style(),
+      "</style></head><body><main><h1>", escape_markup(title), "</h1>",
+      lead.empty() ? "" : cat("<p class='lead'>", lead, "</p>"), html_table(runs, table, target),
+      Charts(runs, target).html(),
       "<footer>Times are training time: evaluation and checkpoints are not counted. Device idle is "
       "the share of that time in which the device had no work. Written by EchoTrain.</footer>",
       "</main></body></html>\n");

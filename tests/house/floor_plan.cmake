@@ -25,7 +25,8 @@ set(nn_may graph ops checkpoint gpu tensor core)
 set(optim_may graph ops checkpoint gpu tensor core)
 set(server_may exchange tensor core)
 set(parallel_may server optim graph exchange ops checkpoint gpu tensor core)
-set(train_may core explain codec tensor checkpoint exchange server io pipeline sources stages echo gpu ops graph nn optim parallel)
+# A report draws the curves of its runs.
+set(train_may plot core explain codec tensor checkpoint exchange server io pipeline sources stages echo gpu ops graph nn optim parallel)
 # A study runs jobs, and draws what came of them.
 set(study_may plot train core explain codec tensor checkpoint exchange server io pipeline sources stages echo gpu ops graph nn optim parallel)
 set(rooms study core plot explain codec tensor checkpoint exchange server io pipeline sources stages echo spirv gpu ops graph nn optim parallel train)
