@@ -647,6 +647,18 @@ std::string Pipeline::why_empty() const {
   return dropped + "; the samples that are left, if any, are fewer than a batch holds";
 }
 
+int64_t Pipeline::items_out(size_t stage) const {
+  int64_t out = 0;
+  const auto take = [&](const StageStats& stats) {
+    if (stats.position == stage) out = stats.items_out.load();  // a source's head, then its maps
+  };
+  for (const auto& segment : segments_) {
+    take(segment->head_stats());
+    for (const MapEntry& map : segment->maps()) take(*map.stats);
+  }
+  return out;
+}
+
 Json Pipeline::stats() const {
   const auto row = [this](const StageStats& s, bool head) {
     const StageSpec& spec = *entries_[s.position].spec;

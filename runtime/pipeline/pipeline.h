@@ -93,6 +93,8 @@ class Pipeline final : private SegmentHost {
   // {"stages": [{"name", "items_in", "items_out", "busy_s", ...}], "consumer": {...},
   //  "bad_records": N, ...}
   Json stats() const;
+  // Returns how many items have left a stage, counted from 0, since the start. Cheap, unlike stats().
+  int64_t items_out(size_t stage) const;
   std::string why_empty() const;  // for errors about an epoch without output
   int64_t bad_record_count() const { return bad_records_->count(); }  // as in stats()
   Json bad_record_list() const { return bad_records_->list(); }

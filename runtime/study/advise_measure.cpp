@@ -37,23 +37,14 @@ void check_supported(const train::Job& job) {
 struct Upstream {
   std::vector<Item> batches;
   Json before, after;  // statistics at both ends of the measurement
-  double seconds = 0;
-  std::vector<double> paces;  // samples in equal parts of that time
+  double seconds = 0, made = 0;  // between them, and samples made by the last stage before batches
+  std::vector<double> paces;     // samples in equal parts of that time
 };
 
-// Returns the samples made by the last stage before batches.
-double made(const Json& stats, const PlainPipeline& plain) {
-  const std::vector<RowPlace> rows = plain.rows(stats);
-  double out = 0;
-  for (size_t i = 0; i < rows.size() && rows[i].stage < plain.batch_stage; ++i)
-    out = stats["stages"][i]["items_out"];
-  return out;
-}
-
 // Describes how far a slow source, which may take minutes for a first batch, has come.
-std::string first_batch_text(const Json& stats, const PlainPipeline& plain, double seconds) {
-  return cat("after ", std::lround(seconds), " s ", made(stats, plain),
-             " examples for a first batch of ", plain.batch);
+std::string first_batch_text(int64_t made, const PlainPipeline& plain, double seconds) {
+  return cat("after ", std::lround(seconds), " s ", made, " examples for a first batch of ",
+             plain.batch);
 }
 
 // Consumes as fast as the pipeline delivers.
@@ -62,31 +53,32 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
   Pipeline pipeline(short_pipeline(plain.spec), {}, /*defers=*/false, Pipeline::Budget::at_start);
   Upstream out;
   const int64_t begun = now_ns();
-  int64_t from = 0;
-  double last = 0, told = 1;
+  int64_t from = 0, first = 0, last = 0;
+  double told = 1;
   for (int ends = 0;;) {
     const double all = seconds_between(begun, now_ns());
     const double measured = from ? seconds_between(from, now_ns()) : 0;
-    const Json stats = pipeline.stats();
-    if (from == 0 && made(stats, plain) > 0) {
-      out.before = stats;  // excludes start-up
+    const int64_t made = pipeline.items_out(plain.batch_stage - 1);
+    if (from == 0 && made > 0) {
+      out.before = pipeline.stats();  // excludes start-up
       from = now_ns();
-      last = made(stats, plain);
+      first = last = made;
     } else if (from &&
                measured >= options.seconds * 0.1 * static_cast<double>(out.paces.size() + 1)) {
-      out.paces.push_back(made(stats, plain) - last);
-      last = made(stats, plain);
+      out.paces.push_back(static_cast<double>(made - last));
+      last = made;
     }
     if (measured >= options.seconds && !out.batches.empty()) {
-      out.after = stats;
+      out.after = pipeline.stats();
       out.seconds = measured;
+      out.made = static_cast<double>(made - first);
       return out;
     }
     if (all > options.longest())
-      fail(Code::state, "advise: no batch came in time: ", first_batch_text(stats, plain, all),
+      fail(Code::state, "advise: no batch came in time: ", first_batch_text(made, plain, all),
            "; give a smaller batch (--set), or wait for the store");
     const bool tells = out.batches.empty() && all >= told;
-    options.report(tells ? "the pipeline alone, " + first_batch_text(stats, plain, all) : "");
+    options.report(tells ? "the pipeline alone, " + first_batch_text(made, plain, all) : "");
     if (tells) told = all + 1;
     if (!pipeline.wait(0.02)) continue;
     Item item;
@@ -150,12 +142,11 @@ void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& p
 
 // The work of the slowest part that all examples pass, or the observed pace if that was slower for
 // other reasons.
-void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain) {
+void take_upstream(Measured& m, const Upstream& run) {
   Measured alone = m;
   alone.downstream_s = 1e-12;
   alone.device_is_cpu = false;
-  const double seen = made(run.after, plain) - made(run.before, plain);
-  m.upstream_s = std::max(predict(alone, {}).example_s, seen > 0 ? run.seconds / seen : 0);
+  m.upstream_s = std::max(predict(alone, {}).example_s, run.made > 0 ? run.seconds / run.made : 0);
   if (run.paces.size() < 5) return;
   double mean = 0, squares = 0;
   for (const double pace : run.paces) mean += pace / static_cast<double>(run.paces.size());
@@ -250,7 +241,7 @@ Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   m.threads = run.after["threads"];
   m.cores = run.after["cores"];
   take_costs(m, run, plain.rows(run.after));
-  take_upstream(m, run, plain);
+  take_upstream(m, run);
   look_at_places(m, plain, options);
   for (StageCost& s : m.stages)  // for batches as they finally are, which is when they are largest
     if (s.stage >= m.batch_stage)

@@ -528,6 +528,8 @@ TEST(Pipeline, StatisticsAddUp) {
   EXPECT_EQ(stats["stages"][2]["name"], "echo");
   EXPECT_EQ(stats["stages"][2]["items_in"], 40);
   EXPECT_EQ(stats["stages"][2]["items_out"], 80);
+  EXPECT_EQ(p.items_out(0), 40);
+  EXPECT_EQ(p.items_out(2), 80);
   EXPECT_EQ(stats["consumer"]["items"], 10);
   EXPECT_EQ(stats["consumer"]["fresh"], 40);
   EXPECT_EQ(stats["consumer"]["echoed"], 40);
