@@ -37,6 +37,7 @@ struct StageContext {
   const MapFunctions* functions = nullptr;
   const Options* pipeline = nullptr;  // its own options; nullptr in tests of single stages
   uint64_t part = 0, parts = 1;       // of a source: which of `parts` equal parts to read
+  uint64_t sharers = 1;               // of a source: how many share what sources may read ahead
   bool defers = false;                // the consumer performs the last image operations
   bool is_last = false;               // its output goes to the consumer
   bool trial = false;                 // a copy for trials, on samples that the run will read again

@@ -1,5 +1,7 @@
 #include "sources/branch.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/json.h"
 
@@ -81,7 +83,9 @@ std::vector<Branch> make_branches(const Options& options, const std::string& own
   const Json& specs = options.json()["sources"];
   if (specs.size() > 200)
     fail(Code::invalid_argument, "stage '", owner, "': more than 200 sources");
-  for (const Json& spec : specs) branches.emplace_back(spec, owner, branches.size(), context);
+  StageContext shared = context;
+  shared.sharers *= std::max<size_t>(specs.size(), 1);
+  for (const Json& spec : specs) branches.emplace_back(spec, owner, branches.size(), shared);
   if (branches.empty())
     fail(Code::invalid_argument, "stage '", owner, "' needs at least one source");
   return branches;

@@ -155,11 +155,13 @@ class Interleave final : public Source {
     const auto ways = static_cast<size_t>(options.integer("cycle_length"));
     auto ahead_bytes = static_cast<size_t>(options.integer("ahead_bytes"));
     if (has_budget(context))
-      ahead_bytes = std::min<size_t>(ahead_bytes, budget_bytes(context) / 4 / ways);
+      ahead_bytes =
+          std::min<size_t>(ahead_bytes, budget_bytes(context) / 4 / context.sharers / ways);
     for (size_t i = 0; i < ways; ++i) {
       StageContext part = context;
       part.part = i;
       part.parts = ways;
+      part.sharers *= ways;
       // All ways have the same position, so they see the same order of the files, and each reads
       // its part.
       ways_.push_back(

@@ -22,9 +22,9 @@ inline io::RemoteOptions remote_options(const pipeline::StageContext& context) {
   remote.timeout_s = options.number("remote_timeout_s");
   remote.cache_dir = options.string("remote_cache_dir");
   remote.budget_bytes = budget_bytes(context);
-  if (has_budget(context)) {  // a quarter of it for what all parts of the source read ahead
+  if (has_budget(context)) {  // a quarter of it for what all sources read ahead
     constexpr uint64_t kLeast = uint64_t{64} << 10;
-    const uint64_t share = remote.budget_bytes / 4 / context.parts / (remote.parts_ahead() + 1);
+    const uint64_t share = remote.budget_bytes / 4 / context.sharers / (remote.parts_ahead() + 1);
     remote.part_bytes = std::min(remote.part_bytes, std::max(share, kLeast));
   }
   remote.cache_bytes = static_cast<uint64_t>(options.integer("remote_cache_bytes"));

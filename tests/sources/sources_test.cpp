@@ -221,6 +221,24 @@ TEST(SourceMemory, OfStreamsCountsTowardsTheBudget) {
   EXPECT_NEAR(std::stod(holds(dir.path("a.zst"), 5'000'000, {})), 4.6, 0.4) << "MB";
 }
 
+// A quarter of the budget for each would leave nothing.
+TEST(SourceMemory, SourcesThatAreCombinedShareWhatTheyReadAhead) {
+  TempDir dir;
+  std::string lines;
+  while (lines.size() < 4'000'000) lines += std::string(999, 'x') + "\n";
+  write(dir.path("a.txt"), lines);
+  const HttpServer server({{"/a.txt", lines}});
+  const Json remote{{"stage", "text_lines"}, {"pattern", server.address() + "/a.txt"}};
+  const Json local{{"stage", "text_lines"}, {"pattern", dir.path("a.txt")}};
+  const Json ahead{{"stage", "interleave"}, {"ahead", 1'000'000}, {"sources", {local}}};
+  for (const Json& source : {remote, ahead}) {
+    const Json sources{source, source, source, source}, budget{{"budget_bytes", 10'000'000}};
+    const Json zip{{"sources", sources}, {"prefixes", "a,b,c,d"}};
+    EXPECT_NO_THROW(Pipeline(spec_of("mix", {{"sources", sources}}, budget))) << source;
+    EXPECT_NO_THROW(Pipeline(spec_of("zip", zip, budget))) << source;
+  }
+}
+
 TEST(Npy, ReadsArraysAndNarrowsThem) {
   TempDir dir;
   std::string x, y, big;
