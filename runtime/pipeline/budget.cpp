@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "core/bytes_text.h"
 #include "core/error.h"
@@ -64,32 +66,27 @@ std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* 
   return sizes;
 }
 
-[[noreturn]] void refuse(double budget, double held, const std::string& holders, double least) {
-  // A byte more, as the share is rounded.
-  const double enough = std::ceil(((held + least) / kShare + 1) / 1e3) * 1e3;
-  fail(Code::invalid_argument, "pipeline: budget_bytes is ", bytes_text(budget),
-       ", too little: ", holders.empty() ? "" : holders + ", and ", "the queues need at least ",
-       bytes_text(least), holders.empty() ? "" : ", together " + bytes_text(held + least),
-       "; they may take ", std::lround(100 * kShare),
-       " % of the budget: set budget_bytes to at least ", static_cast<int64_t>(enough), " (",
-       bytes_text(enough), ")", holders.empty() ? "" : ", or make the buffers smaller");
-}
-
-}  // namespace
-
-std::vector<QueueLimits> plan_budget(BudgetRequest request) {
-  const std::vector<double> sizes = sizes_of(request.stages, request.interrupt);
-  double held = 0;
-  std::string holders;
+// What the stages need under a budget.
+struct Needs {
+  double held = 0;                       // by buffers and sources
+  std::string holders;                   // "'shuffle' holds 3.1 MB, ..."
+  double least = 0;                      // of the queues
   std::vector<double> largest, leaving;  // bytes of an item within a segment, and after it
+
+  double sum() const { return held + least; }
+};
+
+Needs needs_of(std::vector<BudgetStage> stages, const Interrupt* interrupt) {
+  Needs needs;
+  const std::vector<double> sizes = sizes_of(stages, interrupt);
   for (size_t i = 0; i < sizes.size(); ++i) {
-    const BudgetStage& stage = request.stages[i];
+    const BudgetStage& stage = stages[i];
     if (!map_of(stage.stage)) {
-      largest.push_back(0);
-      leaving.push_back(0);
+      needs.largest.push_back(0);
+      needs.leaving.push_back(0);
     }
-    largest.back() = std::max(largest.back(), std::max(sizes[i], 64.0));
-    leaving.back() = std::max(sizes[i], 64.0);
+    needs.largest.back() = std::max(needs.largest.back(), std::max(sizes[i], 64.0));
+    needs.leaving.back() = std::max(sizes[i], 64.0);
     double holds = 0;
     if (Source* source = source_of(stage.stage))
       holds = source->holds_bytes(sizes[i]);
@@ -98,26 +95,68 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
     else if (const MapStage* map = map_of(stage.stage))
       holds = map->holds_bytes();
     if (holds <= 0) continue;
-    held += holds;
-    holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", bytes_text(holds));
+    needs.held += holds;
+    needs.holders +=
+        cat(needs.holders.empty() ? "" : ", ", "'", stage.name, "' holds ", bytes_text(holds));
   }
   // The minimum: one message of one item in the maps and one in the queue per segment, plus the
   // consumer's items.
-  double least = 0, weights = 0;
-  const double waiting = leaving.back() * static_cast<double>(request.prefetch + 1);
-  for (size_t s = 0; s < largest.size(); ++s) {
-    least += 2 * largest[s];
-    weights += largest[s];
+  for (const double largest : needs.largest) needs.least += 2 * largest;
+  needs.least += 2 * needs.leaving.back();
+  return needs;
+}
+
+// The least budget of which `bytes` may be used. A byte more, as the share is rounded.
+double budget_for(double bytes) { return std::ceil((bytes / kShare + 1) / 1e3) * 1e3; }
+
+// The least budget that is enough. What sources keep and read ahead may be a part of the budget, so
+// each is tried. `needed` is what was found under the request's own, which is too little.
+double enough_of(const BudgetRequest& request, double needed) {
+  constexpr double kMost = 1e15;  // of the option
+  double budget = static_cast<double>(request.bytes), next = budget_for(needed);
+  while (next < kMost) {
+    const double then = needs_of(request.make(static_cast<int64_t>(next)), request.interrupt).sum();
+    if (then <= kShare * next) return std::min(next, budget_for(then));
+    // Goes on along the line through both, or further if that does not lead there.
+    const double slope = std::max((then - needed) / (next - budget), 0.0);
+    const double ahead = slope < 0.9 * kShare
+                             ? budget_for(kShare * (then - slope * next) / (kShare - slope))
+                             : 2 * next;
+    budget = std::exchange(next, std::max(ahead, next + 1e3));
+    needed = then;
   }
-  least += leaving.back() * 2;
+  return kMost;
+}
+
+[[noreturn]] void refuse(const BudgetRequest& request, const Needs& needs) {
+  const double enough = enough_of(request, needs.sum());
+  const bool holds = !needs.holders.empty(), grows = enough > budget_for(needs.sum());
+  fail(Code::invalid_argument, "pipeline: budget_bytes is ",
+       bytes_text(static_cast<double>(request.bytes)), ", too little: ", needs.holders,
+       holds ? ", and " : "", "the queues need at least ", bytes_text(needs.least),
+       holds ? ", together " + bytes_text(needs.sum()) : "", "; they may take ",
+       std::lround(100 * kShare), " % of the budget",
+       grows ? ", and of a larger one the source holds more" : "",
+       ": set budget_bytes to at least ", static_cast<int64_t>(enough), " (", bytes_text(enough),
+       ")", holds ? ", or make the buffers smaller" : "");
+}
+
+}  // namespace
+
+std::vector<QueueLimits> plan_budget(BudgetRequest request) {
+  const Needs needs = needs_of(request.make(request.bytes), request.interrupt);
   const double budget = static_cast<double>(request.bytes);
-  const double usable = kShare * budget - held;
-  if (usable < least) refuse(budget, held, holders, least);
+  const double usable = kShare * budget - needs.held;
+  if (usable < needs.least) refuse(request, needs);
   limit_kept_memory(static_cast<size_t>(kKeptShare * budget),
                     static_cast<size_t>(kPlanned * budget / 2));
 
-  const double for_consumer = std::min(waiting, std::max(2 * leaving.back(), usable / 3));
-  const double shared = std::max(usable - for_consumer, least - 2 * leaving.back());
+  const std::vector<double>& largest = needs.largest;
+  const double last_item = needs.leaving.back();
+  const double waiting = last_item * static_cast<double>(request.prefetch + 1);
+  const double weights = std::accumulate(largest.begin(), largest.end(), 0.0);
+  const double for_consumer = std::min(waiting, std::max(2 * last_item, usable / 3));
+  const double shared = std::max(usable - for_consumer, needs.least - 2 * last_item);
   for (size_t s = 0; s < largest.size(); ++s) {
     QueueLimits& limits = request.limits[s];
     limits.budgeted = true;
@@ -132,7 +171,7 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
   }
   QueueLimits& last = request.limits.back();
   last.items = std::max<int64_t>(
-      1, std::min(last.items, static_cast<int64_t>(for_consumer / leaving.back()) - 1));
+      1, std::min(last.items, static_cast<int64_t>(for_consumer / last_item) - 1));
   return request.limits;
 }
 

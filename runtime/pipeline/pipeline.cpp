@@ -339,12 +339,23 @@ std::vector<QueueLimits> Pipeline::planned_limits() {
   request.bytes = budget;
   request.interrupt = &interrupt_;
   request.prefetch = options_->integer("prefetch");
-  std::vector<AnyStage> stages;
-  for (size_t i = 0; i < entries_.size(); ++i)
-    stages.push_back(entries_[i].spec->make(entries_[i].options, context_of(i, true)));
-  introduce(stages);
-  for (size_t i = 0; i < entries_.size(); ++i)
-    request.stages.push_back({entries_[i].name, std::move(stages[i])});
+  std::vector<std::unique_ptr<const Options>> tried;  // the stages refer to them
+  request.make = [this, &tried](int64_t bytes) {
+    Json options = options_->json();
+    options["budget_bytes"] = bytes;
+    tried.push_back(std::make_unique<const Options>(pipeline_schema(), "pipeline", options));
+    std::vector<AnyStage> stages;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      StageContext context = context_of(i, true);
+      context.pipeline = tried.back().get();
+      stages.push_back(entries_[i].spec->make(entries_[i].options, context));
+    }
+    introduce(stages);
+    std::vector<BudgetStage> named;
+    for (size_t i = 0; i < entries_.size(); ++i)
+      named.push_back({entries_[i].name, std::move(stages[i])});
+    return named;
+  };
   for (const auto& segment : segments_) request.limits.push_back(segment->limits());
   return plan_budget(std::move(request));
 }

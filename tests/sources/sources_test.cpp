@@ -239,6 +239,57 @@ TEST(SourceMemory, SourcesThatAreCombinedShareWhatTheyReadAhead) {
   }
 }
 
+// Also of sources that hold more of a larger budget.
+TEST(SourceMemory, TheBudgetThatTheErrorNamesIsEnough) {
+  TempDir dir;
+  std::string lines;
+  Rng rng(1, 2, 3, 4);
+  while (lines.size() < 4'000'000) {
+    lines += static_cast<char>(rng.next_u32() | 0x80);
+    if (lines.size() % 1000 == 0) lines += '\n';
+  }
+  write(dir.path("a.txt"), lines);
+  write(dir.path("a.zst"), zst(lines));
+  for (int shard = 0; shard < 10; ++shard) {
+    io::FastShardWriter writer(dir.path(cat(shard, ".ets")));
+    const io::FastShardWriter::Field fields[] = {
+        {"eti", std::as_bytes(std::span(lines).first(200'000)), 200'000}};
+    writer.add(cat(shard), fields);
+    writer.finish();
+  }
+  const HttpServer server({{"/a.txt", lines}, {"/a.zst", zst(lines)}});
+  const auto text = [](const std::string& path) {
+    return Json{{"stage", "text_lines"}, {"pattern", path}, {"skip_empty", false}};
+  };
+  const Json local = text(dir.path("a.txt")), remote = text(server.address() + "/a.txt"),
+             packed = text(server.address() + "/a.zst");
+  const auto of = [](const char* stage, const Json& sources) {
+    return Json{{"stage", stage}, {"sources", sources}};
+  };
+  Json zip = of("zip", {remote, packed, remote, remote, local});
+  zip["prefixes"] = "a,b,c,d,e";
+  Json ways = of("interleave", Json::array({remote}));
+  ways["ahead"] = 1'000'000;
+  const Json shards{{"stage", "fast_shard"}, {"pattern", dir.path("*.ets")}};
+  for (const Json& source :
+       {local, text(dir.path("a.zst")), remote, packed, of("mix", {remote, remote}), zip, ways,
+        of("mix", {ways, remote, local}), shards}) {
+    const auto refusal = [&](int64_t budget, const std::string& part) {
+      const std::string said = error_text([&] {
+        Pipeline({{"budget_bytes", budget},
+                  {"stages", {source, {{"stage", "shuffle"}, {"buffer", 3000}}}}});
+      });
+      EXPECT_HAS(said, part) << source;
+      return said;
+    };
+    const std::string before = "set budget_bytes to at least ", said = refusal(100'000, before);
+    const int64_t enough = std::stoll(said.substr(said.find(before) + before.size()));
+    EXPECT_EQ(refusal(enough, ""), "") << source << " " << said;
+    // What is kept of a file is all or nothing.
+    if (source != shards) refusal(enough - 1100, before);
+  }
+}
+
 TEST(Npy, ReadsArraysAndNarrowsThem) {
   TempDir dir;
   std::string x, y, big;
