@@ -47,45 +47,48 @@ void tell_once(const std::string& folder, const char* problem, const std::string
 // Requests parts of one remote file.
 class Remote {
  public:
-  Remote(const std::string& address, const RemoteOptions& options)
+  Remote(const std::string& address, const RemoteOptions& options,
+         const std::optional<RemoteState>& known = std::nullopt)
       : address_(address),
         whole_limit_(kMostInOnePiece, "for servers that know no ranges", options.budget_bytes),
-        s3_(address.starts_with("s3://")) {
+        s3_(address.starts_with("s3://")),
+        known_(known.has_value()),
+        state_(known.value_or(RemoteState{})) {
     if (s3_) settings_ = S3Settings::find();
   }
 
-  // Returns bytes [begin, begin + size), fewer at the end. The first call sets total_bytes and
-  // version. A later response with another version is Error(io).
+  // Returns bytes [begin, begin + size), fewer at the end. The first call sets the state unless it
+  // is known. A later response with another version is Error(io).
   std::vector<std::byte> get(HttpConnection& connection, uint64_t begin, uint64_t size) {
     HttpResponse answer = connection.get([&] { return request(begin, size); },
                                          begin == 0 ? whole_limit_.bytes : size,
                                          begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
     if (answer.status == 416) {
-      if (begin > 0 || total_bytes_ > 0)
+      if (begin > 0 || state_.bytes > 0)
         fail(Code::io, "'", address_, "': the server says that it ends before byte ", begin,
-             " and that it has ", total_bytes_, " bytes");
+             " and that it has ", state_.bytes, " bytes");
       answer.body.clear();  // the file is empty
     }
     if (answer.status == 200) check_whole(answer, begin);
-    if (answer.status == 206) check_part(answer, begin, std::min(size, total_bytes_ - begin));
+    if (answer.status == 206) check_part(answer, begin, std::min(size, state_.bytes - begin));
     return std::move(answer.body);
   }
 
-  // Asks how long the file is, without reading it.
-  uint64_t ask_bytes(HttpConnection& connection) {
+  // Asks for the state, without reading the file.
+  RemoteState ask(HttpConnection& connection) {
     const auto make = [&] {
       HttpRequest made = request(0, 1);
       made.only_length = true;
       return made;
     };
     check(connection.get(make, whole_limit_.bytes, whole_limit_.name));
-    return total_bytes_;
+    return state_;
   }
 
-  uint64_t total_bytes() const { return total_bytes_; }
-  const std::string& version() const { return version_; }
-  bool has_version() const { return version_ != kNoVersion; }
+  uint64_t total_bytes() const { return state_.bytes; }
+  const std::string& version() const { return state_.version; }
+  bool has_version() const { return state_.version != kNoVersion; }
 
  private:
   static constexpr const char* kNoVersion = " ";  // neither an entity tag nor a time
@@ -113,29 +116,28 @@ class Remote {
            answer.body_text());
     const std::string version = answer.header("etag") + kNoVersion + answer.header("last-modified");
     std::scoped_lock lock(mutex_);
-    if (known_ && version != version_)
+    if (known_ && version != state_.version)
       fail(Code::io, "'", address_, "' was changed while it was read");
     if (known_) return;
     known_ = true;
-    total_bytes_ = total_of(answer);
-    version_ = version;
+    state_ = {total_of(answer), version};
   }
 
   // Some servers and caches return other ranges than requested, or of another version.
   void check_part(const HttpResponse& answer, uint64_t begin, uint64_t size) const {
     const std::string range = lower_case(answer.header("content-range"));
     const std::string part = cat("bytes ", begin, "-", begin + size - 1, "/");
-    if (answer.body.size() != size || (range != cat(part, total_bytes_) && range != part + "*"))
+    if (answer.body.size() != size || (range != cat(part, state_.bytes) && range != part + "*"))
       fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1, " of ",
-           total_bytes_, ", the server sent ", answer.body.size(), " bytes as '",
+           state_.bytes, ", the server sent ", answer.body.size(), " bytes as '",
            answer.header_text("content-range"), "'");
   }
 
   void check_whole(const HttpResponse& answer, uint64_t begin) const {
     if (begin > 0) fail(Code::io, "'", address_, "': the server stopped answering by ranges");
-    if (answer.body.size() != total_bytes_)
+    if (answer.body.size() != state_.bytes)
       fail(Code::io, "'", address_, "': the server sent ", answer.body.size(),
-           " bytes, and said before that it has ", total_bytes_);
+           " bytes, and said before that it has ", state_.bytes);
   }
 
   uint64_t total_of(const HttpResponse& answer) const {
@@ -161,17 +163,17 @@ class Remote {
   const bool s3_;
   S3Settings settings_;
   std::mutex mutex_;
-  bool known_ = false;
-  uint64_t total_bytes_ = 0;
-  std::string version_;
+  bool known_;  // state_ is set
+  RemoteState state_;
 };
 
 // Returns parts in order, fetched by several threads with a connection each. At most two parts per
 // thread are buffered.
 class RemotePieces final : public Pieces {
  public:
-  RemotePieces(const std::string& address, const RemoteOptions& options)
-      : address_(address), options_(options), remote_(address, options) {
+  RemotePieces(const std::string& address, const RemoteOptions& options,
+               const std::optional<RemoteState>& known = std::nullopt)
+      : address_(address), options_(options), remote_(address, options, known) {
     options_.cancelled = [this, asked = options.cancelled] {
       return stop_.load() || (asked && asked());
     };
@@ -179,7 +181,7 @@ class RemotePieces final : public Pieces {
     std::vector<std::byte> first;
     if (open_cache()) {
       // To learn the version. A server that knows no ranges sends the whole file.
-      first = remote_.get(*first_, 0, 1);
+      if (!known) first = remote_.get(*first_, 0, 1);
       if (open_cached()) return;
       begin_entry();
     }
@@ -362,6 +364,60 @@ class RemotePieces final : public Pieces {
   std::vector<std::thread> threads_;
 };
 
+// Asks about files on several threads with a connection each.
+class Asking {
+ public:
+  Asking(std::span<const std::string> paths, const RemoteOptions& options)
+      : paths_(paths), options_(options), states_(paths.size()) {
+    options_.cancelled = [this, asked = options.cancelled] {
+      return stop_.load() || (asked && asked());
+    };
+  }
+
+  std::vector<std::optional<RemoteState>> run() {
+    const auto remote = std::count_if(paths_.begin(), paths_.end(), is_remote);
+    if (remote == 0) return std::move(states_);  // without a need for libcurl
+    std::vector<std::thread> threads;
+    try {
+      for (auto i = std::min<ptrdiff_t>(options_.connections, remote); i > 1; --i)
+        threads.push_back(start_thread("a thread that asks about files over the network",
+                                       "the pipeline's 'remote_connections'", [this] { ask(); }));
+    } catch (...) {
+      give_up();
+    }
+    ask();
+    for (std::thread& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(states_);
+  }
+
+ private:
+  void ask() {
+    try {
+      HttpConnection connection(options_);
+      for (size_t i = 0; !stop_ && (i = next_++) < paths_.size();)
+        if (is_remote(paths_[i])) states_[i] = Remote(paths_[i], options_).ask(connection);
+    } catch (...) {
+      give_up();
+    }
+  }
+
+  // With the exception being handled, unless another thread has failed before.
+  void give_up() {
+    std::scoped_lock lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    stop_ = true;
+  }
+
+  const std::span<const std::string> paths_;
+  RemoteOptions options_;
+  std::vector<std::optional<RemoteState>> states_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
 }  // namespace
 
 bool is_remote(const std::string& path) {
@@ -372,19 +428,17 @@ std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOpti
   return std::make_unique<RemotePieces>(address, options);
 }
 
-uint64_t remote_bytes(std::span<const std::string> addresses, const RemoteOptions& options) {
-  HttpConnection connection(options);
-  uint64_t sum = 0;
-  for (const std::string& address : addresses)
-    sum += Remote(address, options).ask_bytes(connection);
-  return sum;
+std::vector<std::optional<RemoteState>> ask_remote(std::span<const std::string> paths,
+                                                   const RemoteOptions& options) {
+  return Asking(paths, options).run();
 }
 
-std::string fetch_remote(const std::string& address, const RemoteOptions& options) {
+std::string fetch_remote(const std::string& address, const RemoteOptions& options,
+                         const std::optional<RemoteState>& known) {
   if (options.cache_dir.empty())
     fail(Code::invalid_argument, "'", address,
          "' is read by position, which needs it on the disk: set the pipeline's remote_cache_dir");
-  return RemotePieces(address, options).fetch();
+  return RemotePieces(address, options, known).fetch();
 }
 
 }  // namespace etr::io

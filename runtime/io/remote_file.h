@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "io/byte_stream.h"
 #include "io/http.h"
@@ -21,11 +23,22 @@ class Pieces;
 // Error(not_found) or Error(cancelled), which name the address.
 std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options);
 
-// The size of these files together, of which nothing is read. Throws as open_remote() does.
-uint64_t remote_bytes(std::span<const std::string> addresses, const RemoteOptions& options);
+// What a server says about a file.
+struct RemoteState {
+  uint64_t bytes = 0;
+  std::string version;  // entity tag and time
+};
+
+// Asks for the states of those of `paths` that are remote, with one request for each and up to
+// `options.connections` at a time. Reads none of the files. There is no state for a local path.
+// Throws as open_remote() does.
+std::vector<std::optional<RemoteState>> ask_remote(std::span<const std::string> paths,
+                                                   const RemoteOptions& options);
 
 // Downloads `address` into the disk cache and returns the path, for formats that need random
-// access. Requires a cache that can be written.
-std::string fetch_remote(const std::string& address, const RemoteOptions& options);
+// access. Requires a cache that can be written. `known`: what ask_remote() has returned for it; a
+// file that is in the cache then needs no request.
+std::string fetch_remote(const std::string& address, const RemoteOptions& options,
+                         const std::optional<RemoteState>& known = std::nullopt);
 
 }  // namespace etr::io

@@ -3,7 +3,7 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <iterator>
+#include <optional>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -72,10 +72,11 @@ class FastShardSource final : public IndexedSource {
     }
   }
 
-  std::shared_ptr<io::FastShard> shard_of(const std::string& path) const {
+  std::shared_ptr<io::FastShard> shard_of(const std::string& path,
+                                          const std::optional<io::RemoteState>& state) const {
     if (!io::is_remote(path)) return std::make_shared<io::FastShard>(path, reading());
     for (bool again = false;; again = true) {
-      const std::string fetched = io::fetch_remote(path, remote());
+      const std::string fetched = io::fetch_remote(path, remote(), state);
       try {
         return std::make_shared<io::FastShard>(fetched, reading());
       } catch (const Error& error) {  // it names the file of the cache
@@ -86,17 +87,22 @@ class FastShardSource final : public IndexedSource {
     }
   }
 
-  // Fetching a shard that the cache has no room for would remove one of those before it, whose
-  // records are read later.
-  void check_cache(const std::vector<std::string>& found) const {
-    std::vector<std::string> fetched;
-    std::copy_if(found.begin(), found.end(), std::back_inserter(fetched), io::is_remote);
-    if (fetched.size() < 2 || remote().cache_dir.empty()) return;  // without one, fetching fails
-    const uint64_t bytes = io::remote_bytes(fetched, remote()), most = remote().cache_bytes;
-    if (bytes > most)
-      fail(Code::invalid_argument, "'", pattern_, "': its ", fetched.size(), " remote shards take ",
-           bytes, " bytes, and the cache that they are read from keeps ", most,
+  // What servers say about remote shards. Fetching one that the cache has no room for would remove
+  // one of those before it, whose records are read later.
+  std::vector<std::optional<io::RemoteState>> states_of(
+      const std::vector<std::string>& found) const {
+    const auto fetched = std::count_if(found.begin(), found.end(), io::is_remote);
+    const uint64_t most = remote().cache_bytes;
+    if (remote().cache_dir.empty())  // fetching fails without one
+      return std::vector<std::optional<io::RemoteState>>(found.size());
+    auto states = io::ask_remote(found, remote());
+    uint64_t bytes = 0;
+    for (const auto& state : states) bytes += state ? state->bytes : 0;
+    if (fetched > 1 && bytes > most)
+      fail(Code::invalid_argument, "'", pattern_, "': its ", fetched, " remote shards take ", bytes,
+           " bytes, and the cache that they are read from keeps ", most,
            ": set the pipeline's remote_cache_bytes to at least ", bytes);
+    return states;
   }
 
   // If one cannot be opened, none is kept: the next call would go on without those behind it.
@@ -105,10 +111,10 @@ class FastShardSource final : public IndexedSource {
     std::vector<std::shared_ptr<const std::string>> paths;
     std::vector<uint64_t> begins{0};
     const std::vector<std::string> found = io::expand_pattern(pattern_, remote());
-    check_cache(found);
-    for (const std::string& path : found) {
-      shards.push_back(shard_of(path));
-      paths.push_back(std::make_shared<std::string>(path));
+    const auto states = states_of(found);
+    for (size_t i = 0; i < found.size(); ++i) {
+      shards.push_back(shard_of(found[i], states[i]));
+      paths.push_back(std::make_shared<std::string>(found[i]));
       begins.push_back(begins.back() + shards.back()->size());
     }
     shards_ = std::move(shards);

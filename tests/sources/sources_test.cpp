@@ -106,29 +106,39 @@ TEST(SeveralFiles, OfWhichOneIsDamagedAreNeverReadInPart) {
   }
 }
 
+// Fast shards of a record each, by path: "/0.ets".
+std::map<std::string, std::string> fast_shards(const TempDir& dir, int count) {
+  std::map<std::string, std::string> files;
+  for (int shard = 0; shard < count; ++shard) {
+    const std::string name = std::to_string(shard) + ".ets", text(1000, 'x');
+    io::FastShardWriter writer(dir.path(name));
+    const io::FastShardWriter::Field fields[] = {{"cls", std::as_bytes(std::span(text)), 0}};
+    writer.add(std::to_string(shard), fields);
+    writer.finish();
+    files["/" + name] = platform::read_file(dir.path(name));
+  }
+  return files;
+}
+
+Json fast_shard_spec(const std::string& pattern, const std::string& cache, uint64_t cache_bytes) {
+  return spec_of("fast_shard", {{"pattern", pattern}},
+                 {{"epochs", 1},
+                  {"on_error", "skip"},
+                  {"remote_cache_dir", cache},
+                  {"remote_cache_bytes", cache_bytes}});
+}
+
 // The cache would drop the first ones while the last ones are fetched. The records of shards that
 // lie neither in memory nor are kept open, because they are many, would then be gone.
 TEST(FastShard, RemoteOnesThatTheCacheHasNoRoomForAreRefused) {
   TempDir dir;
-  std::map<std::string, std::string> files;
-  for (int shard = 0; shard < 4; ++shard) {
-    const std::string path = dir.path(std::to_string(shard) + ".ets"), text(1000, 'x');
-    io::FastShardWriter writer(path);
-    const io::FastShardWriter::Field fields[] = {{"cls", std::as_bytes(std::span(text)), 0}};
-    writer.add(std::to_string(shard), fields);
-    writer.finish();
-    files["/" + std::to_string(shard) + ".ets"] = platform::read_file(path);
-  }
-  const size_t bytes = files["/0.ets"].size();
-  for (const bool ranges : {true, false}) {
-    const HttpServer server(files, ranges);
-    const std::string cache = dir.path(ranges ? "cache" : "whole");
+  const auto files = fast_shards(dir, 4);
+  const size_t bytes = files.at("/0.ets").size();
+  for (const auto answers : {HttpServer::Answers::in_ranges, HttpServer::Answers::whole}) {
+    const HttpServer server(files, answers);
+    const std::string cache = dir.path(cat("cache", static_cast<int>(answers)));
     const auto spec = [&](const char* names, uint64_t cache_bytes) {
-      return spec_of("fast_shard", {{"pattern", server.address() + "/" + names + ".ets"}},
-                     {{"epochs", 1},
-                      {"on_error", "skip"},
-                      {"remote_cache_dir", cache},
-                      {"remote_cache_bytes", cache_bytes}});
+      return fast_shard_spec(cat(server.address(), "/", names, ".ets"), cache, cache_bytes);
     };
     const std::string said = failure(spec("{0..3}", 3 * bytes - 1));
     EXPECT_HAS(said, cat(server.address(), "/{0..3}.ets': its 4 remote shards take ", 4 * bytes,
@@ -138,6 +148,20 @@ TEST(FastShard, RemoteOnesThatTheCacheHasNoRoomForAreRefused) {
     EXPECT_EQ(read_all(spec("{0..3}", 4 * bytes)).size(), 4u);
     EXPECT_EQ(read_all(spec("2", 1)).size(), 1u) << "nothing is fetched behind it";
   }
+}
+
+TEST(FastShard, RemoteOnesAreAskedForOnceAndTogether) {
+  TempDir dir;
+  HttpServer server(fast_shards(dir, 12));
+  Json spec = fast_shard_spec(server.address() + "/{0..11}.ets", dir.path("cache"), 1'000'000);
+  spec["remote_connections"] = 4;
+  EXPECT_EQ(read_all(spec).size(), 12u);
+  EXPECT_EQ(server.requests(), 24) << "for the state, and for the whole";
+  server.wait_for(5);
+  EXPECT_EQ(read_all(spec).size(), 12u);
+  EXPECT_EQ(server.requests(), 36) << "what the cache has is asked for once";
+  EXPECT_GE(server.most_together(), 2u);
+  EXPECT_LE(server.most_together(), 4u);
 }
 
 // What a source keeps in memory is not left to the queues.
