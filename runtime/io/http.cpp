@@ -102,8 +102,7 @@ size_t take_body(char* data, size_t, size_t size, void* user) try {
   auto& exchange = *static_cast<Exchange*>(user);
   auto& body = exchange.response.body;
   const bool is_error = exchange.response.status >= 300;
-  if (exchange.only_length && exchange.response.status == 200 &&
-      exchange.response.headers.contains("content-length")) {
+  if (exchange.only_length && exchange.response.status == 200) {
     exchange.has_said_enough = true;
     return 0;
   }

@@ -31,8 +31,7 @@ struct HttpRequest {
   // Must be false for signed requests: the signature covers the host name.
   bool follow_redirects = true;
   bool keep_path = false;  // sends "/../" and "/./" as they are
-  // Leaves out the body of an answer 200, a whole file, if its header says how long it is.
-  bool only_length = false;
+  bool only_length = false;  // leaves out the body of an answer 200, which is a whole file
 };
 
 struct HttpResponse {

@@ -75,14 +75,16 @@ class Remote {
     return std::move(answer.body);
   }
 
-  // Asks for the state, without reading the file.
-  RemoteState ask(HttpConnection& connection) {
+  // Asks for the state, without reading the file. Nothing: the server does not say how long it is.
+  std::optional<RemoteState> ask(HttpConnection& connection) {
     const auto make = [&] {
       HttpRequest made = request(0, 1);
       made.only_length = true;
       return made;
     };
-    check(connection.get(make, whole_limit_.bytes, whole_limit_.name));
+    const HttpResponse answer = connection.get(make, 1, "the part asked for");
+    check(answer);
+    if (answer.status == 200 && answer.header("content-length").empty()) return std::nullopt;
     return state_;
   }
 

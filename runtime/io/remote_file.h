@@ -30,8 +30,8 @@ struct RemoteState {
 };
 
 // Asks for the states of those of `paths` that are remote, with one request for each and up to
-// `options.connections` at a time. Reads none of the files. There is no state for a local path.
-// Throws as open_remote() does.
+// `options.connections` at a time. Reads none of the files. There is no state for a local path, nor
+// for a file whose server does not say how long it is. Throws as open_remote() does.
 std::vector<std::optional<RemoteState>> ask_remote(std::span<const std::string> paths,
                                                    const RemoteOptions& options);
 

@@ -164,6 +164,14 @@ TEST(FastShard, RemoteOnesAreAskedForOnceAndTogether) {
   EXPECT_LE(server.most_together(), 4u);
 }
 
+// As some servers that know no ranges.
+TEST(FastShard, RemoteOnesMayComeWithoutTheirLength) {
+  TempDir dir;
+  const HttpServer server(fast_shards(dir, 4), HttpServer::Answers::chunked);
+  const Json spec = fast_shard_spec(server.address() + "/{0..3}.ets", dir.path("cache"), 1'000'000);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(read_all(spec).size(), 4u);
+}
+
 // What a source keeps in memory is not left to the queues.
 TEST(SourceMemory, CountsTowardsTheBudget) {
   TempDir dir;
