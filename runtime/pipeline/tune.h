@@ -21,7 +21,9 @@ struct TuneOptions {
 // the network, numbers of concurrent requests, then numbers of batches to prefetch, each with the
 // best previous settings. Chooses the smallest setting within 3 % of the best. Respects the spec's
 // budget_bytes. Writes none of the files that the spec names. Returns {"options": {"threads",
-// "prefetch", ...}, "samples_per_s", "trials": [{"threads", ..., "samples_per_s"}]}.
+// "prefetch", ...}, "samples_per_s", "trials": [{"threads", ..., "samples_per_s"}]}. A trial that
+// ends with an error has "error", its message, instead of "samples_per_s"; the error is thrown if
+// no value of an option works.
 Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options);
 
 // The index of the first rate (by growing setting) within 3 % of the best.

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "support/data.h"
+#include "support/http_server.h"
 
 namespace etr::test {
 namespace {
@@ -141,6 +142,30 @@ TEST(Tune, LeavesTheFilesOfARunAlone) {
   expect_files_left_alone(dir);
   for (const char* wrong : {R"({"stages": 3, "on_error": 4})", R"({"stages": [3, {"stage": 4}]})"})
     EXPECT_THROW(pipeline::tune(Json::parse(wrong), {}, {0.02, 0, {}}), Error) << wrong;
+}
+
+// The parts that 16 requests need have no room in the budget.
+TEST(Tune, GoesOnAfterAValueThatIsRefused) {
+  std::string lines;
+  for (int i = 1'000'000; lines.size() < 4'000'000; ++i) lines += std::to_string(i) + "\n";
+  const HttpServer server({{"/a.txt", lines}});
+  const Json spec{{"budget_bytes", 2'000'000},
+                  {"stages",
+                   {{{"stage", "text_lines"}, {"pattern", server.address() + "/a.txt"}},
+                    {{"stage", "batch"}, {"size", 10}}}}};
+  const Json found = pipeline::tune(spec, {}, {0.01, 0, {}});
+  std::string said;
+  for (const Json& trial : found["trials"]) {
+    EXPECT_NE(trial.contains("error"), trial.contains("samples_per_s")) << trial;
+    if (trial.value("remote_connections", 0) != 16) continue;
+    EXPECT_NE(trial.value("error", "").find("budget_bytes is 2.0 MB, too little"),
+              std::string::npos)
+        << trial;
+    said = trial.value("error", "");
+  }
+  EXPECT_NE(said, "");
+  EXPECT_LT(found["options"]["remote_connections"], 16);
+  EXPECT_TRUE(found["options"].contains("prefetch")) << "what comes after it is tried";
 }
 
 TEST(Tune, StopsWhenAsked) {

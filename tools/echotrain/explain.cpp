@@ -112,8 +112,11 @@ int command_tune_pipeline(const Arguments& arguments) {
   const auto show = [](void*, const char* text) -> int32_t {
     const Json trial = Json::parse(text);
     for (const auto& [key, value] : trial.items())
-      if (key != "samples_per_s") std::printf("%s %-3d ", key.c_str(), value.get<int>());
-    std::printf(" %10.0f samples/s\n", trial["samples_per_s"].get<double>());
+      if (value.is_number_integer()) std::printf("%s %-3d ", key.c_str(), value.get<int>());
+    if (trial.contains("error"))
+      std::printf(" does not work: %s\n", trial["error"].get<std::string>().c_str());
+    else
+      std::printf(" %10.0f samples/s\n", trial["samples_per_s"].get<double>());
     std::fflush(stdout);
     return 1;
   };

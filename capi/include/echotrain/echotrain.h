@@ -505,8 +505,9 @@ ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** 
  * (above 0, at most 1e6) with a consumer that takes `step_ms` milliseconds (0 to 1e6) for a batch.
  * `progress` (may be NULL) is called after each trial with its JSON; returning 0 stops with
  * ETR_CANCELLED. `json` receives {"options", "samples_per_s", "trials"}. Saved as a file, it serves
- * as the pipeline option "tuned". Errors are also those of etr_pipeline_create_from_json and
- * etr_pipeline_next. */
+ * as the pipeline option "tuned". A trial has its settings and "samples_per_s", or "error" if they
+ * do not work, for example because the budget is too small for them. If no value of a setting
+ * works, the errors are also those of etr_pipeline_create_from_json and etr_pipeline_next. */
 ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
                                   int32_t (*progress)(void* user_data, const char* trial),
                                   void* user_data, char** json);
