@@ -136,7 +136,7 @@ class TextWindows final : public IndexedSource {
   // Concatenates the files. Each character later takes 4 bytes for its number in addition to its
   // own bytes.
   void read_text() {
-    const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
+    const io::SizeLimit memory(io::kWholeFileLimit, "16 GiB", reading().budget_bytes);
     const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);
     paths_ = io::expand_pattern(pattern_, remote());
     ends_.clear();

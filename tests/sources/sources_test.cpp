@@ -557,6 +557,10 @@ TEST(Text, FilesBeyondTheBudgetAreNamedWithIt) {
   EXPECT_HAS(said("{a,b,c}.txt", 90'000, "bytes"),
              "{a,b,c}.txt' holds more than 90000 bytes of text; its memory would go beyond 90000 "
              "bytes (budget_bytes)");
+  std::filesystem::resize_file(dir.path("b.txt"), uint64_t{20} << 30);  // a hole
+  EXPECT_HAS(said("b.txt", 0, "bytes"),
+             "b.txt' has 21474836480 bytes; the limit is 17179869184 (the room for text in 16 "
+             "GiB)");
 }
 
 // A second source would hold the text once more.
