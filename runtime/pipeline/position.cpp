@@ -54,7 +54,7 @@ void Pipeline::restore(const Json& state) {
     check_not_started();
   }
   // Without the lock: this may be slow, and cancel() must not wait for it.
-  const Json what = source_->source().data();
+  const std::shared_ptr<const Json> what = source_->list();
   const std::vector<Json> positions =
       state.is_array() ? state.get<std::vector<Json>>() : std::vector<Json>{state};
   if (positions.empty()) fail(Code::invalid_argument, "this is a list without positions");
@@ -65,12 +65,12 @@ void Pipeline::restore(const Json& state) {
   }
   std::optional<uint64_t> samples;  // per pass
   if (std::any_of(positions.begin(), positions.end(), lies_within_epoch))
-    samples = source_->source().samples();
+    samples = source_->samples();
   std::scoped_lock lock(mutex_);
   check_not_started();
   bool on_the_way = false;
   try {
-    go_to(positions, what, samples, on_the_way);
+    go_to(positions, *what, samples, on_the_way);
   } catch (...) {  // stages may be anywhere now: neither there nor at the beginning
     if (on_the_way) failure_ = current_error();
     throw;

@@ -213,11 +213,12 @@ class SourceSegment final : public Segment {
     demand_ = std::move(demand);
   }
 
-  // Describes the data that the source reads, as listed when its first pass began; nullptr before.
+  // Describes the data that the source reads, as list() or its first pass has listed it; nullptr
+  // before.
   std::shared_ptr<const Json> data() const;
+  // Lists it. Only before the start.
+  std::shared_ptr<const Json> list();
   std::optional<uint64_t> samples() const;  // of all ranks in a pass, if data() and they are known
-  // Only before the start.
-  Source& source() { return *source_; }
 
   // The number of own samples in each finished pass of `epoch`, for saving a position.
   std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
@@ -250,6 +251,7 @@ class SourceSegment final : public Segment {
   int64_t uncounted_ = 0;  // records read but not yet reported to BadRecords
   std::shared_ptr<const DoneSamples> done_before_;
   std::shared_ptr<SampleCache> cache_;
+  bool cache_open_ = false;  // if it is shared
   Json before_cache_;
   std::function<bool(uint64_t)> ghost_;
   std::function<Demand(uint64_t, uint64_t)> demand_;

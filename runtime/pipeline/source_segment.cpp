@@ -30,15 +30,20 @@ std::shared_ptr<const Json> SourceSegment::data() const {
 }
 
 // Records the source's own listing, which is fixed for the whole run even if the folder changes.
-void SourceSegment::note_data() {
-  if (data_) return;
+std::shared_ptr<const Json> SourceSegment::list() {
+  if (data_) return data_;
   auto data = std::make_shared<const Json>(source_->data());
   const auto samples = source_->samples();
-  if (cache_ && cache_->is_shared())
-    cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
   std::scoped_lock lock(lengths_mutex_);
   data_ = std::move(data);
   samples_ = samples;
+  return data_;
+}
+
+void SourceSegment::note_data() {
+  const auto data = list();
+  if (cache_ && cache_->is_shared() && !std::exchange(cache_open_, true))
+    cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
 }
 
 std::optional<uint64_t> SourceSegment::samples() const {

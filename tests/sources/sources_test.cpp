@@ -106,6 +106,21 @@ TEST(SeveralFiles, OfWhichOneIsDamagedAreNeverReadInPart) {
   }
 }
 
+TEST(Idx, IsNotReadAgainForTheLengthAfterRestoring) {
+  TempDir dir;
+  write(dir.path("images"), idx_images(7, 3, 5));
+  write(dir.path("labels"), idx_labels(7));
+  const Json spec =
+      spec_of("idx", {{"images", dir.path("images")}, {"labels", dir.path("labels")}});
+  Pipeline first(spec), second(spec);
+  Item item;
+  first.next(item);
+  second.restore(first.save());
+  std::filesystem::remove(dir.path("images"));
+  EXPECT_EQ(second.length(), 7u);
+  EXPECT_EQ(second.save(), first.save());
+}
+
 // Fast shards of a record each, by path: "/0.ets".
 std::map<std::string, std::string> fast_shards(const TempDir& dir, int count) {
   std::map<std::string, std::string> files;
