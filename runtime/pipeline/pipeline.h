@@ -93,7 +93,7 @@ class Pipeline final : private SegmentHost {
   // {"stages": [{"name", "items_in", "items_out", "busy_s", ...}], "consumer": {...},
   //  "bad_records": N, ...}
   Json stats() const;
-  // Returns how many items have left a stage, counted from 0, since the start. Cheap, unlike stats().
+  // Returns how many items have left a stage, numbered from 0. Cheap, unlike stats().
   int64_t items_out(size_t stage) const;
   std::string why_empty() const;  // for errors about an epoch without output
   int64_t bad_record_count() const { return bad_records_->count(); }  // as in stats()

@@ -30,7 +30,8 @@ std::string measured_text(const Json& a) {
              " examples/s), measured with a consumer that never waits\n");
   out += cat("  downstream  ", micros(number(m, "downstream_s")), " for an example on the device (",
              rate(1 / number(m, "downstream_s")), " examples/s), with batches already in memory\n");
-  out += format_text("  R           %.2f = upstream / downstream\n", number(a, "r"));
+  out += format_text("  R           %.2f = upstream / downstream\n",
+                     number(a, "upstream_to_step_ratio"));
   const Json& batch = a["batch"];
   if (batch["noise_scale"].is_number())
     out += format_text(

@@ -120,7 +120,7 @@ TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
 }
 
 // A batch of one image, as it is or as a view.
-pipeline::Item batch_of(const Tensor& image) {
+pipeline::Item batch_of_image(const Tensor& image) {
   pipeline::Item batch;
   const Shape& of = image.shape();
   Tensor pixels(DType::u8, {1, of[0], of[1], of[2]});
@@ -135,8 +135,8 @@ pipeline::Item batch_of(const Tensor& image) {
   return batch;
 }
 
-pipeline::Item batch_of(const pipeline::ImageView& view) {
-  pipeline::Item batch = batch_of(*view.image);
+pipeline::Item batch_of_view(const pipeline::ImageView& view) {
+  pipeline::Item batch = batch_of_image(*view.image);
   batch.remove("image");
   batch.views = std::make_shared<std::vector<pipeline::ImageView>>(1, view);
   return batch;
@@ -160,7 +160,7 @@ TEST(Reservoir, RefusesToScaleWhereTheDriverWouldEndLoops) {
     view.resample(std::make_shared<const pipeline::Resampling>(to_one));
     Learner whole = make_learner(kMeanOfPixels, R"({"optimizer": "sgd"})");
     Learner viewed = make_learner(kMeanOfPixels, R"({"optimizer": "sgd"})");
-    const std::string error = error_text([&] { viewed.step(batch_of(view)); });
+    const std::string error = error_text([&] { viewed.step(batch_of_view(view)); });
     if (side == 127 && device()->info().max_iterations != 0) {
       for (const char* part : {"device echo", "65540 iterations", "Mesa 25", "the echo's 'device'",
                                "127 x 127 pixels to 1 x 1"})
@@ -168,7 +168,7 @@ TEST(Reservoir, RefusesToScaleWhereTheDriverWouldEndLoops) {
       continue;
     }
     ASSERT_EQ(error, "");
-    whole.step(batch_of(pixel));
+    whole.step(batch_of_image(pixel));
     EXPECT_EQ(viewed.take_metrics(true)[0].loss, whole.take_metrics(true)[0].loss) << side;
   }
 }
@@ -188,7 +188,7 @@ TEST(Reservoir, RefusesContrastWhereTheDriverWouldEndLoops) {
       view.change_colours({});
     else
       view.adjust(1, 0);
-    const std::string error = error_text([&] { learner.step(batch_of(view)); });
+    const std::string error = error_text([&] { learner.step(batch_of_view(view)); });
     for (const char* part :
          {"device echo", "iterations", "Mesa 25", "the echo's 'device'", "99 x 7 pixels"})
       EXPECT_NE(error.find(part), std::string::npos) << error;
