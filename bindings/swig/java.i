@@ -274,6 +274,9 @@ inline Memory memory_at(uint64_t address, int64_t size_bytes) {
   return {reinterpret_cast<const void*>(address), size_bytes};
 }
 
+// Refuses a name that the library cannot take, as a call with it does.
+inline void check_name(const std::string& name) { detail::c_string(name, "name"); }
+
 }  // namespace echotrain::facade
 %}
 %ignore echotrain::facade::Memory;

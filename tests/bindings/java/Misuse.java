@@ -6,12 +6,14 @@ import io.echotrain.EchoTrainException.Code;
 import io.echotrain.Job;
 import io.echotrain.Layers;
 import io.echotrain.Library;
+import io.echotrain.MapFunction;
 import io.echotrain.Model;
 import io.echotrain.Optimizers;
 import io.echotrain.Pipeline;
 import io.echotrain.Spec;
 import io.echotrain.Stages;
 import io.echotrain.Trainer;
+import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.nio.FloatBuffer;
 import java.nio.file.Files;
@@ -37,6 +39,8 @@ final class Misuse {
     Behaviour.test("the cause is what ended the run", Misuse::causes);
     Behaviour.test("an evaluation that is stopped within fit", Misuse::stoppedEvaluations);
     Behaviour.test("arguments that are missing or out of range", Misuse::arguments);
+    Behaviour.test("functions that a pipeline refuses are freed", Misuse::refusedFunctions);
+    Behaviour.test("a function is the source and a map, too", Misuse::functionsTwice);
     Behaviour.test("bad records reach a logger of their own", Misuse::logLines);
     Behaviour.test("packing, tuning and explaining", Misuse::library);
   }
@@ -225,6 +229,34 @@ final class Misuse {
         String refused = message(() -> trainer.fit(data, epochs, null, null));
         Behaviour.expect(refused.contains("epochs is " + epochs), refused);
       }
+    }
+  }
+
+  private static WeakReference<MapFunction> refused(String name) throws Exception {
+    int[] calls = {0};
+    MapFunction function = item -> ++calls[0];  // an object of its own
+    Behaviour.failsWith(Code.INVALID_ARGUMENT, "name", Pipeline.builder().source(name, function)::build);
+    Behaviour.failsWith(Code.INVALID_ARGUMENT, "name", Pipeline.builder().map(name, function)::build);
+    return new WeakReference<>(function);
+  }
+
+  private static void refusedFunctions() throws Exception {
+    List<WeakReference<MapFunction>> functions = List.of(refused("half \ud800"), refused("cut\0here"));
+    for (int i = 0; i < 500 && functions.stream().anyMatch(function -> function.get() != null); ++i) {
+      System.gc();
+      Thread.sleep(10);
+    }
+    for (WeakReference<MapFunction> function : functions) Behaviour.expect(function.get() == null, functions.indexOf(function));
+  }
+
+  private static void functionsTwice() throws Exception {
+    MapFunction counts = item -> {
+      float before = item.fields().contains("x") ? item.floats("x").get(0) : 0;
+      if (item.ordinal() < 3) item.set("x", new float[] {before + 1}, 1);
+    };
+    try (Pipeline pipeline = Pipeline.builder().source("first", counts).map("second", counts).add(Stages.batch(3))
+        .option("epochs", 1).build(); Batch batch = pipeline.next()) {
+      Behaviour.expect(batch.samples() == 3 && batch.floats("x").get(2) == 2, batch);
     }
   }
 

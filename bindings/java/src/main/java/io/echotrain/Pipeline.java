@@ -1,6 +1,7 @@
 package io.echotrain;
 
 import io.echotrain.internal.BatchHandle;
+import io.echotrain.internal.Bindings;
 import io.echotrain.internal.PipelineHandle;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -158,14 +159,16 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       PipelineHandle handle = new PipelineHandle(Json.write(options));
       Pipeline pipeline = new Pipeline(handle, failures, toString());
       Iterator<String> next = names.iterator();
-      for (Object stage : stages) {
+      for (int i = 0; i < stages.size(); ++i) {
+        Object stage = stages.get(i);
         if (stage instanceof Spec) {
           handle.add(((Spec) stage).name(), ((Spec) stage).json());
         } else {
           String name = next.next();
+          Bindings.check_name(name);  // nobody would free the function of a call that is not made
           Function function = new Function(name, (MapFunction) stage, failures);
           function.swigReleaseOwnership();  // the pipeline now owns it
-          if (source && stage == stages.get(0)) handle.add_source(name, function);
+          if (source && i == 0) handle.add_source(name, function);
           else handle.add_map(name, function);
         }
       }
