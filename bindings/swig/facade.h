@@ -609,10 +609,7 @@ class RunHandle {
   // Trains as one of `size` ranks over `transport`, and takes ownership of it.
   RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
             Transport* transport)
-      : run_("run", *runtime.get(), *job.get(), static_cast<Start>(start),
-             std::make_unique<LentTransport>(rank, size, transport)) {
-    get()->on_evaluation(Told::report);
-  }
+      : RunHandle(runtime, job, start, std::make_unique<LentTransport>(rank, size, transport)) {}
 
   // Returns the next event, within `seconds` (0: as the job says); ETR_EVENT_END again when the run
   // is over. `progress` is as in TrainerHandle::evaluate().
@@ -657,6 +654,12 @@ class RunHandle {
   void close() { run_.close(); }
 
  private:
+  // The transport has its owner before the other arguments, which may be closed, are evaluated.
+  RunHandle(const RuntimeHandle& runtime, const JobHandle& job, int start,
+            std::unique_ptr<LentTransport> transport)
+      : run_("run", *runtime.get(), *job.get(), static_cast<Start>(start), std::move(transport)) {
+    get()->on_evaluation(Told::report);
+  }
   std::shared_ptr<Run> get() const {
     outside_of_transports("run");
     return run_.get();

@@ -262,5 +262,11 @@ final class Transports {
         () -> job(null).run(device, Job.Start.NEW, new Transport(0, 1) {}));
     Behaviour.fails(NullPointerException.class, () -> job(null).run(device, Job.Start.NEW, null));
     Behaviour.fails(IllegalArgumentException.class, () -> new Transport(2, 2) {});
+    // The run that does not begin is its owner, too.
+    Job closed = job(null);
+    closed.close();
+    Threads.closed.set(0);
+    Behaviour.failsWith(Code.STATE, "the job is closed", () -> closed.run(device, Job.Start.NEW, new Threads(new Place(), 0)));
+    Behaviour.expect(Threads.closed.get() == 1, Threads.closed);
   }
 }
