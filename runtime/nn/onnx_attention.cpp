@@ -10,8 +10,8 @@
 namespace etr::nn {
 
 struct OnnxScores {
-  OnnxView queries, keys;  // [N, positions, width] with the heads side by side
-  int64_t heads = 1;
+  OnnxView queries, keys;        // [N, positions, width] with the heads side by side
+  int64_t heads = 1, group = 1;  // heads of queries; how many share one of keys
   double scale = 1;
   bool causal = false, softmax = false;
   int lengths = -1;           // the layer that gives the keys of each sample
@@ -50,6 +50,13 @@ Tensor with_scale(const Tensor& from, int64_t count, double by) {
         static_cast<float>(i % all < static_cast<size_t>(count) ? value * by : value);
   }
   return out;
+}
+
+// Returns keys or values with as many samples and heads as queries of shape `dims`; none if they do
+// not fit.
+std::optional<OnnxView> with_heads_of(std::vector<int64_t> dims, const OnnxView& x) {
+  std::fill(dims.end() - 2, dims.end(), 1);
+  return x.expanded(dims);
 }
 
 }  // namespace
@@ -144,8 +151,8 @@ void OnnxImporter::mask_scores(const OnnxNode& node, OnnxScores& scores, const O
 
 // Returns x, whose file axes are samples and heads, then `positions` and `features`, as
 // [N, positions, width] with the heads side by side.
-OnnxView OnnxImporter::heads(const OnnxNode& node, const OnnxView& x, size_t positions,
-                             size_t features, int64_t& count) {
+OnnxImporter::Heads OnnxImporter::heads(const OnnxNode& node, const OnnxView& x, size_t positions,
+                                        size_t features) {
   Axis lead;
   for (size_t i = 0; i + 2 < x.axes.size(); ++i)
     lead.insert(lead.end(), x.axes[i].begin(), x.axes[i].end());
@@ -153,11 +160,15 @@ OnnxView OnnxImporter::heads(const OnnxNode& node, const OnnxView& x, size_t pos
     lacks(node,
           "products of two values are supported as parts of attention: with samples, heads, "
           "positions and features");
-  const Axis heads(lead.begin() + 1, lead.end());
-  count = x.size(heads);
-  Axis width = heads;
+  Axis width(lead.begin() + 1, lead.end());
+  const int64_t count = x.size(width);
+  const OnnxView own = x.without_repeats();
+  while (!width.empty() && x.atoms[width.back()].repeated) width.pop_back();
+  const int64_t group = count / x.size(width);
   width.insert(width.end(), x.axes[features].begin(), x.axes[features].end());
-  return arranged(node, x, {{0}, x.axes[positions], width});
+  if (width.size() + x.axes[positions].size() + 1 != own.atoms.size())
+    lacks(node, "heads are supported that are repeated side by side, each of them as often");
+  return {arranged(node, own, {{0}, own.axes[positions], width}), count, group};
 }
 
 void OnnxImporter::begin_scores(const OnnxNode& node) {
@@ -165,14 +176,21 @@ void OnnxImporter::begin_scores(const OnnxNode& node) {
   if (!a.view || !b.view || a.view->axes.size() < 3 || b.view->axes.size() != a.view->axes.size())
     lacks(node, "products of two values are supported as parts of attention");
   const size_t rank = a.view->axes.size();
-  const auto dims = a.view->dims(), other = b.view->dims();
-  if (dims[rank - 1] != other[rank - 2] || !std::equal(dims.begin(), dims.end() - 2, other.begin()))
+  const auto dims = a.view->dims();
+  const auto shared = with_heads_of(dims, *b.view);
+  const auto other = shared ? shared->dims() : dims;
+  if (!shared || dims[rank - 1] != other[rank - 2] ||
+      !std::equal(dims.begin(), dims.end() - 2, other.begin()))
     damaged(node, "the shapes of its inputs do not fit each other");
   auto out = std::make_shared<OnnxScores>();
-  int64_t heads_of_keys = 1;
-  out->queries = heads(node, *a.view, rank - 2, rank - 1, out->heads);
-  out->keys = heads(node, *b.view, rank - 1, rank - 2, heads_of_keys);
-  if (heads_of_keys != out->heads) lacks(node, "queries and keys have different heads");
+  const Heads queries = heads(node, *a.view, rank - 2, rank - 1),
+              keys = heads(node, *shared, rank - 1, rank - 2);
+  if (keys.count != queries.count || queries.group != 1)
+    lacks(node, "queries and keys have different heads");
+  out->queries = queries.view;
+  out->keys = keys.view;
+  out->heads = queries.count;
+  out->group = keys.group;
   out->scale = a.factor * b.factor;
   out->dims = dims;
   out->dims.back() = other.back();
@@ -209,11 +227,14 @@ int OnnxImporter::attention_core(const OnnxNode& node, const OnnxScores& scores,
                                  const OnnxView& values) {
   Projection parts[] = {projection(node, scores.queries), projection(node, scores.keys),
                         projection(node, values)};
-  const int64_t width = scores.queries.size(scores.queries.ours.back());
-  const double usual = 1 / std::sqrt(static_cast<double>(width / scores.heads));
+  const int64_t width = scores.queries.size(scores.queries.ours.back()),
+                kv_width = width / scores.group, head = width / scores.heads;
+  const double usual = 1 / std::sqrt(static_cast<double>(head));
   OnnxLayer made;
   made.kind = "attention_core";
   made.options = {{"heads", scores.heads}};
+  if (scores.group > 1) made.options["kv_heads"] = scores.heads / scores.group;
+  if (parts[0].weight.shape()[0] != width) made.options["head_dim"] = head;
   if (scores.causal) made.options["causal"] = true;
   made.node = &node;
   const bool biased = std::any_of(std::begin(parts), std::end(parts),
@@ -226,8 +247,9 @@ int OnnxImporter::attention_core(const OnnxNode& node, const OnnxScores& scores,
   for (const Projection& part : parts) budget_.take(static_cast<size_t>(part.weight.count()), node);
   const OnnxLayer& dense = layer(parts[0].packed);
   const bool packed = parts[1].packed == parts[0].packed && parts[2].packed == parts[0].packed &&
-                      dense.weights.at("weight").shape()[1] == 3 * width && parts[0].begin == 0 &&
-                      parts[1].begin == width && parts[2].begin == 2 * width && scores.lengths < 0;
+                      dense.weights.at("weight").shape()[1] == width + 2 * kv_width &&
+                      parts[0].begin == 0 && parts[1].begin == width &&
+                      parts[2].begin == width + kv_width && scores.lengths < 0;
   if (packed) {
     made.inputs = {parts[0].input};
     made.weights = {{"qkv.weight", dense.weights.at("weight")}};
@@ -237,12 +259,16 @@ int OnnxImporter::attention_core(const OnnxNode& node, const OnnxScores& scores,
   } else {
     if (parts[1].input != parts[2].input)
       lacks(node, "keys and values of attention are made from different values");
-    made.inputs = {parts[0].input, parts[1].input};
+    made.inputs = {parts[0].input};
+    if (parts[1].input != parts[0].input || scores.lengths >= 0)
+      made.inputs.push_back(parts[1].input);
+    else
+      made.options["separate"] = true;
     if (scores.lengths >= 0) made.inputs.push_back(scores.lengths);
     const char* const names[] = {"query", "key", "value"};
     for (size_t i = 0; i < 3; ++i) {
       Tensor weight = parts[i].weight;
-      Tensor bias = parts[i].bias.empty() ? zeros(width) : parts[i].bias;
+      Tensor bias = parts[i].bias.empty() ? zeros(i == 0 ? width : kv_width) : parts[i].bias;
       if (i == 0 && differs) {
         weight = with_scale(weight, width, by);
         bias = with_scale(bias, width, by);
@@ -256,22 +282,21 @@ int OnnxImporter::attention_core(const OnnxNode& node, const OnnxScores& scores,
 
 void OnnxImporter::end_scores(const OnnxNode& node) {
   const auto scores = value(node, 0).scores;
-  const OnnxView v = view(node, 1);
+  const OnnxValue& of = value(node, 1);
+  const OnnxView v = of.view && of.factor == 1 ? *of.view : settled(node, of);
   const size_t rank = v.axes.size();
   if (!scores->softmax || rank < 3)
     lacks(node, "attention is supported with a softmax of its scores");
-  const auto dims = v.dims();
-  if (rank != scores->dims.size() || dims[rank - 2] != scores->dims.back())
+  const auto shared = with_heads_of(scores->dims, v);
+  if (!shared || rank != scores->dims.size() || shared->dims()[rank - 2] != scores->dims.back())
     damaged(node, "the shapes of its inputs do not fit each other");
-  int64_t heads_of_values = 1;
-  const OnnxView values = heads(node, v, rank - 2, rank - 1, heads_of_values);
-  const int64_t width = values.size(values.ours.back());
-  if (heads_of_values != scores->heads ||
-      width != scores->queries.size(scores->queries.ours.back()) ||
-      width != scores->keys.size(scores->keys.ours.back()))
-    lacks(node, "queries, keys and values of attention have different widths");
+  const Heads values = heads(node, *shared, rank - 2, rank - 1);
   const OnnxView& q = scores->queries;
-  const int made = attention_core(node, *scores, values);
+  const int64_t width = q.size(q.ours.back()), kv_width = values.view.size(values.view.ours.back());
+  if (values.count != scores->heads || values.group != scores->group ||
+      kv_width * values.group != width || kv_width != scores->keys.size(scores->keys.ours.back()))
+    lacks(node, "queries, keys and values of attention have different widths");
+  const int made = attention_core(node, *scores, values.view);
   OnnxView out = OnnxView::of(made,
                               {{q.atoms[0]},
                                {{q.size(q.ours[1]), q.fixed(q.ours[1])}},

@@ -75,6 +75,10 @@ OnnxView OnnxImporter::settled(const OnnxNode& node, const OnnxValue& of) {
     lacks(node,
           "it reads a step of attention, which is supported as scores = query key^T, "
           "softmax, and a product with values");
+  if (of.view->repeats())
+    lacks(node,
+          "it reads values that are repeated along an axis, which is supported for heads of keys "
+          "and values of attention");
   if (of.factor == 1) return *of.view;
   Tensor by(DType::f32, {1});
   by.mutable_view<float>()[0] = static_cast<float>(of.factor);

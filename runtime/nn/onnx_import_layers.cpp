@@ -232,7 +232,9 @@ void OnnxImporter::linear(const OnnxNode& node, const OnnxValue& weight, bool is
   if (layer(x.layer).kind == "attention_core") {
     made = add(OnnxLayer(layer(x.layer)));
     layer(made).kind = "attention";
-    if (units != x.size(x.ours.back()))
+    const auto& weights = layer(made).weights;
+    const char* query = weights.contains("query.weight") ? "query.weight" : "qkv.weight";
+    if (units != weights.at(query).shape()[0])
       lacks(node, "the product behind attention changes the width");
     give(made, "output.weight", std::move(ours), weight);
   } else {

@@ -184,12 +184,9 @@ bool OnnxImporter::convert_reshapes(const OnnxNode& node) {
     set(node, view.unsqueezed(onnx_unsqueezed(node, given, rank)), x.factor);
   }
   if (op == "Expand") {
-    const auto wanted = numbers(1, "shape");
-    const auto dims = view.dims();
-    for (size_t i = 0; i < wanted.size(); ++i)
-      if (wanted.size() > rank || (wanted[i] != 1 && wanted[i] != dims[rank - wanted.size() + i]))
-        lacks(node, "it repeats values along an axis");
-    set(node, x);
+    auto out = view.expanded(numbers(1, "shape"));
+    if (!out) damaged(node, "its shape does not fit its input's");
+    set(node, std::move(*out), x.factor);
   }
   return true;
 }

@@ -175,8 +175,11 @@ class OnnxImporter {
   void begin_scores(const OnnxNode& node);
   void end_scores(const OnnxNode& node);
   void mask_scores(const OnnxNode& node, OnnxScores& scores, const OnnxTensor& mask);
-  OnnxView heads(const OnnxNode& node, const OnnxView& x, size_t positions, size_t features,
-                 int64_t& count);
+  struct Heads {
+    OnnxView view;         // [N, positions, width] with the heads side by side
+    int64_t count, group;  // heads in the file; how many adjacent ones repeat one of the view's
+  };
+  Heads heads(const OnnxNode& node, const OnnxView& x, size_t positions, size_t features);
   Projection projection(const OnnxNode& node, const OnnxView& x);
   int attention_core(const OnnxNode& node, const OnnxScores& scores, const OnnxView& values);
 

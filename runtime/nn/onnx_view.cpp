@@ -107,6 +107,29 @@ std::optional<OnnxView> OnnxView::reshaped(const std::vector<int64_t>& dims) con
   return out;
 }
 
+std::optional<OnnxView> OnnxView::expanded(const std::vector<int64_t>& dims) const {
+  if (dims.size() > axes.size())
+    return unsqueezed(std::vector<size_t>(dims.size() - axes.size(), 0)).expanded(dims);
+  OnnxView out = *this;
+  const size_t first = axes.size() - dims.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    Axis& axis = out.axes[first + i];
+    if (dims[i] == 1 || dims[i] == size(axis)) continue;
+    if (!axis.empty() || dims[i] < 1) return std::nullopt;
+    axis = {out.atoms.size()};
+    out.atoms.push_back({dims[i], true, true});
+  }
+  return out;
+}
+
+OnnxView OnnxView::without_repeats() const {
+  OnnxView out = *this;
+  while (out.repeats()) out.atoms.pop_back();
+  for (Axis& axis : out.axes)
+    std::erase_if(axis, [&](size_t atom) { return atom >= out.atoms.size(); });
+  return out;
+}
+
 OnnxView OnnxView::of(int layer, const std::vector<std::vector<Atom>>& ours,
                       const std::vector<size_t>& order) {
   OnnxView out;

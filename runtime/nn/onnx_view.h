@@ -10,11 +10,14 @@ namespace etr::nn {
 // ONNX has images as [N, C, H, W], this program as [N, H, W, C], and exporters move axes, split and
 // join them. So a value is a layer's value and a way to look at it. Both are made of *atoms*: axes
 // that neither has to split further. A layer's axes are runs of atoms in order, the batch alone
-// first. The file's axes may name them in any order. Axes of length 1 have no atoms.
+// first. The file's axes may name them in any order. Axes of length 1 have no atoms. Along an axis
+// that the file expands, values are repeated: its atoms are the last ones, and in no axis of the
+// layer.
 struct OnnxView {
   struct Atom {
     int64_t size = 1;
     bool fixed = true;  // whether the file says how long it is
+    bool repeated = false;
   };
   using Axis = std::vector<size_t>;  // numbers of atoms, outermost first
 
@@ -25,6 +28,7 @@ struct OnnxView {
 
   int64_t size(const Axis& axis) const;
   bool fixed(const Axis& axis) const;
+  bool repeats() const { return !atoms.empty() && atoms.back().repeated; }
   std::vector<int64_t> dims() const;  // the file's shape
   std::vector<Axis> images() const;   // the file's axes with the second one last
 
@@ -33,6 +37,9 @@ struct OnnxView {
   OnnxView squeezed(const std::vector<size_t>& axes) const;                  // sorted
   OnnxView unsqueezed(const std::vector<size_t>& axes) const;                // sorted
   std::optional<OnnxView> reshaped(const std::vector<int64_t>& dims) const;  // none: no such view
+  // Broadcasts axes of length 1; in `dims` 1 stands for the own length. None if an axis differs.
+  std::optional<OnnxView> expanded(const std::vector<int64_t>& dims) const;
+  OnnxView without_repeats() const;
 
   // Returns a layer's value of which the file's axes are order[0], order[1], ... of the layer's.
   static OnnxView of(int layer, const std::vector<std::vector<Atom>>& ours,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "core/error.h"
@@ -168,7 +169,16 @@ INSTANTIATE_TEST_SUITE_P(
                      {"layer": "multiply", "input": ["concat_2", "s"]})",
                   {5, 6}},
         RoundTrip{R"({"layer": "box_head", "classes": 3, "scale": 0.3, "next_scale": 0.5})",
-                  {5, 4, 6}}));
+                  {5, 4, 6}},
+        // Grouped queries, of one product and of several; one head of keys.
+        RoundTrip{R"({"layer": "attention", "heads": 4, "kv_heads": 2, "causal": true})", {5, 16}},
+        RoundTrip{R"({"layer": "attention", "heads": 3, "kv_heads": 1, "separate": true,
+                      "bias": false})",
+                  {5, 12}},
+        RoundTrip{R"({"layer": "dense", "units": 6, "name": "m"},
+                     {"layer": "attention", "heads": 6, "kv_heads": 3, "head_dim": 4,
+                      "input": ["image", "m"]})",
+                  {5, 8}}));
 
 // Fine-tuning -----------------------------------------------------------------------------------
 
@@ -690,6 +700,90 @@ TEST(OnnxImport, ConstantsThatDoNotFitFreeLengthsAreNotTheFilesFault) {
           return onnx.emit("Add", {"x", onnx.emit("ConstantOfShape", {length})});
         })})
     EXPECT_NE(told.find("only the batch may be free"), std::string::npos) << told;
+}
+
+// Attention -------------------------------------------------------------------------------------
+
+using Step = std::function<std::string(nn::OnnxFile&, const std::string&)>;
+
+std::string unchanged(nn::OnnxFile&, const std::string& x) { return x; }
+
+// Attention of 4 heads, as PyTorch's models have it: [N, heads, 5, 4], after which the steps follow.
+std::string attention_file(int64_t kv_heads, const Step& queries, const Step& keys,
+                           const Step& values) {
+  return file_of({1, 5, 8}, [&](nn::OnnxFile& f) {
+    const auto heads = [&](const char* name, int64_t count) {
+      f.parameter(name, drawn({8, count * 4}));
+      const auto x = f.reshape(f.emit("MatMul", {"x", name}), {0, 0, count, 4});
+      return f.transpose(x, {0, 2, 1, 3});
+    };
+    const auto q = queries(f, heads("a.query.weight", 4)),
+               k = keys(f, heads("a.key.weight", kv_heads)),
+               v = values(f, heads("a.value.weight", kv_heads));
+    const auto p = f.emit("Softmax", {f.emit("MatMul", {f.emit("Mul", {q, f.number(0.5)}), k})},
+                          ops::OnnxAttributes().integer("axis", -1));
+    const auto mixed = f.transpose(f.reshape(f.emit("MatMul", {p, v}), {0, 4, 5, 4}), {0, 2, 1, 3});
+    f.parameter("a.output.weight", drawn({16, 8}));
+    return f.emit("MatMul", {f.reshape(mixed, {0, 0, 16}), "a.output.weight"});
+  });
+}
+
+Step turned(const std::vector<int64_t>& axes, const Step& before) {
+  return [=](nn::OnnxFile& f, const std::string& x) { return f.transpose(before(f, x), axes); };
+}
+
+// `axis`: 2 for heads that are repeated side by side.
+Step repeated(int64_t axis) {
+  return [=](nn::OnnxFile& f, const std::string& x) {
+    std::vector<int64_t> shape(5, 1);
+    shape[static_cast<size_t>(axis)] = 2;
+    const auto apart = f.emit("Unsqueeze", {x, f.integers({axis})});
+    return f.reshape(f.emit("Expand", {apart, f.integers(shape)}), {0, 4, 5, 4});
+  };
+}
+
+TEST(OnnxImport, HeadsOfKeysAreShared) {
+  const auto groups = [](const std::vector<int64_t>& shape) {
+    return [=](nn::OnnxFile& f, const std::string& x) { return f.reshape(x, shape); };
+  };
+  const struct {
+    int64_t kv_heads;
+    std::string file;
+  } kCases[] = {
+      {2, attention_file(2, unchanged, turned({0, 1, 3, 2}, repeated(2)), repeated(2))},
+      {2,
+       attention_file(2, groups({0, 2, 2, 5, 4}), turned({0, 1, 2, 4, 3}, groups({0, 2, 1, 5, 4})),
+                      groups({0, 2, 1, 5, 4}))},
+      {1, attention_file(1, unchanged, turned({0, 1, 3, 2}, unchanged), unchanged)},
+  };
+  for (const auto& [kv_heads, file] : kCases) {
+    const nn::ImportedModel model = nn::import_onnx(parsed(file), "");
+    ASSERT_EQ(model.layers.size(), 1u) << model.layers.dump();
+    EXPECT_EQ(model.layers[0], (Json{{"heads", 4},
+                                     {"kv_heads", kv_heads},
+                                     {"head_dim", 4},
+                                     {"separate", true},
+                                     {"bias", false},
+                                     {"layer", "attention"},
+                                     {"name", "a"}}));
+    EXPECT_EQ(values_of(model.weights.at("a.key.weight")), values_of(drawn({8, kv_heads * 4})));
+  }
+}
+
+TEST(OnnxImport, OnlyHeadsAreRepeated) {
+  const Step relu = [](nn::OnnxFile& f, const std::string& x) { return f.emit("Relu", {x}); };
+  const std::string in_turn =
+      problem(attention_file(2, unchanged, turned({0, 1, 3, 2}, repeated(1)), repeated(1)));
+  EXPECT_NE(in_turn.find("repeated side by side"), std::string::npos) << in_turn;
+  const std::string elsewhere = problem(file_of({1, 5, 1}, [&](auto& f) {
+    return relu(f, f.emit("Expand", {"x", f.integers({1, 1, 3})}));
+  }));
+  EXPECT_NE(elsewhere.find("(Relu): it reads values that are repeated"), std::string::npos)
+      << elsewhere;
+  const std::string misfit = problem(file_of({1, 5, 2}, [&](auto& f) {
+    return f.emit("Expand", {"x", f.integers({1, 1, 3})});
+  }));
+  EXPECT_NE(misfit.find("(Expand): its shape does not fit"), std::string::npos) << misfit;
 }
 
 // Tables and casts ------------------------------------------------------------------------------
