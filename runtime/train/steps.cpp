@@ -44,7 +44,7 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
     given.push_back(
         {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
   std::vector<gpu::Buffer> kept;
-  for (const std::string& name : store.names()) kept.push_back(store.tensor(name).buffer);
+  for (const std::string& name : store.names()) kept.push_back(store.stored(name).buffer);
   const auto states = plans.weights().states();
   std::string found = first_not_finite(plans.kernels(), runner.input_commands(values), given, kept,
                                        training.plan.commands());

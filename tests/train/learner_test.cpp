@@ -141,11 +141,12 @@ TEST(Learner, NamesWhatMadeTheFirstNaN) {
     batch.set("label", symbols(4, 0, [&](int64_t, int64_t) { return label; }));
     return batch;
   };
-  const char* model =
-      R"({"layers": [{"layer": "dense", "units": 4, "name": "first"},
-                     {"layer": "activation", "function": "exp", "name": "grows"},
-                     {"layer": "dense", "units": 2, "init": "zeros"}]})";
+  std::string options;
   const auto error_of = [&](const pipeline::Item& bad) {
+    const std::string model = cat("{", options, R"(
+        "layers": [{"layer": "dense", "units": 4, "name": "first"},
+                   {"layer": "activation", "function": "exp", "name": "grows"},
+                   {"layer": "dense", "units": 2, "init": "zeros"}]})");
     Learner learner = make_learner(model, R"({"optimizer": "adam", "accumulate": 2})");
     learner.step(batch_of(1, 1));
     learner.step(batch_of(1, 0));
@@ -167,6 +168,9 @@ TEST(Learner, NamesWhatMadeTheFirstNaN) {
   const std::string wrong_label = error_of(batch_of(1, 7));
   EXPECT_NE(wrong_label.find("in its kernel softmax_cross_entropy"), std::string::npos);
   EXPECT_EQ(wrong_label.find("label 7, but the model has 2 classes"), 0u) << wrong_label;
+
+  options = R"("quantize": 4, "frozen": ["first.*"],)";
+  EXPECT_NE(error_of(batch_of(NAN, 0)).find("the batch's field 'image'"), std::string::npos);
 }
 
 // Returns a batch of so many samples with labels, two of each class.
