@@ -197,7 +197,7 @@ void fit_losses(plot::Panel& panel) {
       if (std::isfinite(point.y)) values.push_back(point.y);
   if (values.empty()) return;
   std::sort(values.begin(), values.end());
-  const double low = values.front(), high = values[(values.size() - 1) * 97 / 100];
+  const double low = values.front(), high = values[values.size() - 1 - values.size() * 3 / 100];
   const double room = std::max({(high - low) * 0.08, std::abs(high) * 0.02, 1e-6});
   panel.y.from = low >= 0 ? std::max(0.0, low - room) : low - room;
   panel.y.to = high + room;
