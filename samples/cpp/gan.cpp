@@ -2,8 +2,8 @@
 // of eight clusters, in a training loop of its own: the discriminator is trained by whole steps,
 // the generator pass by pass, through the discriminator.
 //
-//   rpath=-Wl,-rpath,$(pkg-config --variable=libdir echotrain)
-//   c++ -std=c++17 -O2 gan.cpp $(pkg-config --cflags --libs echotrain) $rpath -o gan
+//   c++ -std=c++17 -O2 gan.cpp $(pkg-config --cflags --libs echotrain) \
+//     -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o gan
 //   gan [STEPS]
 #include <algorithm>
 #include <cmath>

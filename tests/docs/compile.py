@@ -21,7 +21,8 @@ def compile_lines():
     pkg_config = next(block for block in blocks if "PKG_CONFIG_PATH" in block)
     lines = pkg_config.splitlines()
     for sample in sorted([*(ROOT / "samples/c").glob("*.c"), *(ROOT / "samples/cpp").glob("*.cpp")]):
-        own = re.findall(r"^(?: \*|//) +((?:cc|c\+\+) .*)$", sample.read_text(encoding="utf-8"), re.MULTILINE)
+        text = re.sub(r"\\\n(?: \*|//) +", "", sample.read_text(encoding="utf-8"))  # a command may take several lines
+        own = re.findall(r"^(?: \*|//) +((?:cc|c\+\+) .*)$", text, re.MULTILINE)
         if not own:
             raise SystemExit(f"{sample.name} does not say how it is compiled")
         lines += [line.replace(sample.name, str(sample.relative_to(ROOT))) for line in own]

@@ -708,7 +708,7 @@ using Step = std::function<std::string(nn::OnnxFile&, const std::string&)>;
 
 std::string unchanged(nn::OnnxFile&, const std::string& x) { return x; }
 
-// Attention of 4 heads, as PyTorch's models have it: [N, heads, 5, 4], after which the steps follow.
+// Attention of 4 heads, as PyTorch's models have it: [N, heads, 5, 4], on which the steps follow.
 std::string attention_file(int64_t kv_heads, const Step& queries, const Step& keys,
                            const Step& values) {
   return file_of({1, 5, 8}, [&](nn::OnnxFile& f) {
