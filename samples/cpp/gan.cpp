@@ -1,10 +1,11 @@
-// A generative adversarial network (Goodfellow et al. 2014) that learns to draw points from a ring
-// of eight clusters, in a training loop of its own: the discriminator is trained by whole steps,
-// the generator pass by pass, through the discriminator.
-//
-//   c++ -std=c++17 -O2 gan.cpp $(pkg-config --cflags --libs echotrain) \
-//     -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o gan
-//   gan [STEPS]
+/* A generative adversarial network (Goodfellow et al. 2014) that learns to draw points from a ring
+ * of eight clusters, in a training loop of its own: the discriminator is trained by whole steps,
+ * the generator pass by pass, through the discriminator.
+ *
+ *   c++ -std=c++17 -O2 gan.cpp $(pkg-config --cflags --libs echotrain) \
+ *     -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o gan
+ *   gan [STEPS]
+ */
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
