@@ -242,8 +242,13 @@ public static partial class Behaviour
             }
     }
 
-    private static int FunctionThreads() =>
-        Directory.GetDirectories("/proc/self/task").Count(task => File.ReadAllText(Path.Combine(task, "comm")).StartsWith("EchoTrain funct"));
+    private static int FunctionThreads() => Directory.GetDirectories("/proc/self/task").Count(task => ThreadName(task).StartsWith("EchoTrain funct"));
+
+    private static string ThreadName(string task)
+    {
+        try { return File.ReadAllText(Path.Combine(task, "comm")); }
+        catch (IOException) { return ""; }  // it has ended since the folders were listed
+    }
 
     private static void RefusedFunctions()
     {
