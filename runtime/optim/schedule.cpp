@@ -24,9 +24,7 @@ constexpr OptionSpec kOptions[] = {
      "0: warmup_share applies",
      0, 1e12, "steps, or examples"},
     {"warmup_share", OptionType::number, "0",
-     "fraction of decay_steps used for warm-up, for runs of any length; one_cycle: fraction in "
-     "which the rate rises, 0.3 if this is 0",
-     0, 0.999, "", "", "rise"},
+     "fraction of decay_steps used for warm-up, for runs of any length", 0, 0.99},
     {"decay_steps", OptionType::integer, "0",
      "where linear, cosine, polynomial and one_cycle end; 0: at the end of the run", 0, 1e12,
      "steps, or examples"},
@@ -42,6 +40,8 @@ constexpr OptionSpec kOptions[] = {
      "exponent p of a lower rate for echoed examples: the rate is multiplied by (fresh / all "
      "examples so far)^p; 1 suits a run limited by noise, 0 one limited by curvature",
      0, 1},
+    {"rise", OptionType::number, "0.3",
+     "schedule 'one_cycle': fraction of the steps in which the rate rises", 0.001, 0.999},
     {"momentum_end", OptionType::number, "-1",
      "momentum of the optimizer (or its beta1) at decay_steps; it changes linearly; -1: constant",
      -1, 0.999999},
@@ -63,8 +63,10 @@ const Readers kReaders[] = {
     {"step_every", "step"},
     {"gamma", "step"},
     {"power", "polynomial"},
+    {"rise", "one_cycle"},
     {"end_factor", "linear, cosine, polynomial, one_cycle"},
     {"warmup_steps", "constant, step, linear, cosine, polynomial, inverse_sqrt"},
+    {"warmup_share", "constant, step, linear, cosine, polynomial, inverse_sqrt"},
 };
 
 // An option without an effect would make another run than the one asked for, and a search over it
@@ -105,7 +107,7 @@ Schedule::Schedule(const Options& options, int64_t length)
       end_factor_(options.number("end_factor")),
       gamma_(options.number("gamma")),
       power_(options.number("power")),
-      rise_(options.number("warmup_share") > 0 ? options.number("warmup_share") : 0.3),
+      rise_(options.number("rise")),
       echo_power_(options.number("echo_power")),
       warmup_(options.integer("warmup_steps")),
       decay_(options.integer("decay_steps")),

@@ -43,8 +43,8 @@ class Schedule {
   //   cosine    rate * (f + (1 - f) (1 + cos(pi p)) / 2)     (Loshchilov and Hutter 2017)
   //   polynomial    rate * (f + (1 - f) (1 - p)^power)
   //   inverse_sqrt  rate * sqrt(W / max(at, W)), W at least 1      (Vaswani et al. 2017)
-  //   one_cycle     up along a cosine from rate * f over the first warmup_share of D, down along
-  //                 another to rate * f^2, without another warm-up   (Smith and Topin 2019)
+  //   one_cycle     up along a cosine from rate * f over the first `rise` of all steps, down along
+  //                 another to rate * f^2, without a warm-up         (Smith and Topin 2019)
   // Without echo both clocks give the same rates if example counts are the batch size times the
   // step counts.
   float rate(int64_t at, int64_t ticks = 1) const;

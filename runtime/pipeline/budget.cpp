@@ -129,7 +129,12 @@ double enough_of(const BudgetRequest& request, double needed) {
 }
 
 [[noreturn]] void refuse(const BudgetRequest& request, const Needs& needs) {
-  const double enough = enough_of(request, needs.sum());
+  double enough = budget_for(needs.sum());
+  try {
+    enough = enough_of(request, needs.sum());
+  } catch (const Error& error) {  // of a trial, which must not hide that the budget is too small
+    if (error.code() == Code::cancelled) throw;
+  }
   const bool holds = !needs.holders.empty(), grows = enough > budget_for(needs.sum());
   fail(Code::invalid_argument, "pipeline: budget_bytes is ",
        bytes_text(static_cast<double>(request.bytes)), ", too little: ", needs.holders,

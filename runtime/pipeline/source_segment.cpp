@@ -42,8 +42,9 @@ std::shared_ptr<const Json> SourceSegment::list() {
 
 void SourceSegment::note_data() {
   const auto data = list();
-  if (cache_ && cache_->is_shared() && !std::exchange(cache_open_, true))
-    cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
+  if (!cache_ || !cache_->is_shared() || cache_open_) return;
+  cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
+  cache_open_ = true;
 }
 
 std::optional<uint64_t> SourceSegment::samples() const {

@@ -72,7 +72,8 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
   double best_rate = 0;
   const auto try_all = [&](const char* option, const std::vector<int64_t>& values) {
     std::vector<double> rates;
-    std::optional<Error> refused;  // the first of these values that does not work
+    std::optional<Error> refused;  // of the first of these values that does not work
+    size_t refused_count = 0;
     for (const int64_t value : values) {
       trial_spec[option] = value;
       Json trial = chosen;
@@ -82,14 +83,14 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
         trial["samples_per_s"] = rates.back();
       } catch (const Error& error) {
         if (error.code() == Code::cancelled) throw;
-        if (!refused) refused = error;
+        if (++refused_count == 1) refused = error;
         rates.push_back(0);
         trial["error"] = error.what();
       }
       trials.push_back(trial);
       if (options.progress && !options.progress(trial)) fail(Code::cancelled, "tuning was stopped");
     }
-    if (*std::max_element(rates.begin(), rates.end()) == 0) throw Error(*refused);
+    if (refused_count == values.size()) throw Error(*refused);
     const size_t best = first_as_good(rates);
     chosen[option] = trial_spec[option] = values[best];
     best_rate = rates[best];

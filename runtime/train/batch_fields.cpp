@@ -73,6 +73,9 @@ nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>
     if (shape[0] == 0)
       fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(dtype), " ",
            shape_text(shape), ": the batch is empty");
+    if (std::find(shape.begin(), shape.end(), 0) != shape.end())
+      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(dtype), " ",
+           shape_text(shape), ": its samples have no elements");
     if (dtype == DType::u16)
       fail(Code::invalid_argument, "field '", name, "' is u16 ", shape_text(shape),
            "; models work on f32: put a normalize or cast stage in the pipeline");

@@ -707,20 +707,15 @@ TEST(Schedule, Kinds) {
   EXPECT_FLOAT_EQ(root.rate(400), 0.5f);
 }
 
-TEST(Schedule, OneCycleRisesInTheWarmUp) {
-  for (const std::string name : {"warmup_share", "rise"}) {  // the former name
-    Json spec{{"schedule", "one_cycle"}, {"learning_rate", 1}, {"end_factor", 0.04}};
-    spec[name] = 0.25;
-    const auto cycle = schedule_of(spec.dump(), 100);
-    EXPECT_FLOAT_EQ(cycle.rate(0), 0.04f);
-    EXPECT_FLOAT_EQ(cycle.rate(25), 1);
-    EXPECT_NEAR(cycle.rate(12), 0.04 + 0.96 * (1 - std::cos(M_PI * 0.48)) / 2, 1e-6);
-    EXPECT_NEAR(cycle.rate(100), 0.0016, 1e-6);
-  }
-  const auto cycle = schedule_of(R"({"schedule": "one_cycle", "learning_rate": 1})", 100);
-  EXPECT_FLOAT_EQ(cycle.rate(30), 1);
-  EXPECT_LT(cycle.rate(29), 1);
-  EXPECT_LT(cycle.rate(31), 1);
+TEST(Schedule, OneCycleRisesAndFalls) {
+  const auto cycle = schedule_of(
+      R"({"schedule": "one_cycle", "learning_rate": 1, "rise": 0.25, "end_factor": 0.04})", 100);
+  EXPECT_FLOAT_EQ(cycle.rate(0), 0.04f);
+  EXPECT_FLOAT_EQ(cycle.rate(25), 1);
+  EXPECT_NEAR(cycle.rate(12), 0.04 + 0.96 * (1 - std::cos(M_PI * 0.48)) / 2, 1e-6);
+  EXPECT_NEAR(cycle.rate(100), 0.0016, 1e-6);
+  EXPECT_THROW(schedule_of(R"({"schedule": "cosine", "learning_rate": 1, "rise": 0.25})", 100),
+               Error);
 }
 
 }  // namespace

@@ -168,6 +168,13 @@ TEST(Tune, GoesOnAfterAValueThatIsRefused) {
   EXPECT_TRUE(found["options"].contains("prefetch")) << "what comes after it is tried";
 }
 
+// A trial may end before it has a rate.
+TEST(Tune, TrialsWithoutARateAreNoErrors) {
+  TempDir dir;
+  const Json found = pipeline::tune(spec_of(dir), {}, {1e-9, 0, {}});
+  EXPECT_TRUE(found["options"].contains("prefetch"));
+}
+
 TEST(Tune, StopsWhenAsked) {
   TempDir dir;
   EXPECT_THROW(pipeline::tune(spec_of(dir), {}, {0.01, 0, [](const Json&) { return false; }}),

@@ -132,6 +132,18 @@ TEST(Learner, PredictionsFollowTheWeights) {
   EXPECT_EQ(output_of(other, batch), second);
 }
 
+TEST(Learner, RefusesSamplesWithoutElements) {
+  for (const Shape& shape : {Shape{2, 0}, Shape{2, 0, 8}, Shape{2, 8, 0}}) {
+    Learner learner =
+        make_learner(R"({"layers": [{"layer": "dense", "units": 2}]})", R"({"optimizer": "sgd"})");
+    pipeline::Item batch;
+    batch.set("image", Tensor(DType::f32, shape));
+    batch.set("label", symbols(2, 0, [](int64_t, int64_t) { return 0; }));
+    EXPECT_EQ(error_text([&] { learner.predict(batch); }),
+              cat("field 'image' is f32 ", shape_text(shape), ": its samples have no elements"));
+  }
+}
+
 TEST(Learner, NamesWhatMadeTheFirstNaN) {
   const auto batch_of = [](float value, int label) {
     pipeline::Item batch;
