@@ -107,6 +107,10 @@ PytorchOrder::Axes PytorchOrder::reduced(const Shape& from, const Shape& to, con
   if (axes.kind == Axes::unknown || (axes.kind == Axes::image && from.size() > 4))
     return !to.empty() && element_count(to) > to[0] ? Axes{Axes::unknown, nullptr} : Axes{};
   const bool keeps_channels = to.size() > 2 && to.back() == from.back();
+  // The last axis may be the width, if there are as many channels.
+  if (axes.kind == Axes::image && keeps_channels && to.size() < from.size() &&
+      from[from.size() - 2] == from.back())
+    return {Axes::unknown, nullptr};
   return axes.kind == Axes::image && keeps_channels ? axes : Axes{};
 }
 

@@ -278,9 +278,10 @@ TEST(ReadyMadeModels, MistakesAreNamed) {
             std::string::npos);
   EXPECT_NE(error(R"({"model": "cifar_resnet", "depth": 21})").find("6 n + 2"), std::string::npos);
   EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "max_scale": 1.8})"), "");
-  EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "min_scale": 0.9, "max_scale": 0.2})"),
-            "model 'ssd': 'min_scale' is 0.9 and 'max_scale' is 0.2, but anchors grow from level to "
-            "level");
+  EXPECT_EQ(
+      error(R"({"model": "ssd", "classes": 2, "min_scale": 0.9, "max_scale": 0.2})"),
+      "model 'ssd': 'min_scale' is 0.9 and 'max_scale' is 0.2, but anchors grow from level to "
+      "level");
   EXPECT_EQ(error(R"({"model": "ssd", "classes": 2, "min_scale": 0.95, "levels": 3})"), "");
   EXPECT_NE(error(R"({"model": "resnet", "depths": 18})").find("did you mean 'depth'?"),
             std::string::npos);
@@ -404,6 +405,8 @@ TEST(PytorchOrder, RefusesWhatItCannotTell) {
        R"({"layer": "flatten"}, {"layer": "group_norm", "groups": 2})",
        R"({"layer": "reshape", "shape": [2, 12]})",
        R"({"layer": "reshape", "shape": [2, 12]}, {"layer": "reduce", "axes": [1]})",
+       R"({"layer": "conv2d", "filters": 3, "kernel": 1}, {"layer": "reduce", "axes": [3]},
+           {"layer": "flatten"})",
        R"({"layer": "permute", "axes": [0, 3, 2, 1]}, {"layer": "flatten"})",
        R"({"layer": "max_pool", "window": 1, "stride": 1}, {"layer": "permute", "axes": [0, 2, 3, 1]},
            {"layer": "avg_pool", "window": 1, "stride": 1}, {"layer": "flatten"})",
