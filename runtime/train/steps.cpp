@@ -41,9 +41,8 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
                        training.plan.tensor(id).buffer});
   const graph::ParameterStore& store = plans.weights().store;
   for (const auto& parameter : store.parameters())
-    if (store.stored_bits(parameter.name) == 32)
-      given.push_back(
-          {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
+    given.push_back(
+        {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
   std::vector<gpu::Buffer> kept;
   for (const std::string& name : store.names()) kept.push_back(store.stored(name).buffer);
   const auto states = plans.weights().states();
