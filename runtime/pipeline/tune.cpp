@@ -73,7 +73,7 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
   const auto try_all = [&](const char* option, const std::vector<int64_t>& values) {
     std::vector<double> rates;
     std::optional<Error> refused;  // of the first of these values that does not work
-    size_t refused_count = 0;
+    bool works = false;
     for (const int64_t value : values) {
       trial_spec[option] = value;
       Json trial = chosen;
@@ -81,16 +81,17 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
       try {
         rates.push_back(rate_of(trial_spec, functions, options));
         trial["samples_per_s"] = rates.back();
+        works = true;
       } catch (const Error& error) {
         if (error.code() == Code::cancelled) throw;
-        if (++refused_count == 1) refused = error;
+        if (!refused) refused = error;
         rates.push_back(0);
         trial["error"] = error.what();
       }
       trials.push_back(trial);
       if (options.progress && !options.progress(trial)) fail(Code::cancelled, "tuning was stopped");
     }
-    if (refused_count == values.size()) throw Error(*refused);
+    if (!works) throw Error(*refused);
     const size_t best = first_as_good(rates);
     chosen[option] = trial_spec[option] = values[best];
     best_rate = rates[best];

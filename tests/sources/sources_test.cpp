@@ -233,15 +233,21 @@ TEST(SourceMemory, CountsTowardsTheBudget) {
   EXPECT_EQ(holds("interleave", many, 2'600'000), "2.7 MB");
 }
 
+// Returns lines that do not compress, of which one ends about every `width` bytes.
+std::string noise_lines(size_t bytes, size_t width) {
+  std::string lines;
+  Rng rng(1, 2, 3, 4);
+  while (lines.size() < bytes) {
+    lines += static_cast<char>(rng.next_u32() | 0x80);
+    if (lines.size() % width == 0) lines += '\n';
+  }
+  return lines;
+}
+
 // So is what a stream holds: parts of a file that are read ahead, and the window of zstd.
 TEST(SourceMemory, OfStreamsCountsTowardsTheBudget) {
   TempDir dir;
-  std::string lines;
-  Rng rng(1, 2, 3, 4);
-  while (lines.size() < 10'000'000) {
-    lines += static_cast<char>(rng.next_u32() | 0x80);
-    if (lines.size() % 500'000 == 0) lines += '\n';
-  }
+  const std::string lines = noise_lines(10'000'000, 500'000);
   const HttpServer server({{"/a.txt", lines}});
   const auto holds = [](const std::string& pattern, int64_t budget, Json options) {
     options.update({{"budget_bytes", budget}});
@@ -289,12 +295,7 @@ TEST(SourceMemory, SourcesThatAreCombinedShareWhatTheyReadAhead) {
 // Also of sources that hold more of a larger budget.
 TEST(SourceMemory, TheBudgetThatTheErrorNamesIsEnough) {
   TempDir dir;
-  std::string lines;
-  Rng rng(1, 2, 3, 4);
-  while (lines.size() < 4'000'000) {
-    lines += static_cast<char>(rng.next_u32() | 0x80);
-    if (lines.size() % 1000 == 0) lines += '\n';
-  }
+  const std::string lines = noise_lines(4'000'000, 1000);
   write(dir.path("a.txt"), lines);
   write(dir.path("a.zst"), zst(lines));
   for (int shard = 0; shard < 10; ++shard) {
