@@ -240,7 +240,8 @@ class Launch(unittest.TestCase):
         os.kill(ranks[3], signal.SIGKILL)
         out, errors = self.ended(process, ranks)
         self.assertNotEqual(process.returncode, 0)
-        self.assertIn("rank 3 is lost", errors)
+        # Who learns of it first depends on the moment: a neighbour along an axis or the whole group.
+        self.assertRegex(errors, "rank 3 is lost|rank 3: among those along .*: rank 1 is lost")
 
     def test_ranks_share_the_tensors_of_a_model(self):
         model = json.dumps({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 24, "activation": "relu"},
