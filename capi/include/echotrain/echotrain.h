@@ -624,8 +624,8 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
 
 /* Packs images root/CLASS/NAME.EXT, shuffled, into shards: PREFIX-000000.tar.zst and so on for the
  * stage `webdataset`, or with the option format "fast" PREFIX-000000.ets for the stage
- * `fast_shard`, whose images decode two to four times as fast as PNGs. CLASS/NAME becomes the sample's
- * key.
+ * `fast_shard`, whose images decode two to four times as fast as PNGs. CLASS/NAME becomes the
+ * sample's key.
  *
  * The folder of PREFIX must lie outside of `root`; it is created if it is missing. The file
  * classes.txt is written there, which lists the classes in the order of their numbers. If that file
