@@ -32,6 +32,7 @@ run(${PYTHON} ${ROOT}/tests/docs/compile.py ${WORK}/moved ${LIBDIR} ${WORK}/docs
 set(ENV{PKG_CONFIG_PATH} ${WORK}/moved/${LIBDIR}/pkgconfig)
 run(${WORK}/docs/train ${WORK}/data)
 run(${WORK}/docs/own_device)
+run(${WORK}/docs/gan_c 10)
 run(${WORK}/docs/gan 10)
 # The sample that feeds a trainer of its own: it learns, and says what limits the pipeline.
 run(${PAINTER} ${WORK}/more 1600)
