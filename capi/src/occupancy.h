@@ -35,6 +35,9 @@ class Occupancy {
   // user does.
   bool destroy() noexcept { return word_.fetch_or(kDestroyed) == 0; }
 
+  // For a caller that visits the handle: whether other calls are using it, too.
+  bool has_others() const noexcept { return (word_.load() & ~kDestroyed) != kVisitor; }
+
   // After destroy(), when its caller or the last user has done what it had to: allows new calls.
   void reopen() noexcept { word_.fetch_and(~kDestroyed); }
 

@@ -174,7 +174,15 @@ int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer) {
   return guarded([&] { hand_out_trainer(trainer, required(run, "run").running, false); });
 }
 
-void etr_run_destroy(etr_run* run) { destroy(run); }
+void etr_run_destroy(etr_run* run) {
+  if (!run) return;
+  guarded([&] {
+    // The last call to leave ends the run: this one, or one that stopping ends.
+    RunningJob& running = *any_thread(run, "run").running;
+    run->occupancy.destroy();
+    if (running.occupancy.has_others()) running.team->stop();
+  });
+}
 
 // Deprecated functions, which the next version will not have.
 

@@ -175,21 +175,28 @@ void stop_a_run(Walk& walk) {
   const auto job = parse_job(walk, true, false, walk.random.one_in(4) ? 2 : 1, "");
   auto run = start_run(walk, *job, ETR_START_NEW, kOk);
   if (!run) return;
+  etr_run* const raw = run->handle.get();
+  const bool destroys = walk.random.one_in(2);
   etr_event event{};
   event.struct_size = sizeof event;
   {
     const Waiting waiting(walk, "etr_run_next_event_within", kOk, [&] {
-      return etr_run_next_event_within(run->handle.get(), 1e6, &event);
+      return retried([&] { return etr_run_next_event_within(raw, 1e6, &event); });
     });
-    waiting.begins();
-    char* text = nullptr;
-    walk.call("etr_run_pipeline_stats", "in use by another thread", kState | kOk,
-              [&] { return etr_run_pipeline_stats(run->handle.get(), &text); });
-    etr_string_free(text);
-    walk.call(
-        "etr_run_stop", "", kOk, [&] { return etr_run_stop(run->handle.get()); }, true);
+    walk.soon("etr_run_next_event_within of another thread", [&] {
+      char* text = nullptr;
+      const int32_t status = etr_run_pipeline_stats(raw, &text);
+      etr_string_free(text);
+      return status == ETR_STATE || waiting.ended();
+    });
+    if (destroys)
+      walk.call_void("etr_run_destroy", [&] { etr_run_destroy(raw); });
+    else
+      walk.call(
+          "etr_run_stop", "", kOk, [&] { return etr_run_stop(raw); }, true);
     waiting.ends_soon();
   }
+  if (destroys) run->handle.forget();
   if (event.kind != ETR_EVENT_END) walk.trace.fail("a run that was stopped has not ended");
 }
 

@@ -1192,7 +1192,7 @@ ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
  * Its trainers remain usable, with the weights that the run has left. Only if several ranks or the
  * workers of a parameter server trained together and had not reached the end, later calls on them
  * return ETR_STATE. If another thread is in a call on the run or on such a trainer, this call
- * returns at once, and the run ends when that call returns. Any thread. */
+ * returns at once; that call ends soon, as after etr_run_stop, and the run with it. Any thread. */
 ETR_API void etr_run_destroy(etr_run* run);
 
 /* ---- parameter servers ----------------------------------------------------------------------- */
