@@ -20,6 +20,7 @@ class FastShard {
   explicit FastShard(const std::string& path, const ReadOptions& options = {});
 
   uint64_t size() const { return records_.size(); }
+  uint64_t file_bytes() const { return file_.size(); }
   size_t held_bytes() const;  // in memory
 
   struct Field {

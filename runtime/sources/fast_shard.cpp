@@ -87,22 +87,23 @@ class FastShardSource final : public IndexedSource {
     }
   }
 
-  // What servers say about remote shards. Fetching one that the cache has no room for would remove
-  // one of those before it, whose records are read later.
+  // What servers say about remote shards.
   std::vector<std::optional<io::RemoteState>> states_of(
       const std::vector<std::string>& found) const {
-    const auto fetched = std::count_if(found.begin(), found.end(), io::is_remote);
-    const uint64_t most = remote().cache_bytes;
     if (remote().cache_dir.empty())  // fetching fails without one
       return std::vector<std::optional<io::RemoteState>>(found.size());
-    auto states = io::ask_remote(found, remote());
-    uint64_t bytes = 0;
-    for (const auto& state : states) bytes += state ? state->bytes : 0;
-    if (fetched > 1 && bytes > most)
-      fail(Code::invalid_argument, "'", pattern_, "': its ", fetched, " remote shards take ", bytes,
-           " bytes, and the cache that they are read from keeps ", most,
-           ": set the pipeline's remote_cache_bytes to at least ", bytes);
-    return states;
+    return io::ask_remote(found, remote());
+  }
+
+  // Fetching a shard that the cache has no room for would remove one of those before it, whose
+  // records are read later. `are_all`: no shard's length is left to be learned from its file.
+  void check_room(uint64_t bytes, ptrdiff_t shards, bool are_all) const {
+    const uint64_t most = remote().cache_bytes;
+    if (shards <= 1 || bytes <= most) return;
+    const std::string least = are_all ? cat("at least ", bytes) : "more than that";
+    fail(Code::invalid_argument, "'", pattern_, "': its ", shards, " remote shards take ",
+         are_all ? "" : "at least ", bytes, " bytes, and the cache that they are read from keeps ",
+         most, ": set the pipeline's remote_cache_bytes to ", least);
   }
 
   // If one cannot be opened, none is kept: the next call would go on without those behind it.
@@ -112,8 +113,20 @@ class FastShardSource final : public IndexedSource {
     std::vector<uint64_t> begins{0};
     const std::vector<std::string> found = io::expand_pattern(pattern_, remote());
     const auto states = states_of(found);
+    const auto fetched = std::count_if(found.begin(), found.end(), io::is_remote);
+    auto unknown = fetched;
+    uint64_t bytes = 0;
+    for (const auto& state : states) {
+      bytes += state ? state->bytes : 0;
+      unknown -= state ? 1 : 0;
+    }
+    check_room(bytes, fetched, unknown == 0);
     for (size_t i = 0; i < found.size(); ++i) {
       shards.push_back(shard_of(found[i], states[i]));
+      if (io::is_remote(found[i]) && !states[i]) {
+        bytes += shards.back()->file_bytes();
+        check_room(bytes, fetched, --unknown == 0);
+      }
       paths.push_back(std::make_shared<std::string>(found[i]));
       begins.push_back(begins.back() + shards.back()->size());
     }

@@ -187,6 +187,21 @@ TEST(FastShard, RemoteOnesMayComeWithoutTheirLength) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(read_all(spec).size(), 4u);
 }
 
+// They are counted when they have come.
+TEST(FastShard, RemoteOnesWithoutTheirLengthNeedRoomInTheCache) {
+  TempDir dir;
+  const auto files = fast_shards(dir, 4);
+  const size_t bytes = files.at("/0.ets").size();
+  const HttpServer server(files, HttpServer::Answers::chunked);
+  const std::string pattern = server.address() + "/{0..3}.ets", cache = dir.path("cache");
+  EXPECT_HAS(failure(fast_shard_spec(pattern, cache, 3 * bytes - 1)),
+             cat(pattern, "': its 4 remote shards take at least ", 3 * bytes,
+                 " bytes, and the cache that they are read from keeps ", 3 * bytes - 1,
+                 ": set the pipeline's remote_cache_bytes to more than that"));
+  EXPECT_EQ(read_all(fast_shard_spec(pattern, cache, 4 * bytes)).size(), 4u);
+  EXPECT_EQ(read_all(fast_shard_spec(server.address() + "/2.ets", cache, 1)).size(), 1u);
+}
+
 // What a source keeps in memory is not left to the queues.
 TEST(SourceMemory, CountsTowardsTheBudget) {
   TempDir dir;
