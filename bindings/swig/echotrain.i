@@ -44,17 +44,6 @@
 %feature("director") echotrain::facade::Transport;
 #endif
 %feature("director") echotrain::facade::Progress;
-%newobject echotrain::facade::BatchHandle::tensor;
-%newobject echotrain::facade::PipelineHandle::from_json;
-%newobject echotrain::facade::PipelineHandle::next;
-%newobject echotrain::facade::PipelineHandle::poll;
-%newobject echotrain::facade::TrainerHandle::predict;
-%newobject echotrain::facade::TrainerHandle::detections;
-%newobject echotrain::facade::TrainerHandle::weights;
-%newobject echotrain::facade::TrainerHandle::forward;
-%newobject echotrain::facade::TrainerHandle::backward_to_inputs;
-%newobject echotrain::facade::TrainerHandle::gradients;
-%newobject echotrain::facade::RunHandle::trainer;
 
 // For C++ only.
 %ignore echotrain::facade::closed;
@@ -79,11 +68,13 @@
 %ignore echotrain::facade::TrainerHandle::TrainerHandle(Trainer&&);
 
 %nodefaultctor echotrain::facade::TransportCall;
+%feature("new", "1");  // what these return as a pointer belongs to the caller
 %include "transport.h"
 %include "facade.h"
 %include "log.h"
 %include "server.h"
 %include "study.h"
+%feature("new", "");
 
 %template(Devices) std::vector<echotrain::facade::DeviceInfo>;
 

@@ -3,7 +3,7 @@
 //
 // Options are passed as JSON objects, tensors as dtype (ETR_U8 and so on), shape and address. Every
 // failure is an echotrain::Error, which each language turns into its own exception. Using a closed
-// object throws; it never crashes.
+// object throws; it never crashes. What is returned as a pointer belongs to the caller.
 #pragma once
 
 #include <algorithm>
@@ -136,7 +136,7 @@ class BatchHandle {
       : batch_(std::make_shared<Batch>(std::move(batch))), borrowed_(borrowed) {}
 
   std::vector<std::string> fields() const { return get()->fields(); }
-  Tensor* tensor(const std::string& field) const {  // the caller owns it
+  Tensor* tensor(const std::string& field) const {
     return new Tensor(dlpack(field));
   }
   void* dlpack(const std::string& field) const {
@@ -284,7 +284,7 @@ class PipelineHandle {
   explicit PipelineHandle(const std::string& options)
       : pipeline_("pipeline", Options::from_json(options)) {}
   explicit PipelineHandle(Pipeline&& pipeline) : pipeline_("pipeline", std::move(pipeline)) {}
-  // Creates a pipeline from {"stages": [...]} and options; the caller owns it.
+  // Creates a pipeline from {"stages": [...]} and options.
   static PipelineHandle* from_json(const std::string& json) {
     return new PipelineHandle(Pipeline::from_json(json));
   }
@@ -309,7 +309,7 @@ class PipelineHandle {
     check(etr_pipeline_add_source(pipeline, c_name, &call_source, owned.release(),
                                   [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
-  // Returns the next batch, which the caller owns; nullptr at the end of an epoch.
+  // Returns the next batch; nullptr at the end of an epoch.
   BatchHandle* next() { return next(*get()); }
   // Does the same as next() for languages that must handle signals: returns nullptr also if no
   // batch came within `seconds`; ended() tells the two cases apart.
@@ -539,7 +539,6 @@ class TrainerHandle {
     const auto r = get()->result(wait);
     return r ? step_of(*r) : StepResult{};
   }
-  // The caller owns the batches that forward(), backward() and gradients() return.
   BatchHandle* forward(const BatchHandle& batch, bool input_gradients) {
     return new BatchHandle(get()->forward(*batch.get(), input_gradients));
   }
@@ -559,16 +558,15 @@ class TrainerHandle {
     const Told told(progress);
     return EvalResult::of(get()->evaluate(*pipeline.get()));
   }
-  BatchHandle* predict(const BatchHandle& batch) {  // the caller owns it
+  BatchHandle* predict(const BatchHandle& batch) {
     return new BatchHandle(get()->predict(*batch.get()));
   }
-  // The caller owns it.
   static BatchHandle* detections(const BatchHandle& outputs, double score_threshold,
                                  double iou_threshold, int max_detections) {
     return new BatchHandle(
         Trainer::detections(*outputs.get(), score_threshold, iou_threshold, max_detections));
   }
-  BatchHandle* weights(const std::string& name) const {  // the caller owns it
+  BatchHandle* weights(const std::string& name) const {
     return new BatchHandle(get()->weights(name));
   }
   void set_weights(const BatchHandle& weights) { get()->set_weights(*weights.get()); }
@@ -649,7 +647,7 @@ class RunHandle {
   std::string profile(int steps, const std::string& format) {
     return get()->profile(steps, format);
   }
-  TrainerHandle* trainer() { return new TrainerHandle(get()->trainer()); }  // the caller owns it
+  TrainerHandle* trainer() { return new TrainerHandle(get()->trainer()); }
   // A call of another thread keeps the run alive until it ends.
   void close() { run_.close(); }
 

@@ -174,6 +174,10 @@ class SchemaTest(unittest.TestCase):
             for name in module.__all__:
                 self.assertIn(f"def {name}(", stub)
 
+    def test_objects_that_native_functions_return_are_freed(self):
+        pipeline = et.native.PipelineHandle.from_json('{"stages": [{"stage": "folder", "root": "."}]}')
+        self.assertTrue(pipeline.thisown)
+
     def test_kernels_are_tuned_into_a_file(self):
         path = os.path.join(tempfile.mkdtemp(), "kernels.json")
         runtime = et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"))
