@@ -275,3 +275,6 @@ static void echotrain_wrap_object(echotrain::facade::BatchHandle* batch, const s
                                   owner));
 }
 %}
+
+// The C++ types of what follows, in native.py. ../python/stub.py makes native.pyi of them.
+%feature("python:annotations", "c");
