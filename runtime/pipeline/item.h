@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -83,12 +84,12 @@ struct Item {
   // Together with the ordinal, identifies the item among all that a stage gets in an epoch.
   uint64_t copy() const { return uint64_t{batch_number} << 32 | replica; }
 
-  const Tensor* find(const std::string& name) const {
+  const Tensor* find(std::string_view name) const {
     for (const Field& field : fields)
       if (field.name == name) return &field.tensor;
     return nullptr;
   }
-  const OpaqueField* find_opaque(const std::string& name) const {
+  const OpaqueField* find_opaque(std::string_view name) const {
     for (const OpaqueField& field : opaque)
       if (field.name == name) return &field;
     return nullptr;

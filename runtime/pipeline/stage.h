@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -322,9 +323,9 @@ AnyStage make_stage(const Options& options, const StageContext& context) {
 }
 
 // Returns the field, or throws Error(not_found) that lists the existing fields.
-const Tensor& require_field(const Item& item, const std::string& name);
+const Tensor& require_field(const Item& item, std::string_view name);
 
 // Requires an image, which is u8, u16 or f32 [H, W, C]; throws Error(invalid_argument) otherwise.
-const Tensor& require_image(const Item& item, const std::string& name);
+const Tensor& require_image(const Item& item, std::string_view name);
 
 }  // namespace etr::pipeline

@@ -49,7 +49,7 @@ Demand PassRules::demand(uint64_t epoch, uint64_t pass) const {
   return Demand::more;
 }
 
-const Tensor& require_field(const Item& item, const std::string& name) {
+const Tensor& require_field(const Item& item, std::string_view name) {
   if (const Tensor* tensor = item.find(name)) return *tensor;
   if (const OpaqueField* field = item.find_opaque(name))
     fail(Code::state, "field '", name, "' lies in ", field->contents->where(),
@@ -60,7 +60,7 @@ const Tensor& require_field(const Item& item, const std::string& name) {
        "' (the sample has: ", have.empty() ? "none" : have, ")");
 }
 
-const Tensor& require_image(const Item& item, const std::string& name) {
+const Tensor& require_image(const Item& item, std::string_view name) {
   const Tensor& image = require_field(item, name);
   if (image.shape().size() != 3 || image.dtype() == DType::i32)
     fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(image.dtype()), " ",
