@@ -138,7 +138,7 @@ void run_on_device(const DevicePtr& device, const Dispatch& dispatch,
       binding.buffer = region.copy.slice(binding.buffer.offset - region.buffer.offset,
                                          binding.buffer.size_bytes);
   }
-  commands.push_back(std::move(moved));
+  commands.emplace_back(std::move(moved));
   run_uncompared(device, commands);
 }
 
