@@ -199,27 +199,80 @@ void OnnxImporter::begin_scores(const OnnxNode& node) {
   set(node, std::move(made));
 }
 
-// Returns how the queries, keys or values are made: by a dense layer, or a part of one.
+// Returns how long axis `last`, the layer's last one, is; 0 if that is not known.
+int64_t OnnxImporter::columns_of(int i, size_t last) const {
+  int64_t before = 0;
+  while (true) {
+    const OnnxLayer& of = layer(i);
+    if (of.kind == "dense" && of.tied < 0) return of.weights.at("weight").shape()[1] - before;
+    if (of.kind == "slice" && of.options["axis"].get<size_t>() == last) {
+      const auto length = of.options["length"].get<int64_t>();
+      if (length > 0) return length - before;
+      before += of.options["begin"].get<int64_t>();
+    } else if (of.kind != "rotary_core") {
+      return 0;
+    }
+    i = of.inputs[0];
+  }
+}
+
+// Returns how the queries, keys or values are made: by a dense layer, or a part of one, and a
+// rotation of its heads.
 OnnxImporter::Projection OnnxImporter::projection(const OnnxNode& node, const OnnxView& x) {
-  const OnnxLayer* of = &layer(x.layer);
-  int64_t begin = 0;
+  const size_t last = x.ours.size() - 1;
   const int64_t count = x.size(x.ours.back());
-  int dense = x.layer;
-  if (of->kind == "slice" && of->options["axis"].get<size_t>() + 1 == x.ours.size()) {
-    begin = of->options["begin"].get<int64_t>();
-    dense = of->inputs[0];
+  int64_t begin = 0;
+  int dense = x.layer, rotary = -1;
+  const OnnxLayer* of = &layer(dense);
+  const auto is = [&](const char* kind) {
+    return of->kind == kind && of->options["axis"].get<size_t>() == last;
+  };
+  while (true) {
+    if (is("slice")) {
+      begin += of->options["begin"].get<int64_t>();
+      dense = of->inputs[0];
+    } else if (of->kind == "rotary_core" && rotary < 0 &&
+               begin % of->options["head"].get<int64_t>() == 0) {
+      rotary = dense;
+      dense = of->inputs[0];
+    } else if (is("concat")) {
+      size_t part = 0;
+      int64_t columns = columns_of(of->inputs[0], last);
+      while (columns > 0 && begin >= columns && part + 1 < of->inputs.size()) {
+        begin -= columns;
+        columns = columns_of(of->inputs[++part], last);
+      }
+      if (begin + count > columns) break;
+      dense = of->inputs[part];
+    } else {
+      break;
+    }
     of = &layer(dense);
   }
   if (of->kind != "dense" || of->tied >= 0)
     lacks(node, cat("attention is supported on queries, keys and values that are products with "
                     "weights, and here one comes from '",
                     of->node ? of->node->name : of->name, "'"));
-  Projection out{of->inputs[0], of->weights.at("weight"), {}, of->sources, dense, begin};
+  Projection out{of->inputs[0], of->weights.at("weight"), {}, of->sources, dense, begin, rotary};
   const bool whole = out.weight.shape()[1] == count;
   if (!whole) out.weight = columns(out.weight, begin, count);
   if (const auto bias = of->weights.find("bias"); bias != of->weights.end())
     out.bias = whole ? bias->second : columns(bias->second, begin, count);
   return out;
+}
+
+// Returns the layer's options for how queries and keys are rotated.
+Json OnnxImporter::rotary_options(const OnnxNode& node, const Projection (&parts)[3],
+                                  int64_t head) const {
+  Json found[3];
+  for (size_t i = 0; i < 3; ++i)
+    found[i] = parts[i].rotary >= 0 ? layer(parts[i].rotary).options : Json{{"head", head}};
+  if (found[0] != found[1] || found[0]["head"] != head || parts[2].rotary >= 0)
+    lacks(node,
+          "rotary positions are supported that turn queries and keys alike, with the whole "
+          "of each head, and no values");
+  found[0].erase("head");
+  return found[0];
 }
 
 // Makes the layer, as yet without the product behind it.
@@ -236,6 +289,7 @@ int OnnxImporter::attention_core(const OnnxNode& node, const OnnxScores& scores,
   if (scores.group > 1) made.options["kv_heads"] = scores.heads / scores.group;
   if (parts[0].weight.shape()[0] != width) made.options["head_dim"] = head;
   if (scores.causal) made.options["causal"] = true;
+  made.options.update(rotary_options(node, parts, head));
   made.node = &node;
   const bool biased = std::any_of(std::begin(parts), std::end(parts),
                                   [](const Projection& part) { return !part.bias.empty(); });

@@ -119,6 +119,7 @@ class Folder {
   OnnxConstant range();
   OnnxConstant trilu();
   OnnxConstant where();
+  std::optional<OnnxConstant> product();
   std::optional<OnnxConstant> binary();
   std::optional<OnnxConstant> unary();
 
@@ -267,6 +268,36 @@ OnnxConstant Folder::where() {
   return out;
 }
 
+// Products of matrices; none for vectors.
+std::optional<OnnxConstant> Folder::product() {
+  const size_t p = in(0).dims.size(), q = in(1).dims.size();
+  if (p < 2 || q < 2) return std::nullopt;
+  const auto rows = in(0).dims[p - 2], inner = in(0).dims[p - 1], columns = in(1).dims[q - 1];
+  if (inner != in(1).dims[q - 2]) misfit(node_, "the shapes of its inputs do not fit each other");
+  const Dims lead = broadcast({in(0).dims.begin(), in(0).dims.end() - 2},
+                              {in(1).dims.begin(), in(1).dims.end() - 2});
+  const auto matrices = [&](const OnnxTensor& of, int64_t height, int64_t width) {
+    Dims dims = lead;
+    dims.insert(dims.end(), {height, width});
+    return strided(of, dims, spread(of.dims, dims));
+  };
+  const auto a = matrices(in(0), rows, inner), b = matrices(in(1), inner, columns);
+  Dims dims = lead;
+  dims.insert(dims.end(), {rows, columns});
+  auto out = made(dims, true);
+  const auto m = static_cast<size_t>(rows), k = static_cast<size_t>(inner),
+             n = static_cast<size_t>(columns);
+  for (size_t o = 0; o < out->count(); ++o) {
+    const size_t column = o % n, row = o / n, matrix = row / m;
+    if (column == 0) budget_.take(n * k, node_);  // bounds the time, too
+    double sum = 0;
+    for (size_t i = 0; i < k; ++i)
+      sum += a->number(row * k + i) * b->number((matrix * k + i) * n + column);
+    out->reals[o] = static_cast<float>(sum);
+  }
+  return out;
+}
+
 // Integers wrap around, as they do elsewhere.
 int64_t wrapped(uint64_t value) { return static_cast<int64_t>(value); }
 
@@ -348,6 +379,8 @@ std::optional<OnnxConstant> Folder::unary() {
     if (op == "Ceil") return std::ceil(x);
     if (op == "Abs") return std::abs(x);
     if (op == "Exp") return std::exp(x);
+    if (op == "Cos") return std::cos(x);
+    if (op == "Sin") return std::sin(x);
     if (op == "Log") return std::log(x);
     if (op == "Reciprocal") return 1 / x;
     return std::nullopt;
@@ -441,6 +474,7 @@ std::optional<OnnxConstant> Folder::one() {
   if (op == "Range") return range();
   if (op == "Trilu") return trilu();
   if (op == "Where") return where();
+  if (op == "MatMul") return product();
   if (const auto out = rearranged()) return out;
   if (const auto out = binary()) return out;
   return unary();

@@ -357,6 +357,10 @@ ImportedModel OnnxImporter::written(int output) {
       lacks(*of.node, of.kind == "erf" ? "erf is supported as a part of GELU only"
                                        : "attention is supported with a product behind it that "
                                          "joins its heads");
+    if (of.kind == "rotary_core")
+      lacks(*of.node,
+            "rotary positions are supported as parts of attention, on queries and keys that are "
+            "products with weights");
     Json json = of.options;
     if (of.kind == "attention")
       json["bias"] = std::any_of(of.weights.begin(), of.weights.end(), [](const auto& weight) {

@@ -25,8 +25,8 @@ void OnnxImporter::convert(const OnnxNode& node) {
   if (!node.domain.empty())
     lacks(node, cat("it is not one of ONNX's own operators, but of '", node.domain, "'"));
   if (node.outputs.empty() || node.outputs[0].empty()) lacks(node, "it has no first output");
-  if (convert_known(node) || convert_scores(node) || convert_axes(node) || convert_elements(node) ||
-      convert_image(node) || convert_rows(node))
+  if (convert_known(node) || convert_rotary(node) || convert_scores(node) || convert_axes(node) ||
+      convert_elements(node) || convert_image(node) || convert_rows(node))
     return;
   lacks(node, "this operator is not supported");
 }

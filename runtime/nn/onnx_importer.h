@@ -1,4 +1,4 @@
-// Declarations shared by onnx_import*.cpp, onnx_axes.cpp and onnx_attention.cpp.
+// Declarations shared by onnx_import*.cpp, onnx_axes.cpp, onnx_attention.cpp and onnx_rotary.cpp.
 #pragma once
 
 #include <map>
@@ -170,6 +170,7 @@ class OnnxImporter {
     std::vector<std::string> sources;
     int packed = -1;  // the dense layer of which this is a part
     int64_t begin = 0;
+    int rotary = -1;  // the layer that rotates it
   };
   bool convert_scores(const OnnxNode& node);
   void begin_scores(const OnnxNode& node);
@@ -180,8 +181,28 @@ class OnnxImporter {
     int64_t count, group;  // heads in the file; how many adjacent ones repeat one of the view's
   };
   Heads heads(const OnnxNode& node, const OnnxView& x, size_t positions, size_t features);
+  int64_t columns_of(int layer, size_t last) const;
   Projection projection(const OnnxNode& node, const OnnxView& x);
+  Json rotary_options(const OnnxNode& node, const Projection (&parts)[3], int64_t head) const;
   int attention_core(const OnnxNode& node, const OnnxScores& scores, const OnnxView& values);
+
+  // Rotary positions.
+  struct Half {  // of the last axis of a value
+    std::string of;
+    bool second;
+    bool operator==(const Half&) const = default;
+  };
+  struct Rotation {
+    std::string of;
+    OnnxConstant cosines, sines;
+    int64_t columns;  // of these
+  };
+  const OnnxNode* producer(const std::string& value, const char* op) const;  // of two inputs
+  const OnnxView* view_of(const std::string& value) const;
+  std::optional<Half> half(const std::string& value) const;
+  std::optional<std::pair<std::string, OnnxConstant>> table_product(const std::string& value) const;
+  std::optional<Rotation> rotation(const OnnxNode& node) const;
+  bool convert_rotary(const OnnxNode& node);
 
   OnnxGraph graph_;
   FoldBudget budget_;

@@ -106,6 +106,43 @@ class Attention(nn.Module):
         return x + self.dense(mixed.view(x.size(0), x.size(1), 16))
 
 
+class Llama(nn.Module):
+    """A block as Transformers has it: rotary positions from a buffer of frequencies, grouped queries, a mask, SwiGLU."""
+
+    def __init__(self, base=500000, kept=None):
+        super().__init__()
+        frequencies = 1 / base ** (torch.arange(0, 8, 2).float() / 8)
+        self.register_buffer("frequencies", frequencies if kept is None else frequencies * (kept + (1 - kept) / 8))
+        self.tokens, self.norm, self.out = nn.Embedding(50, 32), nn.Parameter(torch.rand(32) + 0.5), nn.Linear(32, 5, bias=False)
+        self.q_proj, self.o_proj = nn.Linear(32, 32, bias=False), nn.Linear(32, 32, bias=False)
+        self.k_proj, self.v_proj = nn.Linear(32, 16, bias=False), nn.Linear(32, 16, bias=False)
+        self.gate, self.up, self.down = nn.Linear(32, 48, bias=False), nn.Linear(32, 48, bias=False), nn.Linear(48, 32, bias=False)
+
+    def rotated(self, x, cos, sin):
+        a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2:]
+        return x * cos + torch.cat((-b, a), -1) * sin
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        positions = torch.arange(x.shape[1]).unsqueeze(0)
+        angles = (self.frequencies[None, :, None].expand(positions.shape[0], -1, 1) @ positions[:, None, :].float()).transpose(1, 2)
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = (angles.cos() * 1.0).unsqueeze(1), (angles.sin() * 1.0).unsqueeze(1)
+        y = self.norm * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
+
+        def heads(projection):
+            return projection(y).view(*x.shape[:2], -1, 8).transpose(1, 2)
+
+        def repeated(z):
+            return z[:, :, None].expand(z.shape[0], 2, 2, z.shape[2], 8).reshape(z.shape[0], 4, z.shape[2], 8)
+        q, k = self.rotated(heads(self.q_proj), cos, sin), self.rotated(heads(self.k_proj), cos, sin)
+        mask = torch.triu(torch.full((x.shape[1], x.shape[1]), torch.finfo(torch.float32).min), 1)
+        scores = q @ repeated(k).transpose(2, 3) * 8 ** -0.5 + mask
+        mixed = (torch.softmax(scores, -1) @ repeated(heads(self.v_proj))).transpose(1, 2).reshape(*x.shape[:2], -1).contiguous()
+        x = x + self.o_proj(mixed)
+        return self.out(x + self.down(functional.silu(self.gate(x)) * self.up(x)))
+
+
 class Patches(nn.Module):
     """A vision transformer: patches, a class token, attention, its first position."""
 
@@ -186,6 +223,8 @@ CASES = {
     "encoder, batch second": (lambda: Encoder(False), torch.as_tensor(RNG.integers(0, 50, (3, 12)))),
     "attention": (lambda: Attention(False), image(3, 9, 16)),
     "attention, causal": (lambda: Attention(True), image(3, 9, 16)),
+    "llama": (Llama, tokens(3, 9)),
+    "llama, scaled": (lambda: Llama(100, torch.tensor([1, 0.6, 0, 0])), tokens(3, 9)),
     "patches": (Patches, image(3, 3, 8, 16)),
     "recurrent": (Recurrent, torch.as_tensor(RNG.integers(0, 50, (3, 9)))),
     "gelu_tanh": (GeluTanh, image(3, 6)),

@@ -17,6 +17,7 @@
 #include "nn/onnx_file.h"
 #include "nn/onnx_fold.h"
 #include "nn/onnx_view.h"
+#include "nn/rotary.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
 #include "train/small_learner.h"
@@ -178,7 +179,43 @@ INSTANTIATE_TEST_SUITE_P(
         RoundTrip{R"({"layer": "dense", "units": 6, "name": "m"},
                      {"layer": "attention", "heads": 6, "kv_heads": 3, "head_dim": 4,
                       "input": ["image", "m"]})",
-                  {5, 8}}));
+                  {5, 8}},
+        // Rotary positions.
+        RoundTrip{R"({"layer": "attention", "heads": 2, "rotary_base": 10000})", {7, 16}},
+        RoundTrip{R"({"layer": "attention", "heads": 4, "kv_heads": 2, "causal": true,
+                      "rotary_base": 500000})",
+                  {7, 32}},
+        RoundTrip{R"({"layer": "attention", "heads": 2, "kv_heads": 1, "head_dim": 12,
+                      "separate": true, "rotary_base": 100, "rotary_scaling": [8, 1, 4, 16]})",
+                  {7, 20}}));
+
+TEST(OnnxImport, RotaryPositionsKeepTheirOptions) {
+  const struct {
+    int64_t width;
+    Json options;
+  } kCases[] = {
+      {16, {{"heads", 2}, {"rotary_base", 10000}}},
+      {32, {{"heads", 4}, {"kv_heads", 2}, {"causal", true}, {"rotary_base", 500000}}},
+      {20,
+       {{"heads", 2},
+        {"kv_heads", 1},
+        {"head_dim", 12},
+        {"rotary_base", 100},
+        {"rotary_scaling", {8, 1, 4, 16}},
+        {"separate", true}}},
+  };
+  for (const auto& [width, options] : kCases) {
+    Json layer = options;
+    layer["bias"] = true;
+    layer["layer"] = "attention";
+    layer["name"] = "a";
+    Learner learner = make_learner(Json{{"layers", {layer}}}.dump(), kSgd);
+    learner.predict(batch_of({7, width}));
+    const nn::ImportedModel model = nn::import_onnx(parsed(learner.onnx()), "");
+    ASSERT_EQ(model.layers.size(), 1u) << model.layers.dump();
+    EXPECT_EQ(model.layers[0], layer);
+  }
+}
 
 // Fine-tuning -----------------------------------------------------------------------------------
 
@@ -463,6 +500,17 @@ TEST(OnnxImport, ArithmeticOfConstantsDoesNotOverflow) {
            {{"allowzero", {.integer = 1}}});
   });
   EXPECT_NE(large.find("negative or too large"), std::string::npos) << large;
+  const auto ones = [](int64_t rows, int64_t columns) {
+    auto out = std::make_shared<nn::OnnxTensor>();
+    out->is_real = true;
+    out->dims = {rows, columns};
+    out->reals.resize(static_cast<size_t>(rows * columns), 1);
+    return out;
+  };
+  const std::string misfit = error_text([&] { folded("MatMul", {ones(2, 3), ones(2, 3)}); });
+  EXPECT_NE(misfit.find("do not fit each other"), std::string::npos) << misfit;
+  const std::string long_time = error_text([&] { folded("MatMul", {ones(10, 10), ones(10, 10)}); });
+  EXPECT_NE(long_time.find("too much memory"), std::string::npos) << long_time;
   const std::vector<int64_t> nine{0, 1, 2, 3, 4, 5, 6, 7};
   const std::string rank = error_text([&] {
     folded("Unsqueeze", {one(1), integers_of({8}, nine)});
@@ -767,6 +815,114 @@ TEST(OnnxImport, HeadsOfKeysAreShared) {
                                      {"layer", "attention"},
                                      {"name", "a"}}));
     EXPECT_EQ(values_of(model.weights.at("a.key.weight")), values_of(drawn({8, kv_heads * 4})));
+  }
+}
+
+// x cos + (-b, a) sin, as PyTorch's models have it: the table is a product of positions and
+// frequencies, each of these twice.
+Step rotated(const std::vector<float>& frequencies, const std::vector<float>& positions) {
+  return [=](nn::OnnxFile& f, const std::string& x) {
+    const auto along = [](int64_t axis) { return ops::OnnxAttributes().integer("axis", axis); };
+    const auto count = static_cast<int64_t>(positions.size()),
+               half = static_cast<int64_t>(frequencies.size());
+    const auto once = f.emit(
+        "MatMul", {f.constant({1, count, 1}, positions), f.constant({1, 1, half}, frequencies)});
+    const auto angles =
+        f.emit("Unsqueeze", {f.emit("Concat", {once, once}, along(-1)), f.integers({1})});
+    const auto part = [&](int64_t begin, int64_t end) {
+      return f.emit("Slice",
+                    {x, f.integers({begin}), f.integers({end}), f.integers({3}), f.integers({1})});
+    };
+    const auto turned =
+        f.emit("Concat", {f.emit("Neg", {part(half, kMost)}), part(0, half)}, along(-1));
+    return f.emit("Add", {f.emit("Mul", {x, f.emit("Cos", {angles})}),
+                          f.emit("Mul", {turned, f.emit("Sin", {angles})})});
+  };
+}
+
+const std::vector<float> kPositions{0, 1, 2, 3, 4};
+
+TEST(OnnxImport, RotaryPositionsAreFoundAsPyTorchHasThem) {
+  const Step rotary = rotated({1, 0.01f}, kPositions);
+  const std::string file = attention_file(
+      2, rotary,
+      turned({0, 1, 3, 2}, [&](auto& f, auto& x) { return repeated(2)(f, rotary(f, x)); }),
+      repeated(2));
+  const nn::ImportedModel model = nn::import_onnx(parsed(file), "");
+  ASSERT_EQ(model.layers.size(), 1u) << model.layers.dump();
+  EXPECT_EQ(model.layers[0], (Json{{"heads", 4},
+                                   {"kv_heads", 2},
+                                   {"head_dim", 4},
+                                   {"rotary_base", 10000},
+                                   {"separate", true},
+                                   {"bias", false},
+                                   {"layer", "attention"},
+                                   {"name", "a"}}));
+}
+
+TEST(OnnxImport, OtherRotaryPositionsAreRefused) {
+  const auto told = [](const Step& queries, const Step& keys, const Step& values) {
+    return problem(attention_file(4, queries, turned({0, 1, 3, 2}, keys), values));
+  };
+  const auto both = [&](const Step& step) { return told(step, step, unchanged); };
+  const Step usual = rotated({1, 0.01f}, kPositions);
+  constexpr const char* kTable = "not those of the layer 'attention'";
+  constexpr const char* kAlike = "turn queries and keys alike";
+  const struct {
+    const char* says;
+    std::string text;
+  } kCases[] = {
+      {kTable, both(rotated({1, 0.01f}, {0, 1, 2, 3, 5}))},
+      {kTable, both(rotated({1, 0.01f}, {1, 2, 3, 4, 5}))},
+      {kTable, both(rotated({0.01f, 1}, kPositions))},
+      {kTable, both(rotated({1, -0.01f}, kPositions))},
+      {kTable, both(rotated({1, std::nanf("")}, kPositions))},
+      {"does not tell their base", both(rotated({1, 0.01f}, {0}))},
+      {kAlike, told(usual, unchanged, unchanged)},
+      {kAlike, told(usual, rotated({1, 0.1f}, kPositions), unchanged)},
+      {kAlike, told(usual, usual, usual)},
+      {"parts of attention",
+       problem(file_of({1, 3, 5, 4}, [&](auto& f) { return usual(f, "x"); }))},
+  };
+  for (const auto& [says, text] : kCases) EXPECT_NE(text.find(says), std::string::npos) << text;
+}
+
+TEST(OnnxImport, RotaryOptionsAreFoundByTheirAngles) {
+  const struct {
+    int64_t head;
+    nn::Rotary rotary;
+    bool open = false;  // whether other scalings have the same angles
+  } kCases[] = {
+      {2, {10000, {}}},
+      {4, {10000, {}}},
+      {96, {1000000, {}}},
+      {64, {12345, {}}},
+      {128, {500000, {8, 1, 4, 8192}}},
+      {64, {500000, {32, 1, 4, 8192}}},
+      {12, {100, {8, 1, 4, 16}}},
+      {16, {10000, {2, 1, 4, 100}}, true},     // one pair between the two ends
+      {16, {10000, {2, 1, 1.5, 100}}, true},   // none
+      {16, {10000, {4, 1, 4, 1}}, true},       // all are scaled
+      {16, {10000, {4, 0.5, 2, 4096}}, true},  // another low factor
+  };
+  for (const auto& [head, rotary, open] : kCases) {
+    std::vector<double> angles;
+    for (int64_t i = 0; i < head / 2; ++i)
+      angles.push_back(static_cast<float>(nn::rotary_frequency(rotary, head, i)));
+    const auto fits = [&](const nn::Rotary& tried) {
+      for (size_t i = 0; i < angles.size(); ++i)
+        if (!(std::abs(nn::rotary_frequency(tried, head, static_cast<int64_t>(i)) / angles[i] - 1) <
+              2e-6))
+          return false;
+      return true;
+    };
+    const auto found = nn::rotary_of(angles, fits);
+    ASSERT_TRUE(found) << head << " " << rotary.base;
+    EXPECT_EQ(found->base, rotary.base);
+    EXPECT_EQ(found->scaling.size(), rotary.scaling.size());
+    if (!open) {
+      EXPECT_EQ(found->scaling, rotary.scaling);
+    }
   }
 }
 

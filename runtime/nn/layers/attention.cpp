@@ -1,10 +1,10 @@
 // Attention with its projections.
 #include <cmath>
-#include <numbers>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "nn/layers/common.h"
+#include "nn/rotary.h"
 
 namespace etr::nn {
 namespace {
@@ -62,24 +62,12 @@ graph::ValueId project(const LayerCall& call, const char* part, graph::ValueId x
   return add_product(call, name, Json::object(), std::move(inputs));
 }
 
-// Returns the angle by which pair `i` of a head turns from one position to the next.
-double frequency(double base, const std::vector<double>& scaling, int64_t head, int64_t i) {
-  const double plain = std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(head));
-  if (scaling.empty()) return plain;
-  const double factor = scaling[0], low = scaling[1], high = scaling[2], context = scaling[3];
-  const double turns = context * plain / (2 * std::numbers::pi);  // within the context
-  if (turns > high) return plain;
-  if (turns < low) return plain / factor;
-  const double smooth = (turns - low) / (high - low);
-  return (1 - smooth) * plain / factor + smooth * plain;
-}
-
 // Returns the table of the op `rotary`, [positions, head]: cosines, then sines.
-graph::Initializer rotations(double base, std::vector<double> scaling, int64_t head) {
+graph::Initializer rotations(Rotary rotary, int64_t head) {
   return [=](std::span<float> out, Rng&) {
     const auto width = static_cast<size_t>(head);
     for (size_t i = 0; i < width / 2; ++i) {
-      const double step = frequency(base, scaling, head, static_cast<int64_t>(i));
+      const double step = rotary_frequency(rotary, head, static_cast<int64_t>(i));
       for (size_t t = 0; t < out.size() / width; ++t) {
         out[t * width + i] = static_cast<float>(std::cos(static_cast<double>(t) * step));
         out[t * width + width / 2 + i] =
@@ -103,7 +91,7 @@ graph::ValueId rotate(const LayerCall& call, const char* part, graph::ValueId x,
          " elements cannot be rotated in pairs");
   graph::Graph& g = call.graph;
   const auto table = g.add_constant(cat(call.name, ".", part, ".rotations"), {g.shape(x)[1], head},
-                                    rotations(base, scaling, head));
+                                    rotations({base, scaling}, head));
   return g.add("rotary", {{"heads", heads}}, {x, table}, call.name);
 }
 
