@@ -83,7 +83,8 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
         trial["samples_per_s"] = rates.back();
         works = true;
       } catch (const Error& error) {
-        if (error.code() == Code::cancelled) throw;
+        // No value brings data that is missing.
+        if (error.code() == Code::cancelled || error.code() == Code::not_found) throw;
         if (!refused) refused = error;
         rates.push_back(0);
         trial["error"] = error.what();

@@ -169,6 +169,22 @@ TEST(Tune, GoesOnAfterAValueThatIsRefused) {
 }
 
 // A trial may end before it has a rate.
+// No value of an option brings it.
+TEST(Tune, EndsWithTheFirstTrialWhoseDataIsMissing) {
+  TempDir dir;
+  Json spec = spec_of(dir);
+  spec["stages"][0]["pattern"] = dir.path("missing.tar");
+  int trials = 0;
+  try {
+    pipeline::tune(spec, {}, {0.02, 0, [&](const Json&) { return ++trials > 0; }});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::not_found);
+    EXPECT_NE(std::string(error.what()).find("missing.tar"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(trials, 0);
+}
+
 TEST(Tune, TrialsWithoutARateAreNoErrors) {
   TempDir dir;
   const Json found = pipeline::tune(spec_of(dir), {}, {1e-9, 0, {}});
