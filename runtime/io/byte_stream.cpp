@@ -2,8 +2,10 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <new>
@@ -176,6 +178,25 @@ class Decompressor : public ByteStream {
   uint64_t produced_ = 0;
 };
 
+// The window that a zstd frame asks for, by its header (RFC 8878, 3.1.1.1): a number of its own, or
+// that of the content's size. The header may be followed by more, and is complete.
+uint64_t window_of(std::string_view header) {
+  const auto byte = [&](size_t i) {
+    return i < header.size() ? static_cast<uint64_t>(static_cast<unsigned char>(header[i])) : 0;
+  };
+  const uint64_t descriptor = byte(4);
+  const bool has_window = (descriptor & 0x20) == 0;
+  if (has_window) {
+    const uint64_t base = uint64_t{1} << (10 + (byte(5) >> 3));
+    return base + base / 8 * (byte(5) & 7);
+  }
+  constexpr size_t kBytesOfDictionary[] = {0, 1, 2, 4};
+  const size_t at = 5 + kBytesOfDictionary[descriptor & 3], bytes = size_t{1} << (descriptor >> 6);
+  uint64_t content = bytes == 2 ? 256 : 0;
+  for (size_t i = 0; i < bytes; ++i) content += byte(at + i) << 8 * i;
+  return content;
+}
+
 // Any number of zstd frames.
 class ZstdStream final : public Decompressor {
  public:
@@ -192,13 +213,39 @@ class ZstdStream final : public Decompressor {
  private:
   // The zstd library allocates the window size that a frame asks for. The limit is zstd's default
   // of 128 MB, or a quarter of the budget if that is less, but never less than common levels need.
+  static constexpr int kLeastLog = 23, kMostLog = 27;
+  static constexpr uint64_t kShare = 4;  // of the budget
+
   int window_log() const {
-    constexpr int kLeast = 23, kMost = 27;
-    int log = kMost;
-    while (options_.budget_bytes > 0 && log > kLeast &&
-           uint64_t{1} << log > options_.budget_bytes / 4)
+    int log = kMostLog;
+    while (options_.budget_bytes > 0 && log > kLeastLog &&
+           uint64_t{1} << log > options_.budget_bytes / kShare)
       --log;
     return log;
+  }
+
+  // `rest` is the input at which the library has refused the frame.
+  [[noreturn]] void window_too_large(std::span<const std::byte> rest) const {
+    constexpr uint64_t kMost = uint64_t{1} << kMostLog;
+    std::string header = header_;
+    header.append(reinterpret_cast<const char*>(rest.data()), std::min(rest.size(), kMostHeader));
+    const uint64_t window = window_of(header);
+    if (window > kMost)
+      fail(Code::unsupported, "'", path_, "': its zstd data takes a window of ", window,
+           " bytes; the limit is ", kMost, ": compress it again without the option --long");
+    fail(Code::unsupported, "'", path_, "': its zstd data takes a window of ", window,
+         " bytes, and budget_bytes leaves ", uint64_t{1} << window_log(),
+         " for one: set it to at least ", std::bit_ceil(window) * kShare,
+         ", or compress the data again with a smaller window");
+  }
+
+  // Keeps the bytes of a frame's header that have been taken.
+  void note_header(std::span<const std::byte> taken) {
+    if (!in_frame_)
+      header_.clear();
+    else if (header_.size() < kMostHeader)
+      header_.append(reinterpret_cast<const char*>(taken.data()),
+                     std::min(taken.size(), kMostHeader - header_.size()));
   }
 
   size_t unpack(std::span<std::byte> out) override {
@@ -208,16 +255,21 @@ class ZstdStream final : public Decompressor {
       ZSTD_inBuffer input{rest.data(), rest.size(), 0};
       const size_t before = output.pos;
       const size_t left = ZSTD_decompressStream(context_.get(), &output, &input);
+      if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge)
+        window_too_large(rest);
       input_.take(input.pos);
       if (ZSTD_isError(left)) corrupt("zstd", ZSTD_getErrorName(left));
       if (input.pos == 0 && output.pos == before) break;  // no progress
       in_frame_ = left != 0;
+      note_header(rest.first(input.pos));
     }
     if (output.pos < output.size && in_frame_) ends_early("zstd");
     return output.pos;
   }
 
+  static constexpr size_t kMostHeader = 18;  // bytes
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> context_;
+  std::string header_;    // of the current frame, as far as it has been taken
   bool in_frame_ = true;  // initially true: a frame must follow
 };
 

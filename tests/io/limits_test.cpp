@@ -280,5 +280,49 @@ TEST(RecordFile, ThereMayBeVeryMany) {
             0);
 }
 
+// A frame of the content "hello". Its header ends with the exponent of its window, or it says that
+// the window is `content` bytes, more than come.
+std::string frame_of_window(int log, uint32_t content = 0) {
+  std::string out = "\x28\xb5\x2f\xfd";
+  if (content == 0) {
+    out += '\0';
+    out += static_cast<char>((log - 10) << 3);
+  } else {
+    out += '\xa0';
+    for (int i = 0; i < 4; ++i) out += static_cast<char>(content >> 8 * i);
+  }
+  return out + std::string("\x29\0\0", 3) + "hello";
+}
+
+TEST(Zstd, AWindowBeyondTheBudgetIsToldWithTheBudgetThatItTakes) {
+  TempDir dir;
+  const auto said = [&](const std::string& frames, uint64_t budget) {
+    write(dir.path("a.zst"), frames);
+    io::ReadOptions options;
+    options.budget_bytes = budget;
+    try {
+      const auto block = io::read_whole(dir.path("a.zst"), options);
+      return std::string(reinterpret_cast<const char*>(block.data.get()), block.size);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported);
+      return std::string(error.what());
+    }
+  };
+  constexpr uint64_t kBudget = 16 << 20;
+  const std::string wanted =
+      cat("': its zstd data takes a window of ", 32 << 20, " bytes, and budget_bytes leaves ",
+          8 << 20, " for one: set it to at least ", 128 << 20);
+  for (const std::string& frames : {frame_of_window(25), frame_of_window(10) + frame_of_window(25),
+                                    frame_of_window(0, 32 << 20)})
+    EXPECT_NE(said(frames, kBudget).find(wanted), std::string::npos) << said(frames, kBudget);
+  EXPECT_EQ(said(frame_of_window(10) + frame_of_window(25), 128 << 20), "hellohello");
+  for (const uint64_t budget : {uint64_t{0}, kBudget})
+    EXPECT_NE(said(frame_of_window(28), budget)
+                  .find(cat("': its zstd data takes a window of ", 256 << 20,
+                            " bytes; the limit is ", 128 << 20)),
+              std::string::npos)
+        << said(frame_of_window(28), budget);
+}
+
 }  // namespace
 }  // namespace etr::test
