@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/clock.h"
 #include "core/start_thread.h"
 
 namespace etr::train {
@@ -42,7 +43,7 @@ void Mate::done(std::exception_ptr failure) {
 
 void Mate::begin(Work work) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !is_working_ && (!work_ || failure_); });
+  changed_.wait(lock, [&] { return is_idle(); });
   if (failure_) return;
   work_ = std::move(work);
   changed_.notify_all();
@@ -50,8 +51,13 @@ void Mate::begin(Work work) {
 
 std::exception_ptr Mate::finish() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !is_working_ && (!work_ || failure_); });
+  changed_.wait(lock, [&] { return is_idle(); });
   return failure_;
+}
+
+bool Mate::finishes_within(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline_after(seconds), [&] { return is_idle(); });
 }
 
 void Mate::ask_to_end() {

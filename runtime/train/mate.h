@@ -29,6 +29,7 @@ class Mate {
   void begin(Work work);
   // Waits for the work. Returns its exception, or nullptr.
   std::exception_ptr finish();
+  bool finishes_within(double seconds);
   // Lets the trainer and the thread end after the work, without waiting.
   void ask_to_end();
   // Waits for the work, and ends the trainer and the thread. Returns what ended the trainer early,
@@ -38,6 +39,7 @@ class Mate {
  private:
   void run(const Make& make);
   bool next(Work& work);
+  bool is_idle() const { return !is_working_ && (!work_ || failure_); }
   void done(std::exception_ptr failure);
 
   const std::string name_;

@@ -155,25 +155,40 @@ void Ranks::check_alike(int64_t fingerprint) {
            "nothing in them depend on the clock");
 }
 
+// The other ranks of an elastic run go on without one that fails.
 EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   EvalMetrics mine;
-  std::optional<Error> stopped;
+  std::optional<Error> failure;
   try {
     work_apart([&] { mine = evaluate(); });
   } catch (const Error& error) {
-    if (error.code() != Code::cancelled) throw;
-    stopped = error;
+    if (error.code() != Code::cancelled && is_elastic()) throw;
+    if (error.code() == Code::rank_lost) {  // maybe only to some ranks, which share a model
+      abort(error.what());
+      throw;
+    }
+    failure = error;
   }
-  if (!has_results()) mine = {};
-  std::array<double, 5> sums{stopped ? 1.0 : 0.0, static_cast<double>(mine.samples), mine.weight,
-                             mine.loss * mine.weight, mine.accuracy * mine.weight};
+  const bool stopped = failure && failure->code() == Code::cancelled, failed = failure && !stopped;
+  if (failure || !has_results()) mine = {};
+  std::array<double, 6> sums{stopped ? 1.0 : 0.0,
+                             failed ? 1.0 : 0.0,
+                             static_cast<double>(mine.samples),
+                             mine.weight,
+                             mine.loss * mine.weight,
+                             mine.accuracy * mine.weight};
   group_->all_reduce(std::span<double>(sums));
-  if (stopped) throw Error(*stopped);
+  std::vector<std::string> reasons;
+  if (sums[1] > 0) reasons = gather(failed ? failure->what() : "");
+  if (failure) throw Error(*failure);
+  for (size_t rank = 0; rank < reasons.size(); ++rank)
+    if (!reasons[rank].empty())
+      fail(Code::state, "rank ", rank, " ended the evaluation: ", reasons[rank]);
   if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
-  EvalMetrics all{.samples = static_cast<int64_t>(sums[1]), .weight = sums[2]};
+  EvalMetrics all{.samples = static_cast<int64_t>(sums[2]), .weight = sums[3]};
   if (all.weight == 0) return all;
-  all.loss = sums[3] / all.weight;
-  all.accuracy = sums[4] / all.weight;
+  all.loss = sums[4] / all.weight;
+  all.accuracy = sums[5] / all.weight;
   return all;
 }
 

@@ -97,8 +97,9 @@ class Ranks {
   void check_alike(int64_t fingerprint);
 
   // Combines the ranks' metrics of their parts of the data, which may be empty, into those of all
-  // data. If one rank's evaluation was stopped, throws Error(cancelled) on all; `evaluate` may
-  // throw it.
+  // data. If `evaluate` throws on one rank, throws on all, and the group remains: Error(cancelled),
+  // by which it was stopped, or that rank's own error there and its reason elsewhere. Only an
+  // elastic run loses a rank whose evaluation failed.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
 
   // Calls `work` and returns when all ranks have done theirs, whose durations may differ by more

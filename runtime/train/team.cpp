@@ -84,9 +84,10 @@ std::shared_ptr<gpu::Kernels> Team::device_of(const std::string& selector) const
 void Team::gather(const Job& job, Start start) {
   const auto names = job.parallel()->strings("devices");
   const int size = static_cast<int>(names.size());
+  timeout_s_ = job.parallel()->number("timeout");
   const bool is_local = start == Start::study || !has_processes(job);
   auto groups = std::make_shared<std::vector<exchange::Group>>();
-  if (is_local) *groups = exchange::local_groups(size, job.parallel()->number("timeout"));
+  if (is_local) *groups = exchange::local_groups(size, timeout_s_);
   const auto ranks_of = [groups, job, size](int device) {
     if (groups->empty()) return join_ranks(job, device, size);
     return std::make_unique<Ranks>(std::move((*groups)[static_cast<size_t>(device)]));
@@ -207,7 +208,11 @@ void Team::on_all(const std::function<void(Trainer&)>& work) {
   for (size_t i = 0; i < mates_.size(); ++i)
     mates_[i]->begin([part, i](Trainer& trainer) { part(i + 1, trainer); });
   part(0, own);
-  size_t failed = (*failures)[0] ? 1 : 0;
+  // The others wait for this one however long, and it may have failed before they could know.
+  const auto& own_failure = (*failures)[0];
+  for (const auto& mate : mates_)
+    if (own_failure && !mate->finishes_within(timeout_s_)) own.abort(text_of(own_failure));
+  size_t failed = own_failure ? 1 : 0;
   for (size_t i = 0; i < mates_.size(); ++i) {
     const std::exception_ptr broken = mates_[i]->finish();
     std::exception_ptr& failure = (*failures)[i + 1];

@@ -75,6 +75,7 @@ class Team {
   const Open open_;
   std::vector<std::unique_ptr<Mate>> mates_;  // empty: one device
   std::unique_ptr<Trainer> lead_;
+  double timeout_s_ = 0;  // of the ranks' exchanges
   // Whether ranks meet over the program's transport, and the run is not over.
   bool is_lent_ = false;
   bool runs_ = false;     // whether the others are in next_event()

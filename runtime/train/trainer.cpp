@@ -403,14 +403,13 @@ EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   pause();
   std::optional<pipeline::Pipeline> pipeline;
-  if (!kept_evaluation_.complete())
-    in_evaluation([&] {
-      const Json& spec = job_.evaluation_pipeline();
-      Json part = membership_ ? spec : pipeline_spec(spec);
-      if (ranks_) set_option(part, pipeline::pipeline_schema(), "drop_remainder", false);
-      // The samples that the budget measures are read at the first wait, which a stop can end.
-      pipeline.emplace(part, pipeline::MapFunctions{}, false, pipeline::Pipeline::Budget::at_start);
-    });
+  const auto open_pipeline = [&] {
+    const Json& spec = job_.evaluation_pipeline();
+    Json part = membership_ ? spec : pipeline_spec(spec);
+    if (ranks_) set_option(part, pipeline::pipeline_schema(), "drop_remainder", false);
+    // The samples that the budget measures are read at the first wait, which a stop can end.
+    pipeline.emplace(part, pipeline::MapFunctions{}, false, pipeline::Pipeline::Budget::at_start);
+  };
   EvalProgress progress = on_evaluation_;  // a copy, since the function may replace itself
   // Ranks that share the model's tensors compute each batch together, so none of them may stop
   // midway.
@@ -422,6 +421,7 @@ EvalMetrics Trainer::evaluate() {
     };
   const auto evaluate_own = [&](const std::atomic<bool>* stop) {
     auto input = in_evaluation([&] {
+      if (!kept_evaluation_.complete()) open_pipeline();
       return pipeline ? EvaluationInput(*pipeline, progress, stop, &kept_evaluation_)
                       : EvaluationInput(kept_evaluation_, progress, stop);
     });

@@ -426,6 +426,14 @@ TEST(RanksOfAJob, WaitForWhatOneOfThemDoesAlone) {
           return train::EvalMetrics{.samples = 1, .loss = 2.0 * rank, .weight = 1};
         });
         EXPECT_EQ(all.loss, 1);
+        const std::string failed = error_text([&] {
+          own.evaluate([&]() -> train::EvalMetrics {
+            if (rank == 1) fail(Code::io, "the file is gone");
+            return {.samples = 1};
+          });
+        });
+        EXPECT_EQ(failed,
+                  rank == 1 ? "the file is gone" : "rank 1 ended the evaluation: the file is gone");
         own.work_apart([&] {
           if (rank == 0) fail(Code::io, "the disk is full");
         });

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <future>
+#include <stdexcept>
 
 #include "core/error.h"
 #include "exchange/local.h"
@@ -137,6 +138,31 @@ TEST(TeamOfDevices, EvaluatesAndTellsItsWeightsAtAnyTime) {
   std::filesystem::remove(dir.path("test.tar"));
   EXPECT_EQ(team->evaluate().loss, event.eval_loss) << "with the batches that were kept";
   EXPECT_EQ(losses_of(asked), losses_of(plain)) << "bit for bit";
+}
+
+// The others are told, and go on when the program does.
+TEST(TeamOfDevices, AnEvaluationThatFailsOnTheFirstAloneEndsForAll) {
+  TempDir dir;
+  const auto team = team_of(on_devices(job_of(dir, 24), 2));
+  team->next_event(1e-6);
+  team->on_evaluation([](int64_t, int64_t) -> bool { fail(Code::io, "the display is gone"); });
+  const std::string error = error_text([&] { team->evaluate(); });
+  EXPECT_EQ(error, "evaluation: the display is gone");
+  team->on_evaluation({});
+  EXPECT_EQ(team->evaluate().samples, 100);
+  EXPECT_EQ(run(*team).step, 15u);
+}
+
+// An exception that the runtime does not throw leaves the others where they are.
+TEST(TeamOfDevices, WaitsWithinItsTimeOutForTheOthersIfTheFirstAloneFailed) {
+  TempDir dir;
+  Json job = on_devices(job_of(dir, 24), 2);
+  job["parallel"]["timeout"] = 1;
+  const auto team = team_of(job);
+  team->next_event(1e-6);
+  team->on_evaluation([](int64_t, int64_t) -> bool { throw std::runtime_error("foreign"); });
+  EXPECT_THROW(team->evaluate(), std::runtime_error);
+  EXPECT_NE(error_text([&] { team->next_event(0); }), "") << "the run is over";
 }
 
 TEST(TeamOfDevices, ChangesTheWeightsOfAll) {

@@ -301,9 +301,10 @@ class Messages {
   // Also matches "rank 1 ended the group: WHY" with rank 1's own WHY.
   static bool is_same(const std::string& a, const std::string& b) { return why(a) == why(b); }
   static std::string why(const std::string& line) {
-    const std::string name = "echotrain: ", ended = " ended the group: ";
-    const size_t at = line.rfind(ended);
-    if (at != std::string::npos) return line.substr(at + ended.size());
+    const std::string name = "echotrain: ";
+    for (const std::string ended : {" ended the group: ", " ended the evaluation: "})
+      if (const size_t at = line.rfind(ended); at != std::string::npos)
+        return line.substr(at + ended.size());
     return line.starts_with(name) ? line.substr(name.size()) : line;
   }
 
