@@ -22,6 +22,7 @@ class Patterns {
       if (!node.domain.empty() || node.outputs.size() != 1) continue;
       if (node.op == "Mul") gated(node);
       if (node.op == "Div" || node.op == "Mul") normalized(node);
+      if (node.op == "Where") shares(node);
     }
   }
 
@@ -66,6 +67,7 @@ class Patterns {
   std::string erf_input(const std::string& argument) const;
   std::string tanh_input(const std::string& argument) const;
   void normalized(OnnxNode& node) const;
+  void shares(OnnxNode& node) const;
   std::optional<std::pair<std::string, double>> deviation(const std::string& value,
                                                           std::vector<int64_t>& axes) const;
   std::optional<std::vector<int64_t>> mean_axes(const OnnxNode* node) const;
@@ -231,6 +233,16 @@ void Patterns::normalized(OnnxNode& node) const {
     node.attributes["centred"].integer = is_centred;
     return;
   }
+}
+
+// 0 where a softmax is no number, as it is where all is masked. Here it always is a number.
+void Patterns::shares(OnnxNode& node) const {
+  if (node.inputs.size() != 3 || number(node.inputs[1]) != 0.0) return;
+  const OnnxNode* condition = producer(node.inputs[0], "IsNaN");
+  const std::string share = node.inputs[2];
+  if (!condition || condition->inputs != std::vector{share} || !producer(share, "Softmax")) return;
+  node.op = "Identity";
+  node.inputs = {share};
 }
 
 }  // namespace

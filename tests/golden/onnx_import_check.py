@@ -109,8 +109,9 @@ class Attention(nn.Module):
 class Llama(nn.Module):
     """A block as Transformers has it: rotary positions from a buffer of frequencies, grouped queries, a mask, SwiGLU."""
 
-    def __init__(self, base=500000, kept=None):
+    def __init__(self, base=500000, kept=None, fused=False):
         super().__init__()
+        self.fused = fused
         frequencies = 1 / base ** (torch.arange(0, 8, 2).float() / 8)
         self.register_buffer("frequencies", frequencies if kept is None else frequencies * (kept + (1 - kept) / 8))
         self.tokens, self.norm, self.out = nn.Embedding(50, 32), nn.Parameter(torch.rand(32) + 0.5), nn.Linear(32, 5, bias=False)
@@ -136,10 +137,12 @@ class Llama(nn.Module):
         def repeated(z):
             return z[:, :, None].expand(z.shape[0], 2, 2, z.shape[2], 8).reshape(z.shape[0], 4, z.shape[2], 8)
         q, k = self.rotated(heads(self.q_proj), cos, sin), self.rotated(heads(self.k_proj), cos, sin)
-        mask = torch.triu(torch.full((x.shape[1], x.shape[1]), torch.finfo(torch.float32).min), 1)
-        scores = q @ repeated(k).transpose(2, 3) * 8 ** -0.5 + mask
-        mixed = (torch.softmax(scores, -1) @ repeated(heads(self.v_proj))).transpose(1, 2).reshape(*x.shape[:2], -1).contiguous()
-        x = x + self.o_proj(mixed)
+        k, v, later = repeated(k), repeated(heads(self.v_proj)), torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        if self.fused:
+            mixed = functional.scaled_dot_product_attention(q, k, v, ~later)
+        else:
+            mixed = torch.softmax(q @ k.transpose(2, 3) * 8 ** -0.5 + torch.finfo(torch.float32).min * later, -1) @ v
+        x = x + self.o_proj(mixed.transpose(1, 2).reshape(*x.shape[:2], -1).contiguous())
         return self.out(x + self.down(functional.silu(self.gate(x)) * self.up(x)))
 
 
@@ -225,6 +228,7 @@ CASES = {
     "attention, causal": (lambda: Attention(True), image(3, 9, 16)),
     "llama": (Llama, tokens(3, 9)),
     "llama, scaled": (lambda: Llama(100, torch.tensor([1, 0.6, 0, 0])), tokens(3, 9)),
+    "llama, fused": (lambda: Llama(fused=True), tokens(3, 9)),
     "patches": (Patches, image(3, 3, 8, 16)),
     "recurrent": (Recurrent, torch.as_tensor(RNG.integers(0, 50, (3, 9)))),
     "gelu_tanh": (GeluTanh, image(3, 6)),

@@ -758,7 +758,7 @@ std::string unchanged(nn::OnnxFile&, const std::string& x) { return x; }
 
 // Attention of 4 heads, as PyTorch's models have it: [N, heads, 5, 4], on which the steps follow.
 std::string attention_file(int64_t kv_heads, const Step& queries, const Step& keys,
-                           const Step& values) {
+                           const Step& values, const Step& shares = unchanged) {
   return file_of({1, 5, 8}, [&](nn::OnnxFile& f) {
     const auto heads = [&](const char* name, int64_t count) {
       f.parameter(name, drawn({8, count * 4}));
@@ -770,7 +770,8 @@ std::string attention_file(int64_t kv_heads, const Step& queries, const Step& ke
                v = values(f, heads("a.value.weight", kv_heads));
     const auto p = f.emit("Softmax", {f.emit("MatMul", {f.emit("Mul", {q, f.number(0.5)}), k})},
                           ops::OnnxAttributes().integer("axis", -1));
-    const auto mixed = f.transpose(f.reshape(f.emit("MatMul", {p, v}), {0, 4, 5, 4}), {0, 2, 1, 3});
+    const auto mixed =
+        f.transpose(f.reshape(f.emit("MatMul", {shares(f, p), v}), {0, 4, 5, 4}), {0, 2, 1, 3});
     f.parameter("a.output.weight", drawn({16, 8}));
     return f.emit("MatMul", {f.reshape(mixed, {0, 0, 16}), "a.output.weight"});
   });
@@ -924,6 +925,18 @@ TEST(OnnxImport, RotaryOptionsAreFoundByTheirAngles) {
       EXPECT_EQ(found->scaling, rotary.scaling);
     }
   }
+}
+
+// PyTorch's newer exporter writes it, in case a position attends to nothing.
+TEST(OnnxImport, SharesThatAreNoNumbersMayBecomeZero) {
+  const auto file = [](float instead) {
+    const Step shares = [=](nn::OnnxFile& f, const std::string& p) {
+      return f.emit("Where", {f.emit("IsNaN", {p}), f.number(instead), p});
+    };
+    return attention_file(4, unchanged, turned({0, 1, 3, 2}, unchanged), unchanged, shares);
+  };
+  EXPECT_EQ(nn::import_onnx(parsed(file(0)), "").layers.size(), 1u);
+  EXPECT_NE(problem(file(1)).find("(IsNaN): it changes scores"), std::string::npos);
 }
 
 TEST(OnnxImport, OnlyHeadsAreRepeated) {
