@@ -173,21 +173,6 @@ const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t
   return *slot;
 }
 
-namespace {
-
-// A kernel that the driver refuses to compile counts as wrong.
-bool compiles_and(const std::function<bool()>& check) {
-  try {
-    return check();
-  } catch (const Error& error) {
-    if (error.code() != Code::unsupported) throw;
-    log_line(LogLevel::warning, error.what());
-    return false;
-  }
-}
-
-}  // namespace
-
 bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& constants,
                      bool at_choice, const std::function<bool()>& check) {
   std::scoped_lock lock(checks_mutex_);
@@ -195,14 +180,22 @@ bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& con
   const auto known = trusted_.find(key);
   if (known != trusted_.end()) return known->second;
   const std::string& wrong = device_->options().lowered.wrong_kernels;
-  const bool right = compiles_and(check) && (wrong.empty() || !shader.starts_with(wrong));
+  const std::string result = "a slower one takes its place where there is one";
+  bool right = false;
+  try {
+    right = check() && (wrong.empty() || !shader.starts_with(wrong));
+  } catch (const Error& error) {  // other errors say nothing of the kernel
+    if (error.code() != Code::unsupported) throw;
+    log_line(LogLevel::warning, cat(error.what(), "; ", result));
+    return trusted_[key] = false;
+  }
   if (!right && at_choice)
     log_line(LogLevel::info, cat("'", device_->info().name, "' does not compute the kernel '",
                                  shader, "' to float32's accuracy; it is not used"));
   else if (!right)
-    log_line(LogLevel::warning, cat("the driver of '", device_->info().name, "' (",
-                                    device_->info().driver, ") computes the kernel '", shader,
-                                    "' wrongly; a slower one takes its place where there is one"));
+    log_line(LogLevel::warning,
+             cat("the driver of '", device_->info().name, "' (", device_->info().driver,
+                 ") computes the kernel '", shader, "' wrongly; ", result));
   return trusted_[key] = right;
 }
 

@@ -53,8 +53,10 @@ class Kernels {
                             size_t push_bytes = 0, bool by_address = false);
 
   // Returns whether the device computes this kernel correctly. The first call decides by `check`
-  // and logs a warning if it fails; later calls return the same result. Of a kernel whose accuracy
-  // is the device's choice (`at_choice`), a failure is no fault of the driver's and is only logged.
+  // and logs a warning if it fails, or if the driver does not compile the kernel; later calls
+  // return the same result. Of a kernel whose accuracy is the device's choice (`at_choice`), a
+  // failure is no fault of the driver's and is only logged. Other errors of `check` are thrown, and
+  // decide nothing.
   bool trusts(const std::string& shader, const std::vector<uint32_t>& constants, bool at_choice,
               const std::function<bool()>& check);
 

@@ -57,9 +57,9 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   for (const GemmKernel& kernel : kernels)
     if (trusted(emit.kernels(), kernel, mode)) return kernel;
   const gpu::DeviceInfo& info = emit.device()->info();
-  fail(Code::device, "the driver of '", info.name, "' (", info.driver, ") computes the kernel '",
-       kernels.back().shader,
-       "' wrongly, and there is no other: update it, or choose another device");
+  fail(Code::device, "the driver of '", info.name, "' (", info.driver,
+       ") does not compile the kernel '", kernels.back().shader,
+       "', or computes it wrongly, and there is no other: update it, or choose another device");
 }
 
 constexpr uint32_t kInTurnCpu = 4096;  // sums that one invocation of a CPU adds

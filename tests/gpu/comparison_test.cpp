@@ -262,5 +262,34 @@ TEST(Comparison, BuffersMayOverlap) {
   EXPECT_EQ(*reinterpret_cast<const float*>(out.host), 2) << "compare() works on copies";
 }
 
+// What a check meets besides wrong results says nothing of the kernel, and the next call checks it.
+TEST(Trust, IsNotDecidedByOtherErrors) {
+  const Log log;
+  Kernels own(device());
+  for (const Code code : {Code::out_of_memory, Code::device_lost, Code::device}) {
+    try {
+      own.trusts("add", {}, false, [&]() -> bool { throw Error(code, "something else"); });
+      ADD_FAILURE() << "decided";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code);
+      EXPECT_STREQ(error.what(), "something else");
+    }
+  }
+  EXPECT_TRUE(Log::lines().empty());
+  EXPECT_TRUE(own.trusts("add", {}, false, [] { return true; }));
+}
+
+TEST(Trust, ARefusedKernelIsNotCalledWrong) {
+  const Log log;
+  Kernels own(device());
+  const auto refused = []() -> bool {
+    throw Error(Code::unsupported, "it does not compile 'add'");
+  };
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(own.trusts("add", {}, false, refused));
+  EXPECT_EQ(Log::lines(),
+            std::vector<std::string>{
+                "it does not compile 'add'; a slower one takes its place where there is one"});
+}
+
 }  // namespace
 }  // namespace etr::test
