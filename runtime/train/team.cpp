@@ -1,5 +1,6 @@
 #include "train/team.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -220,8 +221,10 @@ void Team::on_all(const std::function<void(Trainer&)>& work) {
     if (failure) ++failed;
   }
   if (failed == 0) return;
-  const std::exception_ptr first = (*failures)[0];
-  if (first && failed == failures->size() && !is_lost(first)) std::rethrow_exception(first);
+  const std::exception_ptr first = own_failure;
+  const bool is_shared =  // whoever lost another has a dead group
+      failed == failures->size() && std::none_of(failures->begin(), failures->end(), is_lost);
+  if (is_shared) std::rethrow_exception(first);
   for (size_t i = 0; i < mates_.size(); ++i)
     if (const auto failure = (*failures)[i + 1]; failure && (!first || is_lost(first)))
       give_up(on_device(failure, i + 1, mates_[i]->name()));

@@ -165,6 +165,20 @@ TEST(TeamOfDevices, WaitsWithinItsTimeOutForTheOthersIfTheFirstAloneFailed) {
   EXPECT_NE(error_text([&] { team->next_event(0); }), "") << "the run is over";
 }
 
+// A device that lost the first one has a dead group: that is no failure that all share.
+TEST(TeamOfDevices, IsOverIfTheOthersOnlyLostTheFirst) {
+  TempDir dir;
+  const auto team = team_of(on_devices(job_of(dir, 24), 2));
+  const std::string error = error_text([&] {
+    team->on_learners([lead = &team->learner()](train::Learner& learner) {
+      if (&learner == lead) fail(Code::io, "the disk is full");
+      fail(Code::rank_lost, "rank 0 is lost");
+    });
+  });
+  EXPECT_EQ(error, "the disk is full");
+  EXPECT_NE(error_text([&] { team->next_event(0); }), "") << "the run is over";
+}
+
 TEST(TeamOfDevices, ChangesTheWeightsOfAll) {
   TempDir dir;
   const auto team = team_of(on_devices(job_of(dir, 24, dir.path("out")), 2));
