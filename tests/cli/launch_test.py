@@ -287,6 +287,20 @@ class Launch(unittest.TestCase):
             self.assertEqual(result.returncode, 2)
             self.assertIn("echotrain launch -n 2", result.stderr)
 
+    def test_a_parent_that_ignores_its_children_does_not_keep_it_waiting(self):
+        words = ["launch", "-n", "2", *self.words("ignored")]
+        former = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kept by the program it starts
+        try:
+            process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        finally:
+            signal.signal(signal.SIGCHLD, former)
+        try:
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        self.assertEqual(process.returncode, 0, out)
+        self.assertIn("6 steps", out)
+
     def test_help_has_examples_on_lines_of_their_own(self):
         self.assertIn("\n  echotrain launch -n 3 job.json --servers 2\n", run("launch", "--help").stdout)
 

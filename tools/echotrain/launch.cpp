@@ -425,6 +425,7 @@ int command_launch(const Arguments& arguments) {
                      arguments.operand(0));
   Job job;
   load_job(arguments, job);  // so that a mistake in it is reported once
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, as a parent may leave it, no process has a status
   const InterruptNotes notes;
   const SuspendNotes suspends;
   const Meeting meeting;
