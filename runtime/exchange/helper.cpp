@@ -145,6 +145,9 @@ class HelperEngine {
     session_ = meeting_->agree(deadline, place_.timeout_s);
     try {
       process_ = std::make_unique<HelperProcess>(place_, *meeting_, deadline);
+    } catch (const NeverJoins&) {
+      meeting_->give_up();
+      throw;
     } catch (const Error& error) {
       const bool passing = error.code() == Code::cancelled || error.code() == Code::rank_lost;
       if (!passing) meeting_->give_up_for_good(error.what());

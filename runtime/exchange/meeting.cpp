@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "core/text.h"
-#include "exchange/failure.h"
 #include "exchange/word.h"
 
 namespace etr::exchange {
@@ -90,7 +89,10 @@ bool Meeting::enter_session() {
 
 // A rank that was restarted cannot mark the session. Rank 0 recognises it by its new word.
 bool Meeting::given_up() const {
-  if (const auto why = get("failed")) fail(Code::io, *why);
+  if (const auto failed = get("failed")) {
+    const int64_t rank = parse_integer(failed->substr(0, failed->find(' ')), "a rank");
+    throw NeverJoins("rank " + *failed, {static_cast<int>(rank)});
+  }
   if (get("given_up")) return true;
   if (rank_ != 0) return false;
   for (int r = 1; r < size_; ++r)
@@ -101,7 +103,7 @@ bool Meeting::given_up() const {
 void Meeting::give_up() { set("given_up", "1"); }
 
 void Meeting::give_up_for_good(const std::string& why) {
-  if (!get("failed")) set("failed", cat("rank ", rank_, " cannot join the group: ", why));
+  if (!get("failed")) set("failed", cat(rank_, " cannot join the group: ", why));
 }
 
 void Meeting::mark(const std::string& what) { set(cat(what, ".", rank_), "1"); }

@@ -6,9 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "exchange/failure.h"
 #include "exchange/store.h"
 
 namespace etr::exchange {
+
+// This rank will not try again to join the group.
+class NeverJoins : public RankLost {
+ public:
+  using RankLost::RankLost;
+};
 
 // Ignores what earlier runs left in the store. If an attempt fails on one rank, it ends on all
 // ranks, and all of them make the next one.
@@ -28,7 +35,7 @@ class Meeting {
   // are missing at the deadline.
   std::string agree(Deadline deadline, double timeout_s);
 
-  // Returns whether a rank gave this session up. Throws if that rank will not try again.
+  // Returns whether a rank gave this session up. Throws NeverJoins if that rank will not try again.
   bool given_up() const;
   void give_up();
   void give_up_for_good(const std::string& why);

@@ -294,6 +294,26 @@ TEST(Gloo, AHelperThatCannotStartIsNoReasonToTryAgain) {
   }
 }
 
+// So that the others can go on without it.
+TEST(Gloo, WhoseHelperCannotStartIsLostToTheOthers) {
+  TempDir folder;
+  std::ofstream(folder.path("echotrain-gloo")) << "#!/bin/sh\nexit 127\n";
+  std::filesystem::permissions(folder.path("echotrain-gloo"), std::filesystem::perms::owner_all);
+  Ranks ranks(3, [&](World mine) -> std::string {
+    if (mine.rank == 1) mine.engines = folder.path();
+    try {
+      return sum_of_ranks(mine);
+    } catch (const exchange::RankLost& lost) {
+      return cat("lost ", exchange::ranks_text(lost.missing()), ": ", lost.what());
+    }
+  });
+  for (const int r : {0, 2}) {
+    const std::string why = ranks.outcome(r);
+    EXPECT_EQ(why.find("lost rank 1: rank 1 cannot join the group: the helper"), 0u) << why;
+  }
+  EXPECT_EQ(ranks.outcome(1).find("lost"), std::string::npos) << ranks.outcome(1);
+}
+
 // A child of fork() has its parent's descriptors, which must not keep the helper alive.
 TEST(Gloo, AChildDoesNotHideThatItsParentDied) {
   Ranks ranks(2, [](const World& mine) -> std::string {
