@@ -35,7 +35,7 @@ void cut_worst(const Objective& objective, std::vector<double> values, double ke
 
 // For a trial that was stopped early, the cost of reaching the target is unknown.
 bool was_stopped(const Record& record) {
-  return record.status == Status::beaten || record.status == Status::pruned;
+  return record.status == Status::slower || record.status == Status::pruned;
 }
 
 // Makes one column of a strip plot, and adds its values to `all`.
@@ -222,7 +222,7 @@ Outcome outcome_of(Status status) {
   switch (status) {
     case Status::reached: return {"reached the target", 2, 0, false};
     case Status::missed: return {"missed it", 2, 0, true};
-    case Status::beaten: return {"stopped: beaten", 0, 1, true};
+    case Status::slower: return {"stopped: slower", 0, 1, true};
     case Status::pruned: return {"stopped: pruned", 4, 4, true};
     case Status::diverged: return {"diverged", 1, 7, false};
     default: return {"failed", 5, 5, false};

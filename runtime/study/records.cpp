@@ -19,7 +19,7 @@
 namespace etr::study {
 namespace {
 
-constexpr const char* kStatuses[] = {"reached", "missed", "diverged", "beaten", "pruned", "failed"};
+constexpr const char* kStatuses[] = {"reached", "missed", "diverged", "slower", "pruned", "failed"};
 constexpr const char* kDamaged = "the record is damaged";
 constexpr uint64_t kVersion = 1;
 
@@ -82,6 +82,7 @@ std::vector<CurvePoint> curve_of(const Json& columns) {
 
 Status status_of(const std::string& name) {
   if (name == "hopeless") return Status::pruned;  // until 0.1
+  if (name == kFormerSlower) return Status::slower;
   const auto found = std::find(std::begin(kStatuses), std::end(kStatuses), name);
   if (found == std::end(kStatuses))
     fail(Code::corrupt_data, kDamaged, ": there is no status '", name, "'",

@@ -47,12 +47,14 @@ enum class Status {
   reached,   // reached the target
   missed,    // the budget ended first
   diverged,  // a loss was not finite, or ten times the initial one
-  beaten,    // stopped: it could no longer be the best of its search
+  slower,    // stopped: another of its search has reached the target with less
   pruned,    // stopped: worse than the median of its search
   failed     // an error ended it
 };
 
 const char* status_name(Status status);
+// What `slower`, the status and the rule of that name, was called before 0.1.
+inline constexpr const char* kFormerSlower = "beaten";
 
 // Returns whether the trial counts in its search: it neither diverged nor failed.
 inline bool is_feasible(Status status) {

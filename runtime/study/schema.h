@@ -74,9 +74,9 @@ inline constexpr OptionSpec kStudy[] = {
 
 inline constexpr OptionSpec kWorkload[] = {
     {"stop_early", OptionType::string, "\"none\"",
-     "which trials end before their budget is used up: beaten: those that can no longer be the "
-     "best of their search; median: those worse than the median of their search",
-     0, 0, "", "none|beaten|median"},
+     "which trials end before their budget is used up: slower: those that reach the target "
+     "later than another of their search; median: those worse than the median of their search",
+     0, 0, "", "none|slower|median"},
 };
 
 inline const std::vector<std::string> kConditionKeys = {"labels", "for",      "set",  "space",

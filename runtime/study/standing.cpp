@@ -43,9 +43,9 @@ void Standing::add(const Workload& workload, const Record& record) {
 std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoint& at,
                                         double best) const {
   // The next evaluation is the first that could reach the target, and comes after this one.
-  if (workload.stop_early == StopRule::beaten && fewest_ &&
+  if (workload.stop_early == StopRule::slower && fewest_ &&
       read_clock(at.at, workload.budget.clock) >= *fewest_)
-    return Status::beaten;
+    return Status::slower;
   if (workload.stop_early == StopRule::median && is_pruned(workload, at, best))
     return Status::pruned;
   return std::nullopt;

@@ -125,11 +125,16 @@ Budget budget_of(const Json& given, const std::string& owner) {
 StopRule stop_rule_of(const Json& given, const Goal& goal, const std::string& owner) {
   Json only = Json::object();
   if (given.contains("stop_early")) only["stop_early"] = given["stop_early"];
+  if (only.value("stop_early", Json()) == kFormerSlower) {
+    log_line(LogLevel::warning, cat(owner, ": stop_early '", kFormerSlower,
+                                    "' is now called 'slower'; the old name will stop working"));
+    only["stop_early"] = "slower";
+  }
   const std::string rule = Options(kWorkload, owner, only).string("stop_early");
-  if (rule == "beaten" && !goal.target)
+  if (rule == "slower" && !goal.target)
     fail(Code::invalid_argument, owner,
-         ": stop_early 'beaten' needs a target of 'goal': it stops trials that come later to it");
-  return rule == "beaten" ? StopRule::beaten : rule == "median" ? StopRule::median : StopRule::none;
+         ": stop_early 'slower' needs a target of 'goal': it stops trials that come later to it");
+  return rule == "slower" ? StopRule::slower : rule == "median" ? StopRule::median : StopRule::none;
 }
 
 Common common_of(const Json& given, const std::string& owner) {

@@ -27,7 +27,7 @@ struct Budget {
   double limit() const { return clock == "fresh" ? fresh : clock == "steps" ? steps : seconds; }
 };
 
-enum class StopRule { none, beaten, median };
+enum class StopRule { none, slower, median };
 
 // key = base * (label `with` / at) ^ exponent
 struct Scaling {

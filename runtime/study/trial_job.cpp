@@ -85,7 +85,7 @@ Json identity_of(const Workload& workload, const train::Job& job) {
   if (spec.contains("evaluation"))
     spec["evaluation"]["pipeline"] = pipeline::spec_without_paths(spec["evaluation"]["pipeline"]);
   const Budget& budget = workload.budget;
-  static constexpr const char* kRules[] = {"none", "beaten", "median"};
+  static constexpr const char* kRules[] = {"none", "slower", "median"};
   return {{"job", std::move(spec)},
           {"goal",
            {{"metric", workload.goal.accuracy ? "accuracy" : "loss"},
@@ -97,6 +97,12 @@ Json identity_of(const Workload& workload, const train::Job& job) {
             {"clock", budget.clock}}},
           {"evaluate", workload.evaluate},
           {"stop_early", kRules[static_cast<int>(workload.stop_early)]}};
+}
+
+// Records from before the rule was renamed are of the same trials.
+std::string digest_of(Json identity) {
+  if (identity["stop_early"] == "slower") identity["stop_early"] = kFormerSlower;
+  return to_hex(sha256(identity.dump())).substr(0, 32);
 }
 
 std::string find_difference(const Json& there, const Json& here, const std::string& path) {
@@ -189,7 +195,7 @@ TrialSpec trial_spec(const Study& study, const Place& place, const Json& base) {
   out.point = condition.space.point(workload.sequence, place.trial, points_seed(study, place));
   out.point.values = all_values(condition, out.point.values, base);
   out.identity = identity_of(workload, trial_job(workload, condition, out.point.values, out.seed));
-  out.digest = to_hex(sha256(out.identity.dump())).substr(0, 32);
+  out.digest = digest_of(out.identity);
   return out;
 }
 

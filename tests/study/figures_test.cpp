@@ -160,7 +160,7 @@ TEST(StudyFigures, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
   for (uint64_t i = 0; i < 4; ++i)
     records.push_back(
         simple_record({{"a", 1}}, 0, i, i < 2 ? std::optional(100.0) : std::nullopt, 1.4));
-  records[2].status = Status::beaten;  // records[3] missed the target
+  records[2].status = Status::slower;  // records[3] missed the target
   study::Outline study = test::outline("w", 1.5);
   study.figures = {{{"kind", "spread"}, {"clock", "fresh"}}};
   const auto figures = study::study_figures(study, study::summarize(study, records), records);

@@ -48,6 +48,15 @@ TEST(Records, OfEarlierVersionsHaveNoElapsedTime) {
   EXPECT_EQ(study::record_of(line).elapsed, 0);
 }
 
+TEST(Records, OfEarlierVersionsHaveFormerStatuses) {
+  Json line = to_json(record());
+  line["to_target"] = nullptr;
+  line["status"] = "beaten";
+  EXPECT_EQ(study::record_of(line).status, Status::slower);
+  line["status"] = "hopeless";
+  EXPECT_EQ(study::record_of(line).status, Status::pruned);
+}
+
 TEST(Records, ThatContradictThemselvesAreDamaged) {
   Json line = to_json(record());
   line["status"] = "missed";

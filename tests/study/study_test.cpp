@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/sha256.h"
 #include "study/outline.h"
 #include "study/small_study.h"
 #include "study/trial_job.h"
@@ -46,6 +47,20 @@ TEST_F(StudyFile, TrialsAreKnownByOptionsAndNotByPaths) {
   other["job"]["evaluation"]["pipeline"]["stages"][0]["pattern"] = "/elsewhere/test.tar";
   other["job"]["output"]["dir"] = "/elsewhere";
   EXPECT_EQ(first_digest(other), digest);
+}
+
+TEST_F(StudyFile, RulesHaveTheirFormerNames) {
+  json_["stop_early"] = "slower";
+  const study::TrialSpec trial = trial_spec(parsed(json_), {0, 0, 0, 0}, Json());
+  EXPECT_EQ(trial.identity["stop_early"], "slower");
+  Json former = json_;
+  former["stop_early"] = "beaten";
+  const Study study = parsed(former);
+  EXPECT_EQ(study.workloads()[0].stop_early, study::StopRule::slower);
+  EXPECT_EQ(trial_spec(study, {0, 0, 0, 0}, Json()).digest, trial.digest);
+  Json identity = trial.identity;  // as the versions hashed it that had the former name
+  identity["stop_early"] = "beaten";
+  EXPECT_EQ(to_hex(sha256(identity.dump())).substr(0, 32), trial.digest);
 }
 
 TEST_F(StudyFile, PathsOfSourcesWithinSourcesDoNotCount) {
@@ -360,9 +375,9 @@ TEST_F(StudyFile, ErrorsNameTheKeyAndTheNearest) {
                  }),
                  "'batch' has a value already");
   expect_problem(changed([](Json& j) { j["for"]["batch"] = Json::array(); }), "'batch' of 'for'");
-  expect_problem(changed([](Json& j) { j["stop_early"] = "beatne"; }), "did you mean 'beaten'");
+  expect_problem(changed([](Json& j) { j["stop_early"] = "slowre"; }), "did you mean 'slower'");
   expect_problem(changed([](Json& j) {
-                   j["stop_early"] = "beaten";
+                   j["stop_early"] = "slower";
                    j["goal"].erase("target");
                  }),
                  "needs a target");
