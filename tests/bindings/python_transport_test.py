@@ -256,6 +256,18 @@ class TransportTest(Case):
         with self.assertRaisesRegex(ValueError, "rank 2 of 2"):
             et.Transport(2, 2)
 
+        class Unmade(et.Transport):
+            def __init__(self):
+                pass  # so there is no rank
+
+        unmade = Unmade()
+        left = weakref.ref(unmade)
+        with self.assertRaisesRegex(AttributeError, "rank"):
+            et.Job(self.job(8)).run(transport=unmade)
+        del unmade
+        gc.collect()
+        self.assertIsNone(left(), "a transport is kept for a run that did not begin")
+
         class Nothing(Threads):
             def split(self, colour, key):
                 return None

@@ -159,9 +159,10 @@ class JobRun(_NotPicklable):
     def _joined(self, runtime: native.RuntimeHandle, job: native.JobHandle, start: int,
                 transport: Transport) -> native.RunHandle:
         failures = Failures()
+        rank, size = transport.rank, transport.size  # which may raise, while the transport has an owner
         lent = Lent(transport, weakref.ref(failures)).__disown__()  # the run owns it from here on
         try:
-            handle = native.RunHandle(runtime, job, start, transport.rank, transport.size, lent)
+            handle = native.RunHandle(runtime, job, start, rank, size, lent)
         except EchoTrainError as error:
             raise failures.original(error)
         self._failures = failures
