@@ -251,6 +251,33 @@ class TrainerTest(Case):
             t.forward({"x": x})
             t.backward(x)
 
+    def test_samples_without_elements_are_refused_by_each_way_in(self):
+        layers = et.layers
+        for shape, model in (((0,), [layers.dense(2)]), ((4, 0, 3), [layers.conv2d(2), layers.flatten(), layers.dense(2)])):
+            trainer = et.Trainer(et.Model(model), et.optimizers.sgd(), 0.1)
+            batch = {"image": np.zeros((2, *shape), np.float32), "label": np.zeros(2, np.int32)}
+            samples = [{"image": np.zeros(shape, np.float32), "label": np.int32(i)} for i in range(2)]
+
+            def pipeline():
+                return et.Pipeline([et.source(samples), et.stages.batch(2)], epochs=1)
+
+            for enter in (lambda: trainer.step(batch), lambda: trainer.forward(batch), lambda: trainer.predict(batch),
+                          lambda: trainer.fit(pipeline()), lambda: trainer.evaluate(pipeline())):
+                with self.assertRaisesRegex(et.errors.InvalidArgumentError, "field 'image' is f32 .* its samples have no elements"):
+                    enter()
+            empty = {name: array[:0] for name, array in batch.items()}
+            for enter in trainer.step, trainer.forward, trainer.predict:
+                with self.assertRaises(et.errors.InvalidArgumentError):
+                    enter(empty)
+            with self.assertRaisesRegex(et.errors.InvalidArgumentError, "give the shape of a sample"):
+                et.Model(model).summary(image=list(shape))
+
+        trainer = et.Trainer(et.Model([layers.dense(2)]), et.optimizers.sgd(), 0.1)
+        trainer.forward({"image": np.ones((2, 3), np.float32)})
+        for shape in (2, 0), (0, 2):
+            with self.assertRaisesRegex(et.errors.InvalidArgumentError, "the gradient of the output is"):
+                trainer.backward(np.zeros(shape, np.float32))
+
     def test_frozen_parameters(self):
         x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
         model = et.Model([et.layers.dense(4), et.layers.dense(2)], frozen="dense_1.*")
