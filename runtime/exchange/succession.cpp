@@ -140,7 +140,7 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
 std::vector<std::string> Succession::newcomers() {
   std::vector<std::string> called, came;
   while (const auto word = store_->get(key(cat("list.", next_place_)))) {
-    called.push_back(*word);
+    if (!has(members_, *word)) called.push_back(*word);
     ++next_place_;
   }
   const uint64_t next = generation_ + 1;
@@ -171,20 +171,25 @@ void Succession::enter_list() {
   for (uint64_t place = 0; !store_->create(key(cat("list.", place)), id_);) ++place;
 }
 
-// Returns nothing if the generation forms without this process, which then enters the list again.
+// Returns nothing if it is not admitted by then. It may be later, while it waits for another call:
+// the first rank may save a checkpoint in between.
 std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadline) {
   const auto called = store_->get(key("call." + id_));
-  if (!called) return std::nullopt;
-  store_->remove(key("call." + id_));
-  const auto next = static_cast<uint64_t>(parse_integer(*called, "a generation"));
-  store_->set(here_key(next, id_), "1");
-  const auto due = std::min(deadline, Clock::now() + kAnswer + timeout_);
-  for (; Clock::now() < due; std::this_thread::sleep_for(kCallPoll))
-    if (const auto place = claimed(next)) {
-      if (place->rank >= 0) return place;
-      break;
-    }
-  enter_list();
+  if (called) {
+    store_->remove(key("call." + id_));
+    called_ = static_cast<uint64_t>(parse_integer(*called, "a generation"));
+    store_->set(here_key(called_, id_), "1");
+    const auto due = std::min(deadline, Clock::now() + kAnswer + timeout_);
+    while (!store_->get(claim_key(called_)) && Clock::now() < due)
+      std::this_thread::sleep_for(kCallPoll);
+  }
+  const auto place = called_ > 0 ? claimed(called_) : std::nullopt;
+  if (place && place->rank >= 0) return place;
+  if (called) {
+    store_->remove(here_key(called_, id_));
+    enter_list();
+  }
+  if (place) called_ = 0;  // the generation formed without this process
   return std::nullopt;
 }
 
@@ -197,6 +202,7 @@ Succession::Place Succession::join(double timeout_s) {
     if (!run) continue;
     if (run_ != *run) {
       run_ = *run;
+      called_ = 0;
       enter_list();
     }
     if (const auto place = answer_call(deadline)) return *place;

@@ -79,6 +79,7 @@ class Succession {
   uint64_t generation_ = 0;
   uint64_t next_place_ = 0;           // the next place to read in the list of newcomers
   std::vector<std::string> members_;  // of the current generation
+  uint64_t called_ = 0;               // newcomer: the generation that it was called for; 0: none
 };
 
 }  // namespace etr::exchange

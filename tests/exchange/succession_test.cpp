@@ -159,6 +159,26 @@ TEST(Succession, NewcomersJoinWhenTheyAreCalled) {
   EXPECT_EQ(one.get().rank + other.get().rank, 2 + 3);
 }
 
+// The first rank may save a checkpoint between the call and the admission, for however long.
+TEST(Succession, ANewcomerThatWasCalledIsAdmittedLater) {
+  TempDir dir;
+  const auto ranks = group(dir, 1, 0.1);
+  auto joins = std::async(std::launch::async, [&dir] {
+    Outcome out;
+    out.error = error_text([&] { out.place = member(dir, 0.1)->join(8); });
+    return out;
+  });
+  std::vector<std::string> came;
+  while (came.empty()) came = ranks[0]->newcomers();
+  std::this_thread::sleep_for(std::chrono::milliseconds(3600));  // it waits for 3.1 s
+  ranks[0]->admit(came);
+  EXPECT_EQ(ranks[0]->follow().size, 2);
+  const Outcome newcomer = joins.get();
+  EXPECT_EQ(newcomer.error, "");
+  EXPECT_EQ(newcomer.place.rank, 1);
+  EXPECT_TRUE(ranks[0]->newcomers().empty()) << "it is a member, though it is on the list again";
+}
+
 // Counts how often the answers of newcomers are looked for.
 class CountingStore : public Store {
  public:
