@@ -1,6 +1,7 @@
 // Parses the words after a command's name according to the table of commands.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

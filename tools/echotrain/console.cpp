@@ -199,7 +199,7 @@ SignalHandler::SignalHandler(void (*handler)(int), etr_run* run, bool stays) {
   current_run = run;
   signal_number = 0;
   signal_came_again = 0;
-  setting_.emplace(handler, stays);
+  setting_ = std::make_unique<SignalSetting>(handler, stays);
 }
 
 SignalHandler::~SignalHandler() {

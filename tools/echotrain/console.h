@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "cli.h"
@@ -47,7 +47,7 @@ class SignalHandler {
   ~SignalHandler();
 
  private:
-  std::optional<SignalSetting> setting_;
+  std::unique_ptr<SignalSetting> setting_;
 };
 
 // Notes the first signal and stops `run` (may be nullptr) in order. A second signal ends the
