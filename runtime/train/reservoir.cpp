@@ -169,6 +169,11 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
   };
   if (like_.adjusts) mean("reservoir_mean", push.view_width * channels);
   if (like_.jitters) mean("reservoir_luma", push.view_width);
+  // For each row of a column, two loops over three channels if colours are mixed.
+  const uint64_t each = like_.jitters && channels == 3 ? 9 : 1;
+  emit.require_iterations(push.view_height * each,
+                          cat("leave out the echo's 'device', so that the host makes views of ",
+                              push.view_height, " x ", push.view_width, " pixels"));
   emit.for_channels("reservoir_view",
                     {records, images, ops::reads(means_), affine, ops::writes(output)}, push,
                     push.view_width * channels, rows);

@@ -195,5 +195,36 @@ TEST(Reservoir, RefusesContrastWhereTheDriverWouldEndLoops) {
   }
 }
 
+// A lane goes down a column of the view; colours take two loops over the channels for each pixel.
+TEST(Reservoir, RefusesViewsWhereTheDriverWouldEndLoops) {
+  gpu::DeviceOptions options = device_options();
+  options.lowered.max_iterations = 100;
+  const struct {
+    uint32_t rows, channels;
+    bool fits;
+  } cases[] = {{100, 1, true}, {101, 1, false}, {11, 3, true}, {12, 3, false}};
+  for (const auto& of : cases) {
+    const auto own = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+    Learner learner(own, {parse_json(kMeanOfPixels, "model"), Json{{"optimizer", "sgd"}},
+                          Json{{"learning_rate", 0.01}}, 3, 100});
+    Tensor image(DType::u8, {of.rows, 6, of.channels});
+    std::ranges::fill(image.mutable_view<uint8_t>(), uint8_t{7});
+    pipeline::ImageView view(image);
+    if (of.channels == 3) view.change_colours({});
+    pipeline::Item batch = batch_of_view(view);
+    for (const char* field : {"image_scale", "image_shift"}) {
+      Tensor values(DType::f32, {of.channels});
+      std::ranges::fill(values.mutable_view<float>(), 0.5f);
+      batch.set(field, values);
+    }
+    const std::string error = error_text([&] { learner.step(batch); });
+    EXPECT_EQ(error.empty(), of.fits) << of.rows << error;
+    const std::string size = cat(of.rows, " x 6 pixels");
+    for (const char* part :
+         {"device echo", "iterations", "Mesa 25", "the echo's 'device'", size.c_str()})
+      EXPECT_EQ(error.find(part) == std::string::npos, of.fits) << error;
+  }
+}
+
 }  // namespace
 }  // namespace etr::test
