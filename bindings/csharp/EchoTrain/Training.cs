@@ -734,11 +734,11 @@ namespace EchoTrain
         {
             if (device == null) throw new ArgumentNullException(nameof(device));
             if (transport == null) throw new ArgumentNullException(nameof(transport));
-            WarnOfNoOutput(start);
             var failures = new LentTransport.Failures();
             Native.Transport lent = LentTransport.Lend(transport, failures);
             RunHandle run = failures.Explained(() =>
                 new RunHandle(device.Handle, Handle, (int)start, transport.Rank, transport.Size, lent));
+            WarnOfNoOutput(start);  // not before: if the job is disposed of, the transport has to be closed
             return new JobRun(run, device, cancellation, null, failures);
         }
 

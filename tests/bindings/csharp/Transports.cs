@@ -308,5 +308,11 @@ public static partial class Behaviour
                   () => SmallJob(null).Run(MakeDevice(), JobStart.New, new NoWire(0, 1)));
         Fails<ArgumentNullException>(() => SmallJob(null).Run(MakeDevice(), JobStart.New, null));
         Fails<ArgumentOutOfRangeException>(() => new NoWire(2, 2));
+        // The run that does not begin is its owner, too.
+        Job disposed = SmallJob(null);
+        disposed.Dispose();
+        Wire.Closed = 0;
+        FailsWith(ErrorCode.State, "the job is closed", () => disposed.Run(MakeDevice(), JobStart.New, new Wire(new Place(), 0)));
+        Expect(Wire.Closed == 1, Wire.Closed);
     }
 }
