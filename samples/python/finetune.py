@@ -10,6 +10,7 @@ takes images [N, 3, 24, 24].
 """
 
 import argparse
+import importlib.util
 import pathlib
 import tempfile
 
@@ -125,9 +126,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.onnx or str(pathlib.Path(folder) / "base.onnx")
         if not arguments.onnx:
-            try:
+            if importlib.util.find_spec("torch"):
                 by = base_by_pytorch(path, arguments.steps)
-            except ImportError:
+            else:
                 by = base_by_echotrain(path, arguments.steps, arguments.device)
             print(f"the network, trained on {len(OLD)} kinds of drawings by {by}: {pathlib.Path(path).stat().st_size:,} bytes of ONNX")
         until = last_input(path, arguments.until)
