@@ -29,7 +29,13 @@ public sealed class Walk
     /// What is found.
     private sealed class Finding : Exception
     {
-        internal Finding(string what, Exception cause = null) : base(what, cause) { }
+        /// The first. If a function of the program throws it, the binding takes it for any other exception.
+        internal static volatile Finding First;
+
+        internal Finding(string what, Exception cause = null) : base(what, cause)
+        {
+            if (First == null) First = this;
+        }
     }
 
     /// An object, and whether a call has disposed of it.
@@ -79,7 +85,7 @@ public sealed class Walk
     private readonly List<Abandoned> abandoned = new List<Abandoned>();
     private int lent;  // transports that have not been closed
     private int folders;
-    private string finishedRun = "/nowhere", finishedStudy = "/nowhere";  // folders
+    private string finishedRun = "/proc/nowhere", finishedStudy = "/proc/nowhere";  // folders
     private readonly object gate = new object();
     // What follows is guarded by it.
     private readonly Queue<string> latest = new Queue<string>();
@@ -322,7 +328,7 @@ public sealed class Walk
             case 5: Call("Device.List", () => Device.List()); break;
             case 6: Act("Device.PreferWideCpuVectors", Device.PreferWideCpuVectors); break;
             default:
-                string path = Of(In("tuning.json"), "/nowhere/x.json", null);
+                string path = Of(In("tuning.json"), "/proc/nowhere/x.json", null);
                 Act("Device.Tune", path, thing, () => it.Tune(path, (sender, told) =>
                 {
                     if (told.Done % 2 == 0) throw new Mine();
@@ -338,7 +344,7 @@ public sealed class Walk
         var options = new DeviceOptions
         {
             MemoryLimitBytes = Of(0L, 1L << 30, -1L), HangSeconds = Of(0.0, -1.0, double.NaN),
-            Tuning = Of(null, "", "/nowhere.json", In("rows.jsonl")), Kernels = (DeviceKernels)random.Next(5), CacheDir = Of(null, ""),
+            Tuning = Of(null, "", "/proc/nowhere.json", In("rows.jsonl")), Kernels = (DeviceKernels)random.Next(5), CacheDir = Of(null, ""),
             TrustDriver = OneIn(2)
         };
         switch (random.Next(4))
@@ -352,7 +358,7 @@ public sealed class Walk
 
     private void UseLibrary()
     {
-        string root = Of(In("images"), In("images"), "/nowhere", "", null);
+        string root = Of(In("images"), In("images"), "/proc/nowhere", "", null);
         int what = random.Next(4);
         EventHandler<ProgressEventArgs> told = (sender, progress) =>
         {
@@ -383,7 +389,7 @@ public sealed class Walk
                 Call("Library.ExplainStats", () => Library.ExplainStats(stats, Of("text", "svg", "json", "nonsense", null)));
                 break;
             case 5:
-                var runs = Of(new ReportedRun[0], new[] { new ReportedRun("a", Of("/nowhere", null, finishedRun, finishedRun)) },
+                var runs = Of(new ReportedRun[0], new[] { new ReportedRun("a", Of("/proc/nowhere", null, finishedRun, finishedRun)) },
                               new ReportedRun[] { null }, null);
                 Call("Library.WriteReport",
                      () => Library.WriteReport(Of("title", "title", null), runs, In("report.html"), Of(0.0, 0.5, 2.0)));
@@ -513,7 +519,7 @@ public sealed class Walk
                 case 1: Call("Pipeline.Add", () => made.Add((Spec[])null)); break;
                 case 2: Call("Pipeline.Source", () => made.Source(Of("s", "", null, "\0"), Of(Samples(3), null))); break;
                 case 3: Call("Pipeline.Map", () => made.Map(Of("m", "", null, "s"), Of(Samples(3), null))); break;
-                case 4: Call("Pipeline.Add", () => made.Add(Stages.Jsonl(Of(rows, "/nowhere"), Of("image:f32", "x")))); break;
+                case 4: Call("Pipeline.Add", () => made.Add(Stages.Jsonl(Of(rows, "/proc/nowhere"), Of("image:f32", "x")))); break;
                 default: Call("Pipeline.ToString", made.ToString); break;
             }
         own.Pipeline.SetTarget(Keep("Pipeline", made, own.Touches));
@@ -682,7 +688,7 @@ public sealed class Walk
             case 3: make = () => new Model((Spec[])null); break;
             case 4: make = () => new Model(Models.Mlp()); break;
             case 5:
-                string path = Of(In("model.onnx"), In("model.onnx"), "/nowhere", null, In("rows.jsonl"));
+                string path = Of(In("model.onnx"), In("model.onnx"), "/proc/nowhere", null, In("rows.jsonl"));
                 make = () => Model.FromOnnx(path, Of("", "", "x", null), OneIn(6) ? null : new[] { Layers.Dense(2) });
                 name = "Model.FromOnnx";
                 break;
@@ -748,7 +754,7 @@ public sealed class Walk
         Batch given = Given();
         int rows = Of(1, 4);
         Batch gradient = OneIn(15) ? null : new Batch().Set("output", new float[rows * 2], rows, 2);
-        string saved = In("saved"), nowhere = Of("/nowhere/x", null, "", "\0"), file = OneIn(4) ? nowhere : In("model.onnx");
+        string saved = In("saved"), nowhere = Of("/proc/nowhere/x", null, "", "\0"), file = OneIn(4) ? nowhere : In("model.onnx");
         string detail = given == null ? "null" : "";
         switch (random.Next(27))
         {
@@ -903,7 +909,7 @@ public sealed class Walk
         if (OneIn(4))
         {
             File.WriteAllText(In("job.json"), json);
-            job = Keep("Job", Call("Job.Load", () => Job.Load(Of(In("job.json"), In("job.json"), "/nowhere", null), overrides)));
+            job = Keep("Job", Call("Job.Load", () => Job.Load(Of(In("job.json"), In("job.json"), "/proc/nowhere", null), overrides)));
         }
         else job = Keep("Job", Call("Job.Parse", () => Job.Parse(text, overrides)));
         if (job == null) return;
@@ -1121,7 +1127,7 @@ public sealed class Walk
     private void MakeStudy()
     {
         File.WriteAllText(In("a_study.json"), StudyJson(JobJson("", EvaluationJson("")), Of(2, 1000000), 2));
-        string file = OneIn(4) ? Of("/nowhere", In("rows.jsonl"), "", null) : In("a_study.json");
+        string file = OneIn(4) ? Of("/proc/nowhere", In("rows.jsonl"), "", null) : In("a_study.json");
         string[] overrides = OneIn(8) ? Of(new[] { "optimizer.momentum=0.5" }, new[] { "nonsense" }, new string[] { null }, null) : new string[0];
         Keep("Study", Call("Study.Load", file, null, () => Study.Load(file, overrides)));
     }
@@ -1135,7 +1141,7 @@ public sealed class Walk
             return;
         }
         var it = (Study)thing.It;
-        string where = Of("", folder, "/nowhere", null, finishedStudy, finishedStudy);
+        string where = Of("", folder, "/proc/nowhere", null, finishedStudy, finishedStudy);
         switch (random.Next(12))
         {
             case 0: Call("Study.Json", "", thing, () => it.Json); break;
@@ -1389,7 +1395,7 @@ public sealed class Walk
                         break;
                     }
                 lock (failures)
-                    if (failures.Count > 0) return;
+                    if (failures.Count > 0 || Finding.First != null) return;
             }
             memories.Clear();
             foreach (string kind in kinds)
@@ -1398,6 +1404,7 @@ public sealed class Walk
         thread.Join();
         lock (failures)
             if (failures.Count > 0) throw new Finding(failures[0].Message, failures[0]);
+        if (Finding.First != null) throw new Finding(Finding.First.Message, Finding.First);
     }
 
     private static string[] Names() => Directory.GetDirectories("/proc/self/task").Select(task =>

@@ -87,7 +87,13 @@ public final class Walk {
   private static final class Finding extends Error {
     private static final long serialVersionUID = 1;
 
-    Finding(String what, Throwable cause) { super(what, cause); }
+    /** The first. If a function of the program throws it, the binding takes it for any other exception. */
+    static volatile Finding first;
+
+    Finding(String what, Throwable cause) {
+      super(what, cause);
+      if (first == null) first = this;
+    }
   }
 
   /** An object, and whether a call has closed it. */
@@ -136,8 +142,8 @@ public final class Walk {
   private final Map<Thread, ArrayDeque<Open>> open = new HashMap<>();
   private long calls;
   private int folders;
-  private String finishedRun = "/nowhere";  // folders
-  private String finishedStudy = "/nowhere";
+  private String finishedRun = "/proc/nowhere";  // folders
+  private String finishedStudy = "/proc/nowhere";
 
   private Walk(long seed, double within, double patience, Path folder, PrintStream trace) throws IOException {
     random = new Random(seed);
@@ -345,7 +351,7 @@ public final class Walk {
       case 5: call("Device.list", Device::list); break;
       case 6: act("Device.preferWideCpuVectors", Device::preferWideCpuVectors); break;
       default: {
-        String path = of(folder.resolve("tuning.json").toString(), "/nowhere/x.json", null);
+        String path = of(folder.resolve("tuning.json").toString(), "/proc/nowhere/x.json", null);
         ProgressListener stops = (done, total, text) -> {
           if (done % 2 == 0) throw new Mine();
           return false;
@@ -358,7 +364,7 @@ public final class Walk {
   private void makeDevice() {
     String selector = of("no such device", "1000", "-1", null, "\ud800", System.getenv("ECHOTRAIN_TEST_DEVICE"), "", "");
     Device.Options options = new Device.Options().memoryLimitBytes(of(0L, 1L << 30, -1L)).hangSeconds(of(0.0, -1.0, Double.NaN))
-        .tuning(of(null, "", "/nowhere.json", folder.resolve("rows.jsonl").toString()))
+        .tuning(of(null, "", "/proc/nowhere.json", folder.resolve("rows.jsonl").toString()))
         .kernels(of(Device.Kernels.values())).cacheDir(of(null, "")).trustDriver(oneIn(2));
     act("Device.Options.kernels", () -> options.kernels(of(null, Device.Kernels.AUTOMATIC)));
     switch (random.nextInt(4)) {
@@ -370,7 +376,7 @@ public final class Walk {
   }
 
   private void useLibrary() {
-    String root = of(folder.resolve("images").toString(), folder.resolve("images").toString(), "/nowhere", "", null);
+    String root = of(folder.resolve("images").toString(), folder.resolve("images").toString(), "/proc/nowhere", "", null);
     int what = random.nextInt(4);
     ProgressListener told = what == 0 ? null : (done, total, text) -> {
       if (what == 1) throw new Mine();
@@ -401,7 +407,7 @@ public final class Walk {
         break;
       }
       case 5: {
-        List<Library.ReportedRun> runs = of(List.of(), List.of(new Library.ReportedRun("a", of("/nowhere", null,
+        List<Library.ReportedRun> runs = of(List.of(), List.of(new Library.ReportedRun("a", of("/proc/nowhere", null,
             finishedRun, finishedRun))), Arrays.asList((Library.ReportedRun) null), null);
         call("Library.writeReport", "", null,
             () -> Library.writeReport(of("title", "title", null), runs, folder.resolve("report.html").toString(), of(0.0, 0.5, 2.0)));
@@ -514,7 +520,7 @@ public final class Walk {
           case 1: call("Pipeline.Builder.add", () -> builder.add((Spec[]) null)); break;
           case 2: call("Pipeline.Builder.source", () -> builder.source(of("s", "", null, "\0"), of(samples(3), null))); break;
           case 3: call("Pipeline.Builder.map", () -> builder.map(of("m", "", null, "s"), of(samples(3), null))); break;
-          case 4: call("Pipeline.Builder.add", () -> builder.add(Stages.jsonl(of(rows, "/nowhere"), of("image:f32", "x")))); break;
+          case 4: call("Pipeline.Builder.add", () -> builder.add(Stages.jsonl(of(rows, "/proc/nowhere"), of("image:f32", "x")))); break;
           default: call("Pipeline.Builder.toString", builder::toString);
         }
     }
@@ -674,7 +680,7 @@ public final class Walk {
       case 3: keep("Model", call("Model.new", () -> new Model((Spec[]) null))); break;
       case 4: keep("Model", call("Model.new", () -> new Model(Models.mlp()))); break;
       case 5: {
-        String path = of(folder.resolve("model.onnx").toString(), "/nowhere", null, folder.resolve("rows.jsonl").toString());
+        String path = of(folder.resolve("model.onnx").toString(), "/proc/nowhere", null, folder.resolve("rows.jsonl").toString());
         keep("Model", call("Model.fromOnnx", path, null, () -> Model.fromOnnx(path, of("", "", "x", null), Layers.dense(2))));
         break;
       }
@@ -743,7 +749,7 @@ public final class Walk {
     int rows = of(1, 4);
     Batch gradient = oneIn(15) ? null : new Batch().set("output", new float[rows * 2], rows, 2);
     String saved = folder.resolve("saved").toString();
-    String nowhere = of("/nowhere/x", null, "", "\0");
+    String nowhere = of("/proc/nowhere/x", null, "", "\0");
     String file = oneIn(4) ? nowhere : folder.resolve("model.onnx").toString();
     String detail = given == null ? "null" : "";
     switch (random.nextInt(27)) {
@@ -888,7 +894,7 @@ public final class Walk {
     if (oneIn(4)) {
       Path path = folder.resolve("job.json");
       Files.writeString(path, json);
-      job = keep("Job", call("Job.load", "", null, () -> Job.load(of(path.toString(), path.toString(), "/nowhere", null), overrides)));
+      job = keep("Job", call("Job.load", "", null, () -> Job.load(of(path.toString(), path.toString(), "/proc/nowhere", null), overrides)));
     } else {
       job = keep("Job", call("Job.parse", "", null, () -> Job.parse(text, overrides)));
     }
@@ -1096,7 +1102,7 @@ public final class Walk {
     Files.writeString(path, "{\"job\": " + jobJson("", "\"evaluation\": {\"pipeline\": " + rowsJson("") + "}") + ", \"budget\": {\"steps\": "
         + of(2, 1000000) + "}, \"evaluate\": {\"every_steps\": 2}, \"search\": {\"trials\": 2, \"searches\": 1, \"space\": "
         + "{\"schedule.learning_rate\": {\"from\": 1e-3, \"to\": 1e-1}}}}");
-    String file = oneIn(4) ? of("/nowhere", folder.resolve("rows.jsonl").toString(), "", null) : path.toString();
+    String file = oneIn(4) ? of("/proc/nowhere", folder.resolve("rows.jsonl").toString(), "", null) : path.toString();
     String[] overrides = overrides("optimizer.momentum=0.5", 8);
     keep("Study", call("Study.load", file, null, () -> Study.load(file, overrides)));
   }
@@ -1108,7 +1114,7 @@ public final class Walk {
       return;
     }
     Study it = thing.it;
-    String where = of("", folder.toString(), "/nowhere", null, finishedStudy, finishedStudy);
+    String where = of("", folder.toString(), "/proc/nowhere", null, finishedStudy, finishedStudy);
     switch (random.nextInt(12)) {
       case 0: call("Study.json", "", thing, it::json); break;
       case 1: call("Study.outputDir", "", thing, it::outputDir); break;
@@ -1338,6 +1344,7 @@ public final class Walk {
         step.action.run();
         break;
       }
+    if (Finding.first != null) throw new Finding(Finding.first.getMessage(), Finding.first);
     if (!failures.isEmpty()) throw new Finding("on another thread: " + failures.get(0).getMessage(), failures.get(0));
   }
 
