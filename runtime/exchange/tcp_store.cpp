@@ -112,7 +112,7 @@ class Server {
         if (values_.count(frame.payload.substr(0, frame.payload.find('\0'))))
           return client.channel.send(kNone, "");
         return set(frame.payload) && client.channel.send(kDone, "");
-      case kRemove: bytes_ -= erase(frame.payload); return client.channel.send(kDone, "");
+      case kRemove: remove(frame.payload); return client.channel.send(kDone, "");
       case kGet: {
         const auto found = values_.find(frame.payload);
         return found == values_.end() ? client.channel.send(kNone, "")
@@ -125,19 +125,22 @@ class Server {
   bool set(const std::string& text) {
     const size_t end = text.find('\0');
     if (end == std::string::npos) return false;
-    bytes_ -= erase(text.substr(0, end));
-    bytes_ += text.size();
-    if (bytes_ > kMaxValues) return false;
-    values_[text.substr(0, end)] = text.substr(end + 1);
+    const std::string key = text.substr(0, end);
+    const uint64_t bytes = bytes_ - bytes_of(key) + text.size();
+    if (bytes > kMaxValues) return false;
+    values_[key] = text.substr(end + 1);
+    bytes_ = bytes;
     return true;
   }
 
-  uint64_t erase(const std::string& key) {
+  void remove(const std::string& key) {
+    bytes_ -= bytes_of(key);
+    values_.erase(key);
+  }
+
+  uint64_t bytes_of(const std::string& key) const {
     const auto found = values_.find(key);
-    if (found == values_.end()) return 0;
-    const uint64_t bytes = key.size() + 1 + found->second.size();
-    values_.erase(found);
-    return bytes;
+    return found == values_.end() ? 0 : key.size() + 1 + found->second.size();
   }
 
   const Descriptor listener_;

@@ -255,6 +255,24 @@ TEST(Stores, GiveANameOnce) {
   expect_given_once([&] { return exchange::tcp_store(address, false, 10); });
 }
 
+// A client that goes too far is dropped. The others' values remain, and there is room again.
+TEST(Stores, AValueThatFindsNoRoomChangesNothing) {
+  const std::string address = cat("127.0.0.1:", free_port());
+  const auto server = exchange::tcp_store(address, true, 10);
+  const std::string part(1000000, 'x');
+  const auto fill = [&] {
+    const auto store = exchange::tcp_store(address, false, 10);
+    for (int i = 0; i < 270; ++i) store->set(cat("part", i), part);
+  };
+  server->set("name", "here");
+  EXPECT_NE(error_text(fill), "");
+  const auto other = exchange::tcp_store(address, false, 10);
+  EXPECT_NE(error_text([&] { other->set("name", part); }), "");
+  EXPECT_EQ(server->get("name"), "here");
+  server->remove("part0");
+  EXPECT_EQ(error_text([&] { server->set("name", part); }), "");
+}
+
 // The store of rank 0 while its process is stopped, as by a debugger.
 TEST(Stores, OneThatDoesNotAnswerIsNotAskedAgain) {
   const std::string address = cat("127.0.0.1:", free_port());
