@@ -383,17 +383,23 @@ class Attendance {
       signal_ranks(SIGTERM, true);
   }
 
+  // Without waiting for the end of the pipe, which a process that the rank left may hold open.
+  void take_last_messages(Rank& rank) {
+    if (rank.messages >= 0) ::fcntl(rank.messages, F_SETFL, O_NONBLOCK);
+    while (rank.messages >= 0) messages_.pass_on(rank);
+  }
+
   // A restart is useless if all others have ended, or if some have finished the run.
   void replace(Rank& rank) {
     const bool others = any_worker([](const Rank& other) { return other.process > 0; });
     const bool again = plan_.restarts > 0 && others && !came_to_end_;
     if (interrupted()) return;
+    if (again) take_last_messages(rank);
     tell("echotrain: " + rank.role.name() + " " + end_of(rank) +
          (again ? "; it is started again, and joins the others at the end of an epoch" : ""));
     rank.status = 0;  // it was reported
     if (!again) return;
     --plan_.restarts;
-    if (rank.messages >= 0) ::close(rank.messages);
     rank = start(plan_, {rank.role.number, /*serves=*/false, /*joins=*/true});
   }
 
