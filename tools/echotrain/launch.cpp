@@ -213,7 +213,11 @@ Rank start(const LaunchPlan& plan, const Role& role) {
   const Held held;
   const pid_t parent = ::getpid(), process = ::fork();
   if (process == 0) held.end_in_child();
-  if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  if (process < 0) {
+    const std::string why = std::strerror(errno);
+    for (const int end : ends) ::close(end);
+    throw Failure("cannot start a process: " + why);
+  }
   if (process == 0)
     become(words, role, role.serves ? plan.servers : plan.ranks, plan, ends[1], parent);
   ::close(ends[1]);
@@ -400,7 +404,11 @@ class Attendance {
     rank.status = 0;  // it was reported
     if (!again) return;
     --plan_.restarts;
-    rank = start(plan_, {rank.role.number, /*serves=*/false, /*joins=*/true});
+    try {
+      rank = start(plan_, {rank.role.number, /*serves=*/false, /*joins=*/true});
+    } catch (const Failure& failure) {  // the others go on
+      tell("echotrain: " + rank.role.name() + " could not be started again: " + failure.what());
+    }
   }
 
   void suspend() const {
