@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/long_wait.h"
 #include "exchange/world.h"
 #include "parallel/downpour.h"
@@ -101,10 +102,15 @@ std::unique_ptr<Membership> join_servers(const Job& job) {
                                 .terms = shard_options(options).terms};
   const LongWait wait(cat("waits for the parameter server at ", world.rendezvous, ", for ",
                           world.timeout_s, " s at most; 'echotrain parameter-server' starts one"));
-  return std::make_unique<Membership>(
-      job,
-      std::make_unique<server::Client>(static_cast<int>(options.integer("servers")), meet, name),
-      parts);
+  auto client =
+      std::make_unique<server::Client>(static_cast<int>(options.integer("servers")), meet, name);
+  if (world.rank == 0 && client->number() != 0)
+    log_line(LogLevel::warning,
+             cat("this worker asked for the number 0 and is worker ", client->number(),
+                 ", which writes no checkpoints: the servers have not yet lost the earlier worker "
+                 "0. If that one has ended, start this one again after parallel.timeout, ",
+                 world.timeout_s, " s"));
+  return std::make_unique<Membership>(job, std::move(client), parts);
 }
 
 namespace {
