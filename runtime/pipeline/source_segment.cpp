@@ -8,8 +8,34 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "pipeline/cache_upstream.h"
+#include "pipeline/rest_lost.h"
 
 namespace etr::pipeline {
+namespace {
+
+// Ends the run under every policy.
+class CountLost : public Error {
+ public:
+  CountLost(const std::string& stage, const Error& error)
+      : Error(error.code(),
+              cat("stage '", stage, "': ", error.what(),
+                  " (on_error does not pass over this: how many records are lost is unknown, and "
+                  "so which ones other ranks read or a saved position means; make the data "
+                  "readable, and resume)")) {}
+};
+
+// Whether each rank and each run meets the error at the same record, and counts alike after it.
+bool lies_in_data(const Error& error) {
+  switch (error.code()) {
+    case Code::corrupt_data:
+    case Code::unsupported:
+    case Code::invalid_argument:
+    case Code::callback: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
 
 SourceSegment::SourceSegment(SegmentHost& host, std::string name, QueueLimits limits,
                              std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs)
@@ -81,7 +107,8 @@ void SourceSegment::go_to(uint64_t number) {
   for (; number_ < number && !pass_ended_ && !host_.stopped(); ++number_) {
     try {
       pass_ended_ = !source_->skip();
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (!lies_in_data(error)) throw CountLost(stats_.name, error);
     }
   }
 }
@@ -111,6 +138,9 @@ bool SourceSegment::read_own(Item& item) {
   std::exception_ptr bad;
   try {
     if (!pass_ended_) pass_ended_ = !(item.ghost ? source_->skip() : read_or_recall(item));
+  } catch (const RestLost& error) {
+    if (!lies_in_data(error) && (world_ > 1 || item.ghost)) throw CountLost(stats_.name, error);
+    bad = std::current_exception();
   } catch (const Error&) {
     bad = std::current_exception();
   }
@@ -144,6 +174,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
       return false;
     } catch (const Error& error) {
       if (host_.stopped()) return false;  // nobody gets it: the end may have caused the error
+      if (dynamic_cast<const CountLost*>(&error)) throw;
       ++uncounted_;
       count_reads();
       item.missing = host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);

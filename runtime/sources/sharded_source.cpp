@@ -6,9 +6,9 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "io/pattern.h"
+#include "pipeline/rest_lost.h"
 #include "sources/data_files.h"
 #include "sources/reading.h"
-#include "sources/rest_lost.h"
 
 namespace etr::sources {
 

@@ -4,8 +4,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "pipeline/rest_lost.h"
 #include "sources/branch.h"
-#include "sources/rest_lost.h"
 
 namespace etr::sources {
 namespace {
@@ -90,9 +90,9 @@ class Zip final : public Source {
         if (!bad) bad = std::current_exception();
         if (dynamic_cast<const RestLost*>(&error)) {
           over_ = true;
-          fail(error.code(), error.what(),
-               " (zip ends its pass here: it cannot know which samples ",
-               "belong together after the lost ones)");
+          throw RestLost(Error(
+              error.code(), cat(error.what(), " (zip ends its pass here: it cannot know which ",
+                                "samples belong together after the lost ones)")));
         }
       }
     }

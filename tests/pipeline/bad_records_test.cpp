@@ -642,6 +642,71 @@ TEST(BadRecords, WhatFailsAfterTheCancellationIsNone) {
   }
 }
 
+// Files that cannot be read while others' records are skipped -------------------------------------
+
+// Three files of five lines each.
+struct ThreeFiles {
+  ThreeFiles() {
+    for (const char* name : {"a", "b", "c"})
+      for (int i = 0; i < 5; ++i) std::ofstream(dir.path(name), std::ios::app) << name << i << "\n";
+  }
+  Json spec(int rank, int world) const {
+    return {{"on_error", "skip"},
+            {"epochs", 1},
+            {"rank", rank},
+            {"world_size", world},
+            {"drop_remainder", false},
+            {"stages", Json::array({{{"stage", "text_lines"},
+                                     {"pattern", dir.path("?")},
+                                     {"shuffle_shards", false}}})}};
+  }
+  // Restores `state`, removes the file once the data is listed, and reads the rest of the epoch.
+  // Returns the error that ends it, or the lines that were read.
+  std::string rest_without(const char* file, const Json& spec, const Json& state) const {
+    Pipeline p(spec);
+    p.restore(state);
+    std::filesystem::rename(dir.path(file), dir.path("away"));
+    std::string lines;
+    const std::string error = error_text([&] {
+      for (Item item; p.next(item) == Pipeline::Next::item;) {
+        const auto bytes = item.find("text")->view<uint8_t>();
+        lines += std::string(bytes.begin(), bytes.end()) + " ";
+      }
+    });
+    std::filesystem::rename(dir.path("away"), dir.path(file));
+    return error.empty() ? lines : error;
+  }
+
+  TempDir dir;
+};
+
+// It would deliver other samples under the numbers of those that are lost, which another rank may
+// have read.
+TEST(BadRecords, ARankThatLosesCountOfTheOthersRecordsEndsTheRun) {
+  const ThreeFiles files;
+  for (const int rank : {0, 1}) {  // the first record of b is of rank 1
+    SCOPED_TRACE(rank);
+    const Json spec = files.spec(rank, 2);
+    const std::string said = files.rest_without("b", spec, Pipeline(spec).save());
+    expect_names(said, {files.dir.path("b"), "how many records are lost"});
+  }
+  const Json alone = files.spec(0, 1);
+  EXPECT_EQ(files.rest_without("b", alone, Pipeline(alone).save()),
+            "a0 a1 a2 a3 a4 c0 c1 c2 c3 c4 ");
+}
+
+TEST(BadRecords, AnUnreadableFileOnTheWayToAPositionEndsTheRun) {
+  const ThreeFiles files;
+  const Json spec = files.spec(0, 1);
+  Pipeline original(spec);
+  digest_of_epoch(original, 7);
+  const Json state = original.save();
+  EXPECT_EQ(files.rest_without("c", spec, state), "b2 b3 b4 ");
+  for (const char* file : {"a", "b"})
+    expect_names(files.rest_without(file, spec, state),
+                 {files.dir.path(file), "how many records are lost"});
+}
+
 // Samples that do not fit into a batch ------------------------------------------------------------
 
 // Gives the samples with these numbers fields of other shapes, each of another one.

@@ -3,13 +3,13 @@
 
 #include "core/error.h"
 
-namespace etr::sources {
+namespace etr::pipeline {
 
 // Reading a file has failed, and its remaining records are lost along with the bad one. Sources
-// that pair records cannot go on after it.
+// that pair records cannot go on after it, nor can a run whose ranks count the same records.
 class RestLost : public Error {
  public:
   explicit RestLost(const Error& error) : Error(error) {}
 };
 
-}  // namespace etr::sources
+}  // namespace etr::pipeline
