@@ -25,6 +25,9 @@ constexpr OptionSpec kOptions[] = {
     kMaxLineOption,
 };
 
+// Of a row. An empty cell takes 32 times its text in memory.
+constexpr size_t kMostColumns = 1 << 20;
+
 constexpr std::string_view kNoDelimiters("\"\r\n\0", 4);
 
 class Csv final : public LineSource {
@@ -96,16 +99,24 @@ class Csv final : public LineSource {
     cells_.clear();
     if (!begin_row()) return false;
     std::string cell;
+    size_t row_bytes = line_.size();
     bool quoted = false;
+    const auto end_cell = [&] {
+      if (cells_.size() == kMostColumns)
+        fail(Code::unsupported, "the row has more than ", kMostColumns, " columns");
+      cells_.push_back(std::move(cell));
+      cell.clear();
+    };
     for (size_t i = 0;; ++i) {
       if (i == line_.size()) {
         if (!quoted) break;
         cell += line_ending();
         if (!next_line(line_))
           fail(Code::corrupt_data, "a quote is opened in this row and never closed");
-        if (cell.size() + line_.size() > max_line_bytes().bytes)
-          fail(Code::unsupported, "a quoted field is longer than ", max_line_bytes().bytes,
-               " bytes (", max_line_bytes().name, "); is a quote not closed?");
+        row_bytes += line_.size();
+        if (row_bytes > max_line_bytes().bytes)
+          fail(Code::unsupported, "the row is longer than ", max_line_bytes().bytes, " bytes (",
+               max_line_bytes().name, "); is a quote not closed?");
         i = static_cast<size_t>(-1);
         continue;
       }
@@ -120,8 +131,7 @@ class Csv final : public LineSource {
       } else if (c == '"' && cell.empty()) {
         quoted = true;
       } else if (c == delimiter_) {
-        cells_.push_back(std::move(cell));
-        cell.clear();
+        end_cell();
       } else if (c == '\r') {
         if (ends_at(i)) break;
         fail(Code::corrupt_data,
@@ -130,7 +140,7 @@ class Csv final : public LineSource {
         cell += c;
       }
     }
-    cells_.push_back(std::move(cell));
+    end_cell();
     return true;
   }
 

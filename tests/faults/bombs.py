@@ -130,6 +130,16 @@ def a_csv_quote_without_end(root):
     return lines(root, "csv", gzip.compress(b'x\n"') + gzip.compress(b"1,2,3\n" * 170_000) * 300, "a.csv.gz", columns="x:f32")
 
 
+@bomb("the row has more than 1048576 columns")
+def a_csv_row_of_commas(root):
+    return lines(root, "csv", b"x\n" + b"," * 60_000_000, "a.csv", columns="x:f32")
+
+
+@bomb("the row has more than 1048576 columns")
+def a_csv_row_of_short_lines(root):
+    return lines(root, "csv", b'x\n1,"' + b'\n","' * 12_000_000, "a.csv", columns="x:f32")
+
+
 @bomb("the line is nested more than 256 levels")
 def deep_json_lines(root):
     return lines(root, "jsonl", b'{"x": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}\n", "a.jsonl", columns="x:f32")

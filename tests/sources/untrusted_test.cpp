@@ -285,6 +285,34 @@ TEST(CsvRows, AQuoteThatIsNotClosedDoesNotTakeTheFile) {
   EXPECT_HAS(p.bad_record_list()[0]["reason"].get<std::string>(), "is a quote not closed?");
 }
 
+// Each line and each field is short, but not the row.
+TEST(CsvRows, OfShortLinesKeepToTheLimit) {
+  TempDir dir;
+  std::string rows = "x\n1,\"";
+  for (int i = 0; i < 100; ++i) rows += "\n\",\"";
+  overwrite(dir.path("a.csv"), rows + "\"\n\"\n7\n");
+  Pipeline p(spec_of("csv",
+                     {{"pattern", dir.path("a.csv")}, {"columns", "x:i32"}, {"max_line_bytes", 90}},
+                     {{"epochs", 1}, {"on_error", "skip"}}));
+  const auto items = read_all(p);
+  ASSERT_FALSE(items.empty());
+  EXPECT_EQ(number(items.back(), "x"), 7);
+  EXPECT_EQ(p.bad_record_list()[0]["reason"],
+            "the row is longer than 90 bytes (max_line_bytes); is a quote not closed?");
+}
+
+// An empty cell takes 32 times its text in memory.
+TEST(CsvRows, HaveAMillionColumnsAtMost) {
+  TempDir dir;
+  overwrite(dir.path("a.csv"), "x\n" + std::string(1 << 20, ',') + "\n7\n");
+  Pipeline p(spec_of("csv", {{"pattern", dir.path("a.csv")}, {"columns", "x:i32"}},
+                     {{"epochs", 1}, {"on_error", "skip"}}));
+  const auto items = read_all(p);
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(number(items[0], "x"), 7);
+  EXPECT_EQ(p.bad_record_list()[0]["reason"], "the row has more than 1048576 columns");
+}
+
 TEST(LongLines, AreOneBadRecordEach) {
   TempDir dir;
   overwrite(dir.path("a"),
