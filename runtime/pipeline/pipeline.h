@@ -72,14 +72,14 @@ class Pipeline final : private SegmentHost {
   // The position and the decisions made: all that a restored pipeline needs to deliver the same
   // remaining items. Cheap, without payload.
   Json save() const;
-  // To be called before the first next(). Throws Error(invalid_argument) that says what differs if
-  // `state` belongs to another pipeline or other data; the data may have moved. A list of the
-  // positions of all ranks of a world is accepted too: this pipeline then continues at its own
-  // position. If the world differs, the rest of the epoch is redistributed: each sample that no
-  // rank has delivered fresh enters the stages of one rank once, in the source's order, and copies
-  // that an echo node made and a rank delivered do not come again. Throws Error(unsupported) if a
-  // stage counts samples (take, skip) or combines them by content. If it fails on the way to the
-  // position, next() and each later restore() throw the same Error.
+  // To be called before the first next(), and to succeed once. Throws Error(invalid_argument) that
+  // says what differs if `state` belongs to another pipeline or other data; the data may have
+  // moved. A list of the positions of all ranks of a world is accepted too: this pipeline then
+  // continues at its own position. If the world differs, the rest of the epoch is redistributed:
+  // each sample that no rank has delivered fresh enters the stages of one rank once, in the
+  // source's order, and copies that an echo node made and a rank delivered do not come again.
+  // Throws Error(unsupported) if a stage counts samples (take, skip) or combines them by content.
+  // If it fails on the way to the position, next() and each later restore() throw the same Error.
   void restore(const Json& state);
 
   uint64_t epoch() const;     // of the next item
@@ -214,6 +214,7 @@ class Pipeline final : private SegmentHost {
   bool has_current_ = false;
   bool started_ = false, cancelled_ = false;
   std::shared_ptr<const Error> failure_;
+  bool has_position_ = false;             // restore() has succeeded
   uint64_t epoch_ = 0, delivered_ = 0;    // delivered_: in the current epoch
   uint64_t skip_ = 0;                     // outputs that a restored run must not deliver again
   std::unique_ptr<const Json> restored_;  // the restored position, until a new one is reached

@@ -48,6 +48,8 @@ void Pipeline::restore(const Json& state) {
   const auto check_not_started = [this] {
     if (started_) fail(Code::state, "a pipeline is restored before its first batch is read");
     if (failure_) throw Error(*failure_);
+    if (has_position_)
+      fail(Code::state, "the pipeline was given a position already: create another for this one");
   };
   {
     std::scoped_lock lock(mutex_);
@@ -89,6 +91,7 @@ void Pipeline::go_to(const std::vector<Json>& positions, const Json& data,
   }
   on_the_way = true;
   own ? plan_restore(*own, samples) : plan_share(positions, samples);
+  has_position_ = true;
 } catch (const nlohmann::json::exception&) {  // raised by the notes of stages and sources
   fail(Code::corrupt_data, kDamagedPosition,
        ": 'data', 'stages' or 'decisions' do not hold what such a pipeline notes there");

@@ -452,6 +452,32 @@ TEST(Restore, DamagedPositionsAreErrors) {
   }
 }
 
+// Its stages and notes would hold what belongs to the first position, too.
+TEST(Restore, OncePerPipeline) {
+  TempDir dir;
+  const Json spec =
+      restorable_spec(make_shards(dir, 2, 30),
+                      R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
+  Pipeline original(spec);
+  digest_of_epoch(original, 6);
+  const Json first = original.save();
+  digest_of_epoch(original, 3);
+  const Json second = original.save();
+  const uint64_t tail = digest_of_epoch(original);
+  Pipeline other(spec);
+  EXPECT_THROW(other.restore(Json::object()), Error) << "what is refused has no effect";
+  other.restore(second);
+  try {
+    other.restore(first);
+    ADD_FAILURE() << "restored twice";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::state);
+    EXPECT_STREQ(error.what(),
+                 "the pipeline was given a position already: create another for this one");
+  }
+  EXPECT_EQ(digest_of_epoch(other), tail);
+}
+
 TEST(Restore, RefusesAnotherPipelinesState) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);

@@ -176,8 +176,8 @@ namespace EchoTrain
         /// <summary>Returns the position after the last batch that was read, as JSON.</summary>
         public string Save() => Handle.save();
 
-        /// <summary>Continues where a pipeline of the same stages was saved. Call it before the
-        /// first batch.</summary>
+        /// <summary>Continues where a pipeline of the same stages was saved. Call it once, before
+        /// the first batch.</summary>
         public void Restore(string state) => Handle.restore(state);
 
         /// <summary>Lists the stages with their options, and the options of the pipeline.</summary>

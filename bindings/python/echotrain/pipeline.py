@@ -542,8 +542,8 @@ class Pipeline(_NotPicklable):
         return _schema.from_json(self._handle.save())
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues where a pipeline of the same stages was saved. Call it before the first
-        batch."""
+        """Continues where a pipeline of the same stages was saved. Call it once, before the
+        first batch."""
         self._handle.restore(json.dumps(state))
 
     def close(self) -> None:

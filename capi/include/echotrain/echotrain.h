@@ -538,9 +538,9 @@ ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
  * within an epoch if the pipeline has a stage take, skip, bucket or pack_sequences, or if its
  * on_error is "substitute".
  *
- * ETR_STATE after the first batch; ETR_INVALID_ARGUMENT if the position is of another pipeline or
- * of other data; ETR_CORRUPT_DATA if it is damaged. If it fails on the way to the position,
- * etr_pipeline_next returns the same error: create another pipeline. */
+ * ETR_STATE after the first batch, and after a call that succeeded; ETR_INVALID_ARGUMENT if the
+ * position is of another pipeline or of other data; ETR_CORRUPT_DATA if it is damaged. If it fails
+ * on the way to the position, etr_pipeline_next returns the same error: create another pipeline. */
 ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
 
 /* Returns the batch's counts, or the sample's ordinal, epoch and replica. */

@@ -259,7 +259,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
   /** Returns the position after the last batch that was read, as JSON. */
   public String save() { return handle.save(); }
 
-  /** Continues where a pipeline of the same stages was saved. Call it before the first batch. */
+  /**
+   * Continues where a pipeline of the same stages was saved. Call it once, before the first batch.
+   */
   public void restore(String state) { handle.restore(state); }
 
   @Override
