@@ -3,6 +3,8 @@
 // Formats: https://www.tensorflow.org/tutorials/load_data/tfrecord, tensorflow/core/example/*.proto
 #include <cstring>
 #include <limits>
+#include <string>
+#include <unordered_map>
 
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -94,8 +96,39 @@ Tensor int64_list(std::string_view name, std::span<const std::byte> list) {
   return tensor_of(DType::i32, values);
 }
 
+constexpr size_t kMostFeatures = 1 << 16;  // as of a fast shard
+
+// Collects a record's features. Of those of one name the last counts.
+class Features {
+ public:
+  explicit Features(Item& item) : item_(item) {}
+
+  void count() {
+    if (++count_ > kMostFeatures)
+      fail(Code::unsupported, "the tf.train.Example has more than ", kMostFeatures, " features");
+  }
+
+  void set(const std::string& name, Tensor tensor) {
+    constexpr size_t kFew = 32;  // Item::set() compares with each
+    std::vector<Field>& fields = item_.fields;
+    if (fields.size() < kFew) return item_.set(name, std::move(tensor));
+    if (places_.empty())
+      for (size_t i = 0; i < fields.size(); ++i) places_.emplace(fields[i].name, i);
+    if (const auto [at, added] = places_.emplace(name, fields.size()); added)
+      fields.push_back({name, std::move(tensor)});
+    else
+      fields[at->second].tensor = std::move(tensor);
+  }
+
+ private:
+  Item& item_;
+  size_t count_ = 0;
+  std::unordered_map<std::string, size_t> places_;  // in the item's fields, if they are many
+};
+
 // Adds an entry of the feature map: key and value.
-void add_feature(Item& item, std::span<const std::byte> entry) {
+void add_feature(Features& features, std::span<const std::byte> entry) {
+  features.count();
   Message message(entry);
   std::string name;
   std::span<const std::byte> feature;
@@ -105,19 +138,20 @@ void add_feature(Item& item, std::span<const std::byte> entry) {
   }
   Message value(feature);
   while (value.next()) {
-    if (value.is(1, Wire::bytes)) item.set(name, bytes_list(name, value.bytes()));
-    if (value.is(2, Wire::bytes)) item.set(name, float_list(name, value.bytes()));
-    if (value.is(3, Wire::bytes)) item.set(name, int64_list(name, value.bytes()));
+    if (value.is(1, Wire::bytes)) features.set(name, bytes_list(name, value.bytes()));
+    if (value.is(2, Wire::bytes)) features.set(name, float_list(name, value.bytes()));
+    if (value.is(3, Wire::bytes)) features.set(name, int64_list(name, value.bytes()));
   }
 }
 
 void parse_example(Item& item, std::span<const std::byte> record) {
+  Features features(item);
   Message example(record);
   while (example.next()) {
     if (!example.is(1, Wire::bytes)) continue;
-    Message features(example.bytes());
-    while (features.next())
-      if (features.is(1, Wire::bytes)) add_feature(item, features.bytes());
+    Message entries(example.bytes());
+    while (entries.next())
+      if (entries.is(1, Wire::bytes)) add_feature(features, entries.bytes());
   }
   if (item.fields.empty())
     fail(Code::corrupt_data, "the record holds no tf.train.Example with features");

@@ -24,7 +24,8 @@ import tempfile
 import time
 import zlib
 
-from bomb_files import (MEGABYTE, chunk, crc32c, gnu_number, jpeg, masked_crc, node, onnx, pax, png, tar_header, tensor, zeros, zstd_zeros)
+from bomb_files import (MEGABYTE, chunk, crc32c, gnu_number, jpeg, masked_crc, message, node, onnx, pax, png, tar_header, tensor, zeros,
+                        zstd_zeros)
 
 LIMIT = 512 * MEGABYTE
 DENSE = [{"layer": "flatten"}, {"layer": "dense", "units": 10}]
@@ -198,6 +199,15 @@ def a_fast_shard_whose_index_is_large(root):
     table = struct.pack("<I", 0) + b"\0" + struct.pack("<I", 0x8F92EAB1)
     (root / "a.ets").write_bytes(struct.pack("<II", 0x184D2A50, len(frame)) + frame + struct.pack("<II", 0x184D2A5E, len(table)) + table)
     return job(root, {"stage": "fast_shard", "pattern": str(root / "a.ets")})
+
+
+@bomb("more than 65536 features")
+def a_tfrecord_of_many_features(root):
+    features = b"".join(message(1, message(1, str(i))) for i in range(1_000_000))
+    example = message(1, features)
+    length = struct.pack("<Q", len(example))
+    record = length + struct.pack("<I", masked_crc(length)) + example + bytes(4)
+    return lines(root, "tfrecord", record, "a.tfrecord", check_data=False)
 
 
 @bomb("more than 1048576 lists and objects")

@@ -94,6 +94,38 @@ TEST(TfRecordFamily, FloatsAreOfFourBytes) {
   }
 }
 
+// To look for a name among all others takes time with the square of their number.
+TEST(TfRecordFamily, ARecordHas65536FeaturesAtMost) {
+  TempDir dir;
+  const auto with = [&](int features) {
+    std::string all;
+    for (int i = 0; i < features; ++i)
+      all += feature(std::to_string(i % 65'000), 3, delimited(1, std::string(1, '\x05')));
+    put(dir.path("a"), tf_record(delimited(1, all)));
+    return spec_of("tfrecord", {{"pattern", dir.path("a")}}, {{"epochs", 1}});
+  };
+  EXPECT_HAS(failure(with(65'537)), "key 'record 1'");
+  EXPECT_HAS(failure(with(65'537)), "the tf.train.Example has more than 65536 features");
+  const auto items = read_all(with(65'536));
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0].fields.size(), 65'000u);
+  EXPECT_EQ(number(items[0], "64999"), 5);
+}
+
+// As in every map of protocol buffers.
+TEST(TfRecordFamily, OfFeaturesOfOneNameTheLastCounts) {
+  TempDir dir;
+  std::string all;
+  for (int i = 0; i < 200; ++i)
+    all += feature(std::to_string(i % 100), 3,
+                   delimited(1, std::string(1, static_cast<char>(i / 2))));
+  put(dir.path("a"), tf_record(delimited(1, all)));
+  const auto items = read_all(spec_of("tfrecord", {{"pattern", dir.path("a")}}, {{"epochs", 1}}));
+  ASSERT_EQ(items.size(), 1u);
+  ASSERT_EQ(items[0].fields.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(number(items[0], std::to_string(i).c_str()), 50 + i / 2);
+}
+
 TEST(JsonlFamily, NullIsNoText) {
   TempDir dir;
   const auto with = [&](const std::string& value, const char* type) {
