@@ -10,7 +10,9 @@ namespace etr {
 namespace {
 
 constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr size_t kLargest = size_t{1} << 30;  // size limit of an unpacked list, in bytes
+// Size limit of an unpacked list, in bytes. A run that saves as many numbers, each of at least a
+// byte, holds gigabytes of notes.
+constexpr uint64_t kLargest = uint64_t{1} << 27;
 
 [[noreturn]] void damaged() { fail(Code::corrupt_data, "a packed list of numbers is damaged"); }
 
@@ -63,7 +65,9 @@ std::string pack_numbers(std::span<const uint64_t> numbers) {
 std::vector<uint64_t> unpack_numbers(std::string_view text) {
   const std::string packed = from_text(text);
   const uint64_t size = ZSTD_getFrameContentSize(packed.data(), packed.size());
-  if (size > kLargest) damaged();  // also catches the values for "unknown" and "error"
+  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) damaged();
+  if (size > kLargest)
+    fail(Code::corrupt_data, "a packed list of ", size, " bytes; at most ", kLargest, " are read");
   std::string bytes(size, '\0');
   if (ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size()) != size) damaged();
   std::vector<uint64_t> numbers;

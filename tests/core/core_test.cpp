@@ -312,6 +312,16 @@ TEST(PackedNumbers, DamageIsAnError) {
   EXPECT_THROW(unpack_numbers(packed.substr(0, packed.size() - 3)), Error);
 }
 
+// Few bytes of text can stand for a list that fills the memory.
+TEST(PackedNumbers, AListOfMoreThanAnyPositionHoldsIsRefused) {
+  std::string packed = pack_numbers(std::vector<uint64_t>(1'000'000));
+  EXPECT_EQ(unpack_numbers(packed).size(), 1'000'000u);
+  EXPECT_LT(packed.size(), 200u);
+  // A zstd frame without blocks that says it has 2^27 + 1 bytes.
+  EXPECT_EQ(error_text([&] { unpack_numbers("KLUv/aABAAAIAQAA"); }),
+            "a packed list of 134217729 bytes; at most 134217728 are read");
+}
+
 TEST(Text, MatchesPatterns) {
   for (const auto& [pattern, text] : {std::pair("", ""),
                                       {"*", ""},
