@@ -135,6 +135,11 @@ void take_notes(const Json& state, ReplayInput& input, const DropSet& drops,
         decides->load_decisions(input.epoch, state["decisions"][key]);
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.pass_length = own_samples;
+  if (own_samples)
+    for (const uint64_t length : input.pass_lengths)
+      if (length > *own_samples + 1)  // the error with which a pass may end counts, too
+        fail(Code::corrupt_data, kDamagedPosition, ": 'pass_lengths' holds ", length,
+             ", and a pass has ", counted(static_cast<int64_t>(*own_samples), "sample"));
   input.drops = &drops;
 }
 

@@ -575,6 +575,14 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
   Json far = saved_within_an_epoch(idx_spec(dir));
   far["delivered"] = 1'000'000'000;
   EXPECT_NE(said_of(idx_spec(dir), far).find("cannot be reached"), std::string::npos);
+  // The way through passes longer than the data could take days.
+  Json long_pass = saved_within_an_epoch(idx_spec(dir));
+  long_pass["delivered"] = 100'000;
+  long_pass["pass_lengths"] = Json::array({1'000'000u});
+  const std::string longer = said_of(idx_spec(dir), long_pass);
+  EXPECT_NE(longer.find("'pass_lengths' holds 1000000, and a pass has 60 samples"),
+            std::string::npos)
+      << longer;
   Json copies = saved_within_an_epoch(idx_spec(dir));
   for (const Json& value :
        {Json(3), Json{{"2", 3}}, Json{{"2", pack_numbers(std::vector<uint64_t>{1, 0, 1})}}}) {
