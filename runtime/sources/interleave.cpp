@@ -159,8 +159,8 @@ class Interleave final : public Source {
           std::min<size_t>(ahead_bytes, budget_bytes(context) / 4 / context.sharers / ways);
     for (size_t i = 0; i < ways; ++i) {
       StageContext part = context;
-      part.part = i;
-      part.parts = ways;
+      part.part = context.part + context.parts * i;  // of what an interleave around this one reads
+      part.parts = context.parts * ways;
       part.sharers *= ways;
       // All ways have the same position, so they see the same order of the files, and each reads
       // its part.

@@ -167,6 +167,20 @@ TEST(Interleave, TakesFilesInTurnAndErrorsInTheirPlace) {
   EXPECT_HAS(p.bad_record_list().dump(), "line 2");
 }
 
+TEST(Interleave, OfAnInterleaveGivesEachSampleOnce) {
+  TempDir dir;
+  std::set<std::string> expected;
+  for (const char name : {'a', 'b', 'c', 'd', 'e'}) {
+    lines(dir, std::string("f") + name, 6);
+    for (int i = 0; i < 6; ++i) expected.insert(cat("f", name, i));
+  }
+  const Json files{{"stage", "text_lines"}, {"pattern", dir.path("f*")}};
+  const Json inner{{"stage", "interleave"}, {"sources", {files}}, {"cycle_length", 2}};
+  const auto all = texts(spec_of("interleave", {{"sources", {inner}}, {"cycle_length", 3}}));
+  EXPECT_EQ(all.size(), 30u);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()), expected);
+}
+
 TEST(Interleave, StopsInTheMiddle) {
   TempDir dir;
   lines(dir, "f", 1000);
