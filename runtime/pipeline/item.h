@@ -59,7 +59,7 @@ struct Item {
   // For a batch: its number among the batches that its stage made in the epoch. Two batches may
   // have the same ordinal, because they begin with copies of one sample.
   uint32_t batch_number = 0;
-  int64_t age = 0;       // fresh samples that echo nodes received after this one
+  int64_t age = 0;  // fresh samples that echo nodes received after this one
   // While a position is restored, samples that are not needed again travel without payload.
   bool ghost = false;
   bool dropped = false;    // set by a map stage to drop the sample

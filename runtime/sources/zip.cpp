@@ -90,9 +90,9 @@ class Zip final : public Source {
         if (!bad) bad = std::current_exception();
         if (dynamic_cast<const RestLost*>(&error)) {
           over_ = true;
-          throw RestLost(Error(
-              error.code(), cat(error.what(), " (zip ends its pass here: it cannot know which ",
-                                "samples belong together after the lost ones)")));
+          throw RestLost(Error(error.code(),
+                               cat(error.what(), " (zip ends its pass here: it cannot know which ",
+                                   "samples belong together after the lost ones)")));
         }
       }
     }

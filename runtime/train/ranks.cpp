@@ -171,12 +171,9 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   }
   const bool stopped = failure && failure->code() == Code::cancelled, failed = failure && !stopped;
   if (failure || !has_results()) mine = {};
-  std::array<double, 6> sums{stopped ? 1.0 : 0.0,
-                             failed ? 1.0 : 0.0,
-                             static_cast<double>(mine.samples),
-                             mine.weight,
-                             mine.loss * mine.weight,
-                             mine.accuracy * mine.weight};
+  std::array<double, 6> sums{
+      stopped ? 1.0 : 0.0, failed ? 1.0 : 0.0,      static_cast<double>(mine.samples),
+      mine.weight,         mine.loss * mine.weight, mine.accuracy * mine.weight};
   group_->all_reduce(std::span<double>(sums));
   std::vector<std::string> reasons;
   if (sums[1] > 0) reasons = gather(failed ? failure->what() : "");

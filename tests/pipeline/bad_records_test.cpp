@@ -651,14 +651,15 @@ struct ThreeFiles {
       for (int i = 0; i < 5; ++i) std::ofstream(dir.path(name), std::ios::app) << name << i << "\n";
   }
   Json spec(int rank, int world) const {
-    return {{"on_error", "skip"},
-            {"epochs", 1},
-            {"rank", rank},
-            {"world_size", world},
-            {"drop_remainder", false},
-            {"stages", Json::array({{{"stage", "text_lines"},
-                                     {"pattern", dir.path("?")},
-                                     {"shuffle_shards", false}}})}};
+    return {
+        {"on_error", "skip"},
+        {"epochs", 1},
+        {"rank", rank},
+        {"world_size", world},
+        {"drop_remainder", false},
+        {"stages",
+         Json::array(
+             {{{"stage", "text_lines"}, {"pattern", dir.path("?")}, {"shuffle_shards", false}}})}};
   }
   // Restores `state`, removes the file once the data is listed, and reads the rest of the epoch.
   // Returns the error that ends it, or the lines that were read.

@@ -45,7 +45,8 @@ TEST(Mix, EndsAsItIsTold) {
   const Json sources{lines(dir, "a", 5), lines(dir, "b", 12)};
   const auto count = [&](const char* when) {
     std::map<char, int> out;
-    for (const std::string& line : texts(spec_of("mix", {{"sources", sources}, {"stop_when", when}})))
+    for (const std::string& line :
+         texts(spec_of("mix", {{"sources", sources}, {"stop_when", when}})))
       ++out[line[0]];
     return out;
   };

@@ -117,8 +117,8 @@ TEST(TfRecordFamily, OfFeaturesOfOneNameTheLastCounts) {
   TempDir dir;
   std::string all;
   for (int i = 0; i < 200; ++i)
-    all += feature(std::to_string(i % 100), 3,
-                   delimited(1, std::string(1, static_cast<char>(i / 2))));
+    all +=
+        feature(std::to_string(i % 100), 3, delimited(1, std::string(1, static_cast<char>(i / 2))));
   put(dir.path("a"), tf_record(delimited(1, all)));
   const auto items = read_all(spec_of("tfrecord", {{"pattern", dir.path("a")}}, {{"epochs", 1}}));
   ASSERT_EQ(items.size(), 1u);

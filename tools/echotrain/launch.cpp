@@ -438,7 +438,7 @@ int command_launch(const Arguments& arguments) {
     throw UsageError("launch needs the number of ranks, from 1 to 1024: echotrain launch -n 2 " +
                      arguments.operand(0));
   Job job;
-  load_job(arguments, job);  // so that a mistake in it is reported once
+  load_job(arguments, job);    // so that a mistake in it is reported once
   ::signal(SIGCHLD, SIG_DFL);  // ignored, as a parent may leave it, no process has a status
   const InterruptNotes notes;
   const SuspendNotes suspends;
