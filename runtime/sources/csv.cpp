@@ -151,7 +151,7 @@ class Csv final : public LineSource {
       for (const std::string& name : column.from) {
         const auto found = std::find(names_.begin(), names_.end(), name);
         if (found == names_.end())
-          fail(Code::not_found, "'", path_, "' has no column '", name, "'",
+          fail(Code::invalid_argument, "'", path_, "' has no column '", name, "'",
                suggestion(name, names_));
         if (std::find(found + 1, names_.end(), name) != names_.end())
           fail(Code::invalid_argument, "'", path_, "' has more than one column '", name, "'");

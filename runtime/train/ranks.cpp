@@ -1,5 +1,6 @@
 #include "train/ranks.h"
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <exception>
@@ -159,16 +160,19 @@ void Ranks::check_alike(int64_t fingerprint) {
 EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   EvalMetrics mine;
   std::optional<Error> failure;
-  try {
-    work_apart([&] { mine = evaluate(); });
-  } catch (const Error& error) {
-    if (error.code() != Code::cancelled && is_elastic()) throw;
-    if (error.code() == Code::rank_lost) {  // maybe only to some ranks, which share a model
-      abort(error.what());
-      throw;
+  // Only what `evaluate` throws: after an error of work_apart() ranks no longer meet.
+  work_apart([&] {
+    try {
+      mine = evaluate();
+    } catch (const Error& error) {
+      if (error.code() != Code::cancelled && is_elastic()) throw;
+      if (error.code() == Code::rank_lost) {  // maybe only to some ranks, which share a model
+        abort(error.what());
+        throw;
+      }
+      failure = error;
     }
-    failure = error;
-  }
+  });
   const bool stopped = failure && failure->code() == Code::cancelled, failed = failure && !stopped;
   if (failure || !has_results()) mine = {};
   std::array<double, 6> sums{
@@ -320,8 +324,12 @@ checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load)
   loaded.step = contents["step"];
   loaded.path = contents["path"];
   for (const auto& [name, bytes] : contents["files"].items()) {
-    loaded.files[name].resize(bytes);
-    group_->broadcast(loaded.files[name], 0);
+    std::vector<std::byte>& file = loaded.files[name];
+    file.resize(bytes);
+    // In pieces, each of which has the whole time-out: a file may take longer on a slow network.
+    constexpr size_t kPiece = size_t{64} << 20;
+    for (size_t at = 0; at < file.size(); at += kPiece)
+      group_->broadcast(std::span(file).subspan(at, std::min(kPiece, file.size() - at)), 0);
   }
   return loaded;
 }

@@ -708,6 +708,26 @@ TEST(BadRecords, AnUnreadableFileOnTheWayToAPositionEndsTheRun) {
                  {files.dir.path(file), "how many records are lost"});
 }
 
+// Every rank meets it alike.
+TEST(BadRecords, ACsvFileThatLacksAColumnIsLeftOutByAllRanks) {
+  const TempDir dir;
+  for (const char* name : {"a", "b", "c"})
+    std::ofstream(dir.path(name)) << (*name == 'b' ? "other" : "id") << "\n1\n2\n3\n";
+  size_t samples = 0;
+  for (const int rank : {0, 1}) {
+    Pipeline p(Json{{"on_error", "skip"},
+                    {"epochs", 1},
+                    {"rank", rank},
+                    {"world_size", 2},
+                    {"stages", Json::array({{{"stage", "csv"},
+                                             {"pattern", dir.path("?")},
+                                             {"columns", "id:i32=id"},
+                                             {"shuffle_shards", false}}})}});
+    for (Item item; p.next(item) == Pipeline::Next::item;) ++samples;
+  }
+  EXPECT_EQ(samples, 6u);
+}
+
 // Samples that do not fit into a batch ------------------------------------------------------------
 
 // Gives the samples with these numbers fields of other shapes, each of another one.

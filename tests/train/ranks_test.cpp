@@ -406,6 +406,24 @@ TEST(RanksOfAJob, SayWhatTheyCannotShare) {
       << overtaking;
 }
 
+TEST(RanksOfAJob, ShareFilesThatAreLongerThanOneExchange) {
+  checkpoint::Loaded stored{.step = 7};
+  std::vector<std::byte>& large = stored.files["large"];
+  large.resize((size_t{64} << 20) + 5);
+  for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<std::byte>(i * 7 + (i >> 20));
+  stored.files["empty"];
+  auto groups = exchange::local_groups(2, 20);
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      Ranks own(std::move(groups[static_cast<size_t>(rank)]));
+      const auto loaded = own.share([&] { return stored; });
+      EXPECT_EQ(loaded.step, 7u);
+      EXPECT_TRUE(loaded.files == stored.files) << rank;
+    }));
+  for (auto& each : ranks) each.get();
+}
+
 // The time-out is for exchanges. What a rank does alone may take longer.
 TEST(RanksOfAJob, WaitForWhatOneOfThemDoesAlone) {
   constexpr double kTimeout = 3;
