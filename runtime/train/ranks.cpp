@@ -179,12 +179,15 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
       stopped ? 1.0 : 0.0, failed ? 1.0 : 0.0,      static_cast<double>(mine.samples),
       mine.weight,         mine.loss * mine.weight, mine.accuracy * mine.weight};
   group_->all_reduce(std::span<double>(sums));
-  std::vector<std::string> reasons;
-  if (sums[1] > 0) reasons = gather(failed ? failure->what() : "");
+  std::vector<std::string> reasons;  // a code and a text each
+  if (sums[1] > 0)
+    reasons = gather(failed ? static_cast<char>(failure->code()) + std::string(failure->what())
+                            : std::string());
   if (failure) throw Error(*failure);
   for (size_t rank = 0; rank < reasons.size(); ++rank)
-    if (!reasons[rank].empty())
-      fail(Code::state, "rank ", rank, " ended the evaluation: ", reasons[rank]);
+    if (const std::string& reason = reasons[rank]; !reason.empty())
+      fail(static_cast<Code>(static_cast<signed char>(reason[0])), "rank ", rank,
+           " ended the evaluation: ", reason.substr(1));
   if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
   EvalMetrics all{.samples = static_cast<int64_t>(sums[2]), .weight = sums[3]};
   if (all.weight == 0) return all;

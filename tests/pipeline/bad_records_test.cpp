@@ -719,6 +719,7 @@ TEST(BadRecords, ACsvFileThatLacksAColumnIsLeftOutByAllRanks) {
                     {"epochs", 1},
                     {"rank", rank},
                     {"world_size", 2},
+                    {"drop_remainder", false},
                     {"stages", Json::array({{{"stage", "csv"},
                                              {"pattern", dir.path("?")},
                                              {"columns", "id:i32=id"},
