@@ -319,7 +319,8 @@ TEST(BadRecords, AreListedInAFileWithTheirOffset) {
   for (const Json& row : rows) {
     const auto offset = row["offset"].get<size_t>();
     const std::string tar = platform::read_file(dir.path("a.tar"));
-    EXPECT_EQ(tar.substr(offset, row["key"].get<std::string>().size()), row["key"]);
+    const auto key = row["key"].get<std::string>();
+    EXPECT_EQ(tar.substr(offset, key.size()), key);
   }
 }
 
