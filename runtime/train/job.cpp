@@ -381,8 +381,7 @@ Json expand(const std::string& text, const Json& vars, const std::string& where)
     const size_t close = text.find('}', open);
     if (close == std::string::npos)
       fail(Code::invalid_argument, where, ": '", text, "' has '${' without '}'");
-    const std::string name = text.substr(open + 2, close - open - 2);
-    const Json& value = value_of_variable(name, vars, where);
+    const Json& value = value_of_variable(text.substr(open + 2, close - open - 2), vars, where);
     if (open == 0 && close + 1 == text.size()) return value;
     out +=
         text.substr(at, open - at) + (value.is_string() ? value.get<std::string>() : value.dump());

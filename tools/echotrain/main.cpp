@@ -22,8 +22,7 @@ std::string command_name(const std::string& word) {
 }
 
 int run(const std::vector<std::string>& words) {
-  const std::string name = words.empty() ? "help" : command_name(words[0]);
-  const cli::Command& command = cli::find_command(name);
+  const cli::Command& command = cli::find_command(words.empty() ? "help" : command_name(words[0]));
   const cli::Arguments arguments(
       command, words.empty() ? words : std::vector<std::string>(words.begin() + 1, words.end()));
   if (arguments.help()) {
