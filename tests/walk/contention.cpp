@@ -50,6 +50,18 @@ int32_t retried(const std::function<int32_t()>& body) {
   return status;
 }
 
+// `wait` waits on a thread of its own, until `end` stops or destroys its handle. `other` is another
+// call on the handle, which is refused once the first one has it.
+void end_while_waiting(Walk& walk, const char* function, Codes allowed,
+                       const std::function<int32_t()>& wait, const std::function<int32_t()>& other,
+                       const std::function<void()>& end) {
+  const Waiting waiting(walk, function, allowed, [&] { return retried(wait); });
+  walk.soon((std::string(function) + " of another thread").c_str(),
+            [&] { return other() == ETR_STATE || waiting.ended(); });
+  end();
+  waiting.ends_soon();
+}
+
 // A pipeline whose source waits until it is let go.
 struct Stalled {
   std::unique_ptr<Pipeline> pipeline;
@@ -179,23 +191,22 @@ void stop_a_run(Walk& walk) {
   const bool destroys = walk.random.one_in(2);
   etr_event event{};
   event.struct_size = sizeof event;
-  {
-    const Waiting waiting(walk, "etr_run_next_event_within", kOk, [&] {
-      return retried([&] { return etr_run_next_event_within(raw, 1e6, &event); });
-    });
-    walk.soon("etr_run_next_event_within of another thread", [&] {
-      char* text = nullptr;
-      const int32_t status = etr_run_pipeline_stats(raw, &text);
-      etr_string_free(text);
-      return status == ETR_STATE || waiting.ended();
-    });
-    if (destroys)
-      walk.call_void("etr_run_destroy", [&] { etr_run_destroy(raw); });
-    else
-      walk.call(
-          "etr_run_stop", "", kOk, [&] { return etr_run_stop(raw); }, true);
-    waiting.ends_soon();
-  }
+  end_while_waiting(
+      walk, "etr_run_next_event_within", kOk,
+      [&] { return etr_run_next_event_within(raw, 1e6, &event); },
+      [&] {
+        char* text = nullptr;
+        const int32_t status = etr_run_pipeline_stats(raw, &text);
+        etr_string_free(text);
+        return status;
+      },
+      [&] {
+        if (destroys)
+          walk.call_void("etr_run_destroy", [&] { etr_run_destroy(raw); });
+        else
+          walk.call(
+              "etr_run_stop", "", kOk, [&] { return etr_run_stop(raw); }, true);
+      });
   if (destroys) run->handle.forget();
   if (event.kind != ETR_EVENT_END) walk.trace.fail("a run that was stopped has not ended");
 }
@@ -205,16 +216,16 @@ void stop_a_server(Walk& walk) {
   if (!record || record->stopped) return;
   etr_server* const server = record->handle.get();
   const bool destroys = walk.random.one_in(2);
-  const Waiting waiting(walk, "etr_server_wait", kEnd | kRankLost, [&] {
-    return retried([&] { return etr_server_wait(server, 1e6, nullptr); });
-  });
-  walk.soon("etr_server_wait of another thread",
-            [&] { return etr_server_wait(server, 0, nullptr) == ETR_STATE || waiting.ended(); });
-  if (destroys)
-    walk.call_void("etr_server_destroy", [&] { etr_server_destroy(server); });
-  else
-    walk.call("etr_server_stop", "", kOk, [&] { return etr_server_stop(server); });
-  waiting.ends_soon();
+  end_while_waiting(
+      walk, "etr_server_wait", kEnd | kRankLost,
+      [&] { return etr_server_wait(server, 1e6, nullptr); },
+      [&] { return etr_server_wait(server, 0, nullptr); },
+      [&] {
+        if (destroys)
+          walk.call_void("etr_server_destroy", [&] { etr_server_destroy(server); });
+        else
+          walk.call("etr_server_stop", "", kOk, [&] { return etr_server_stop(server); });
+      });
   record->stopped = true;
   if (!destroys) return;
   record->handle.forget();
@@ -227,23 +238,22 @@ void end_a_study(Walk& walk) {
   etr_study* const study = record->handle.get();
   const bool destroys = walk.random.one_in(2);
   char* event = nullptr;
-  {
-    const Waiting waiting(walk, "etr_study_next_event", kOk | kEnd, [&] {
-      return retried([&] { return etr_study_next_event(study, 1e6, &event); });
-    });
-    walk.soon("etr_study_next_event of another thread", [&] {
-      char* other = nullptr;
-      const int32_t status = etr_study_next_event(study, 0, &other);
-      etr_string_free(other);
-      return status == ETR_STATE || waiting.ended();
-    });
-    if (destroys)
-      walk.call_void("etr_study_destroy", [&] { etr_study_destroy(study); });
-    else
-      walk.call(
-          "etr_study_stop", "", kOk, [&] { return etr_study_stop(study); }, true);
-    waiting.ends_soon();
-  }
+  end_while_waiting(
+      walk, "etr_study_next_event", kOk | kEnd,
+      [&] { return etr_study_next_event(study, 1e6, &event); },
+      [&] {
+        char* other = nullptr;
+        const int32_t status = etr_study_next_event(study, 0, &other);
+        etr_string_free(other);
+        return status;
+      },
+      [&] {
+        if (destroys)
+          walk.call_void("etr_study_destroy", [&] { etr_study_destroy(study); });
+        else
+          walk.call(
+              "etr_study_stop", "", kOk, [&] { return etr_study_stop(study); }, true);
+      });
   record->ended = !event || std::string(event).find("\"kind\":\"end\"") != std::string::npos;
   etr_string_free(event);
   if (!destroys) return;
