@@ -168,7 +168,6 @@ TEST(Tune, GoesOnAfterAValueThatIsRefused) {
   EXPECT_TRUE(found["options"].contains("prefetch")) << "what comes after it is tried";
 }
 
-// A trial may end before it has a rate.
 // No value of an option brings it.
 TEST(Tune, EndsWithTheFirstTrialWhoseDataIsMissing) {
   TempDir dir;
@@ -185,6 +184,7 @@ TEST(Tune, EndsWithTheFirstTrialWhoseDataIsMissing) {
   EXPECT_EQ(trials, 0);
 }
 
+// A trial may end before it has a rate.
 TEST(Tune, TrialsWithoutARateAreNoErrors) {
   TempDir dir;
   const Json found = pipeline::tune(spec_of(dir), {}, {1e-9, 0, {}});
