@@ -138,10 +138,9 @@ bool SourceSegment::read_own(Item& item) {
   std::exception_ptr bad;
   try {
     if (!pass_ended_) pass_ended_ = !(item.ghost ? source_->skip() : read_or_recall(item));
-  } catch (const RestLost& error) {
-    if (!lies_in_data(error) && (world_ > 1 || item.ghost)) throw CountLost(stats_.name, error);
-    bad = std::current_exception();
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    const bool loses_rest = dynamic_cast<const RestLost*>(&error) && !lies_in_data(error);
+    if (loses_rest && (world_ > 1 || item.ghost)) throw CountLost(stats_.name, error);
     bad = std::current_exception();
   }
   if (pass_ended_) return false;

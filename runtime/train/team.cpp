@@ -210,10 +210,11 @@ void Team::on_all(const std::function<void(Trainer&)>& work) {
     mates_[i]->begin([part, i](Trainer& trainer) { part(i + 1, trainer); });
   part(0, own);
   // The others wait for this one however long, and it may have failed before they could know.
-  const auto& own_failure = (*failures)[0];
-  for (const auto& mate : mates_)
-    if (own_failure && !mate->finishes_within(timeout_s_)) own.abort(text_of(own_failure));
-  size_t failed = own_failure ? 1 : 0;
+  const std::exception_ptr first = (*failures)[0];
+  if (first)
+    for (const auto& mate : mates_)
+      if (!mate->finishes_within(timeout_s_)) own.abort(text_of(first));
+  size_t failed = first ? 1 : 0;
   for (size_t i = 0; i < mates_.size(); ++i) {
     const std::exception_ptr broken = mates_[i]->finish();
     std::exception_ptr& failure = (*failures)[i + 1];
@@ -221,7 +222,6 @@ void Team::on_all(const std::function<void(Trainer&)>& work) {
     if (failure) ++failed;
   }
   if (failed == 0) return;
-  const std::exception_ptr first = own_failure;
   const bool is_shared =  // whoever lost another has a dead group
       failed == failures->size() && std::none_of(failures->begin(), failures->end(), is_lost);
   if (is_shared) std::rethrow_exception(first);
