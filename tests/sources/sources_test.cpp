@@ -115,10 +115,12 @@ TEST(Idx, IsNotReadAgainForTheLengthAfterRestoring) {
   Pipeline first(spec), second(spec);
   Item item;
   first.next(item);
-  second.restore(first.save());
+  // Saved once: whether the first one has read its pass to the end depends on the moment.
+  const Json state = first.save();
+  second.restore(state);
   std::filesystem::remove(dir.path("images"));
   EXPECT_EQ(second.length(), 7u);
-  EXPECT_EQ(second.save(), first.save());
+  EXPECT_EQ(second.save(), state);
 }
 
 // Fast shards of a record each, by path: "/0.ets".
