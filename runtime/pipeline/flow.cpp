@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -117,27 +120,61 @@ class ThreadTask final : public Task {
   std::thread thread_;  // last: it uses the members above
 };
 
+// Arenas that are in no use, by their threads. oneTBB before 2021.10 takes an arena for one with work
+// until its workers have looked into it a hundred times in vain, even after its end. Until then it
+// keeps them from other arenas: on busy cores, where each look takes milliseconds, a pipeline that
+// followed others would have a single thread for its first seconds.
+class Arenas {
+ public:
+  std::unique_ptr<tbb::task_arena> take(int threads) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = free_.find(threads);
+    if (found == free_.end()) return std::make_unique<tbb::task_arena>(threads, 1);
+    return std::move(free_.extract(found).mapped());
+  }
+  void give_back(int threads, std::unique_ptr<tbb::task_arena> arena) noexcept {
+    try {
+      const std::scoped_lock lock(mutex_);
+      free_.emplace(threads, std::move(arena));
+    } catch (const std::bad_alloc&) {  // then it ends here
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<int, std::unique_ptr<tbb::task_arena>> free_;
+};
+
+Arenas& arenas() {
+  static auto* const kept = new Arenas;  // never freed: pipelines may end after static objects
+  return *kept;
+}
+
 }  // namespace
 
 struct FlowGraph::State {
   // The runner occupies the arena's reserved slot, so that tasks run even if TBB has no worker
   // thread for the arena (on a machine with one core).
-  explicit State(int threads) : arena(threads, 1) {
+  explicit State(int wanted) : threads(wanted), arena(arenas().take(wanted)) {
     if (threads > static_cast<int>(platform::usable_threads()))
       control.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
-    arena.execute([this] {
+    arena->execute([this] {
       graph.emplace();
       graph->reserve_wait();
     });
     try {
       runner = start_thread(kThread, kFewer,
-                            [this] { arena.execute([this] { graph->wait_for_all(); }); });
+                            [this] { arena->execute([this] { graph->wait_for_all(); }); });
     } catch (...) {  // without a runner the graph's destructor would never return
       graph->release_wait();
       throw;
     }
   }
-  ~State() { finish(); }
+  ~State() {
+    finish();
+    graph.reset();
+    arenas().give_back(threads, std::move(arena));
+  }
 
   void finish() {
     if (!runner.joinable()) return;
@@ -146,7 +183,8 @@ struct FlowGraph::State {
   }
 
   std::optional<tbb::global_control> control;
-  tbb::task_arena arena;
+  const int threads;
+  std::unique_ptr<tbb::task_arena> arena;
   std::optional<tbb::flow::graph> graph;
   std::thread runner;
 };
