@@ -59,6 +59,16 @@ bool connected(const Descriptor& socket, const addrinfo& address, Deadline deadl
   return error == 0;
 }
 
+// Whether the kernel has chosen the port that was asked for as the socket's own one. Where nobody
+// listens there yet, such a socket is connected to itself, and keeps the server from listening.
+bool is_own_peer(const Descriptor& connection) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  return ::getsockname(connection.number(), reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         ::getpeername(connection.number(), reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
+         own_size == peer_size && std::memcmp(&own, &peer, own_size) == 0;
+}
+
 }  // namespace
 
 Descriptor listen_at(const std::string& host, const std::string& port) {
@@ -91,11 +101,14 @@ Descriptor connect_to(const std::string& host, const std::string& port, Deadline
       const Addresses addresses = look_up(host, port, 0);
       for (const addrinfo* a = addresses.get(); a; a = a->ai_next) {
         Descriptor socket = socket_for(*a);
-        if (connected(socket, *a, deadline)) {
+        if (!connected(socket, *a, deadline)) {
+          why = std::strerror(errno);
+        } else if (is_own_peer(socket)) {
+          why = "nobody listens there";
+        } else {
           send_at_once(socket.number());
           return socket;
         }
-        why = std::strerror(errno);
       }
     } catch (const Error& error) {
       why = error.what();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kFramePoll = std::chrono::milliseconds(5);  // how often the store is polled
 // How long after a deadline a helper may take to report which ranks are missing.
-constexpr auto kPatience = std::chrono::milliseconds(900);
+constexpr auto kPatience = std::chrono::seconds(6);
 
 std::string_view raw_bytes(std::span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
@@ -137,7 +137,7 @@ bool HelperProcess::leave(Deadline deadline) {
                    channel_.receive(frame, deadline) == Outcome::frame &&
                    frame.kind == static_cast<uint32_t>(FrameKind::done);
   // The helper may still be telling the other ranks why it ended.
-  child_->wait(std::min(deadline, std::chrono::steady_clock::now() + kPatience));
+  child_->wait(deadline);
   return all;
 }
 

@@ -32,7 +32,7 @@ constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // bytes of a frame after
 constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
 constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
 constexpr double kMaxAnswer = 10;                      // seconds
-constexpr double kTakenAnswer = 2;                     // of the process that already has the port
+constexpr double kTakenAnswer = 10;                    // of the process that already has the port
 
 // Drops clients that do not greet, because ports are scanned.
 class Server {

@@ -184,12 +184,14 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
 
 void Learner::wait_for_steps(double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (in_flight() > 0 && std::chrono::steady_clock::now() < until) try {
+  while (in_flight() > 0 && std::chrono::steady_clock::now() < until) {
+    try {
       plans_->results(/*wait_all=*/false);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } catch (const Error& error) {
       log_line(LogLevel::debug, error.what());
     }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void Learner::settle() {

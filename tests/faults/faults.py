@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hurts ranks of small runs at random moments, and looks at what is left.
 
-    faults.py ECHOTRAIN [--faults 200] [--jobs 2] [--seed 1] [--timeout 2] [--within 1]
+    faults.py ECHOTRAIN [--faults 200] [--jobs 2] [--seed 1] [--timeout 2] [--within 3]
 
 After each fault: every rank that is left ends with an error that names the missing ranks, within the time-out and --within seconds; no
 process and no temporary file is left; and the run, resumed, gives the losses of one that nobody hurt, to the bit. Strangers'
@@ -48,7 +48,7 @@ class Fault:
         network = Network(name, self.size) if self.kind in ("link", "delay", "loss") else None
         timeout = 30 if self.kind in PASSING else self.options.timeout
         cluster = Cluster(self.options.program, root, name,
-                          job(root, root / name, epochs=EPOCHS, milliseconds=4, timeout=timeout), self.size)
+                          job(root, root / name, epochs=EPOCHS, milliseconds=20, timeout=timeout), self.size)
         try:
             self.start(cluster, network)
             cluster.wait_for_step(self.step)
@@ -63,7 +63,7 @@ class Fault:
             self.expect_nothing_left(cluster)
             if self.kind not in PASSING:
                 resumed = Cluster(self.options.program, root, name + "-resumed",
-                                  job(root, root / name, epochs=EPOCHS, milliseconds=4, timeout=30), self.size)
+                                  job(root, root / name, epochs=EPOCHS, milliseconds=20, timeout=30), self.size)
                 try:
                     resumed.start_all("--resume" if cluster.has_checkpoint() else "--overwrite")
                     for rank in range(self.size):
@@ -185,7 +185,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=2, help="of the ranks, also when they begin")
-    parser.add_argument("--within", type=float, default=1, help="seconds beyond the time-out")
+    parser.add_argument("--within", type=float, default=3, help="seconds beyond the time-out")
     options = parser.parse_args()
     kinds = ["kill", "freeze", "stray", "kill", "freeze all"]
     for kind, missing in what_is_missing().items():

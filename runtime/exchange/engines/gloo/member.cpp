@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <thread>
 
 #include "core/clock.h"
 #include "exchange/failure.h"
@@ -13,9 +14,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kAnswer = 400ms;  // for the answers of the other ranks
-constexpr auto kFlush = 200ms;   // for a verdict to be sent
-constexpr auto kGrace = 50ms;    // for what arrives on other connections at the same time
+constexpr auto kAnswer = 2s;   // for the answers of the other ranks
+constexpr auto kFlush = 1s;    // for a verdict to be sent
+constexpr auto kGrace = 50ms;  // for what arrives on other connections at the same time
+constexpr auto kVerdict = 5s;  // for the thread that hears from the others to say why
 constexpr auto kDrain = 5s;
 
 // Gloo's errors begin with a source location, "[./gloo/transport/tcp/pair.cc:598] ".
@@ -146,14 +148,11 @@ void Member::silent(int rank, const std::string& why) {
       missing));
 }
 
-void Member::wait_for_better_verdict() {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, 500ms, [] { return false; });
-}
-
+// A connection breaks where a rank is lost or has ended the group. Then the thread that hears from
+// the others ends this process, and names that rank.
 void Member::broken(const std::string& why) {
-  wait_for_better_verdict();
-  end(failure_of(Code::io, cat("Gloo failed on rank ", context_->rank, ": ", why)));
+  std::this_thread::sleep_for(kVerdict);
+  end(failure_of(Code::io, cat("Gloo failed on rank ", context_->rank, ": ", without_place(why))));
 }
 
 void Member::abort(const std::string& reason) {

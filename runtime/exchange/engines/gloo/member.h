@@ -49,7 +49,6 @@ class Member {
   void silent(int rank, const std::string& why);
   Notice notice(NoticeKind kind) const;
   bool needs(int rank) const;
-  void wait_for_better_verdict();
 
   const std::shared_ptr<gloo::Context> context_;
   platform::Channel& library_;

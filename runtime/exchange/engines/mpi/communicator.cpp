@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kAnswer = 400ms;  // for the answers of the other ranks
+constexpr auto kAnswer = 2s;  // for the answers of the other ranks
 constexpr auto kDrain = 5s;
 
 }  // namespace

@@ -31,7 +31,7 @@ using Steps = std::vector<Job::Step>;
 constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements per MPI call, whose counts are int
 constexpr size_t kPage = 4096;
 // How long after a deadline the communication thread may take to report the result.
-constexpr auto kPatience = std::chrono::milliseconds(900);
+constexpr auto kPatience = std::chrono::seconds(6);
 constexpr auto kDrain = std::chrono::seconds(6);
 
 MPI_Datatype type_of(Number number) {
