@@ -180,7 +180,7 @@ void etr_run_destroy(etr_run* run) {
     // The last call to leave ends the run: this one, or one that stopping ends.
     RunningJob& running = *any_thread(run, "run").running;
     run->occupancy.destroy();
-    if (running.occupancy.has_others()) running.team->stop();
+    if (run->occupancy.has_others() || running.occupancy.has_others()) running.team->stop();
   });
 }
 

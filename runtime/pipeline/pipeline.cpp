@@ -399,6 +399,9 @@ Pipeline::~Pipeline() {
     for (auto& segment : segments_) (void)segment.release();
     (void)graph_.release();
     if (planner_.joinable()) planner_.detach();
+    // A thread of the parent may have held the locks of their memory.
+    (void)new std::deque<Chunk>(std::move(ready_));
+    (void)new Chunk(std::move(current_));
     return;
   }
   cancel();
