@@ -120,10 +120,10 @@ class ThreadTask final : public Task {
   std::thread thread_;  // last: it uses the members above
 };
 
-// Arenas that are in no use, by their threads. oneTBB before 2021.10 takes an arena for one with work
-// until its workers have looked into it a hundred times in vain, even after its end. Until then it
-// keeps them from other arenas: on busy cores, where each look takes milliseconds, a pipeline that
-// followed others would have a single thread for its first seconds.
+// Arenas that are in no use, by their threads. oneTBB before 2021.10 takes an arena for one with
+// work until its workers have looked into it a hundred times in vain, even after its end. Until
+// then it keeps them from other arenas: on busy cores, where each look takes milliseconds, a
+// pipeline that followed others would have a single thread for its first seconds.
 class Arenas {
  public:
   std::unique_ptr<tbb::task_arena> take(int threads) {

@@ -192,8 +192,8 @@ class PipelineTest(Case):
             et.tune([et.stages.folder(self.root), lambda sample: sample])
 
     def test_explain_names_the_bottleneck(self):
-        # For 0.6 s: on a busy machine the beginning of a shorter run would outweigh what the delay takes.
-        with et.Pipeline([et.source([{"x": np.zeros(2, np.float32)}] * 300), et.stages.delay(2), et.stages.batch(5)],
+        # For 3 s: on a busy machine the beginning of a shorter run would outweigh what the delay takes.
+        with et.Pipeline([et.source([{"x": np.zeros(2, np.float32)}] * 150), et.stages.delay(20), et.stages.batch(5)],
                          epochs=1, trace_events=1000) as p:
             with self.assertRaises(et.EchoTrainError):
                 p.explain()

@@ -534,7 +534,7 @@ TEST_F(RunsTrainer, AWaitForABatchEndsWithTheRun) {
     char* text = nullptr;
     while (etr_run_pipeline_stats(run, &text) == ETR_OK) etr_string_free(text);  // until it is used
     etr_run_destroy(run);
-    ASSERT_EQ(ended.wait_for(std::chrono::seconds(20)), std::future_status::ready) << of_trainer;
+    ASSERT_EQ(ended.wait_for(std::chrono::seconds(60)), std::future_status::ready) << of_trainer;
     const Ended how = ended.get();
     EXPECT_EQ(how.status, of_trainer ? ETR_CANCELLED : ETR_OK);
     EXPECT_EQ(how.kind, of_trainer ? -1 : ETR_EVENT_END);

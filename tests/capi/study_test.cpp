@@ -126,17 +126,22 @@ TEST_F(CStudy, DestroyingItEndsTheWaitOfAnotherThread) {
   char* begun = nullptr;
   ASSERT_OK(etr_study_next_event(study, 0.05, &begun));
   etr_string_free(begun);
-  std::atomic<bool> waits = false;
   std::string event;
   std::thread waiting([&] {
-    waits = true;
     char* text = nullptr;
-    EXPECT_EQ(etr_study_next_event(study, 1e6, &text), ETR_OK);
+    int32_t status = ETR_STATE;
+    while (status == ETR_STATE)  // refused while the other thread has it
+      status = etr_study_next_event(study, 1e6, &text);
+    EXPECT_EQ(status, ETR_OK);
     event = text;
     etr_string_free(text);
   });
-  while (!waits) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it waits by now
+  EXPECT_TRUE(etr::test::eventually([&] {  // until it waits
+    char* text = nullptr;
+    const int32_t status = etr_study_next_event(study, 0, &text);
+    etr_string_free(text);
+    return status == ETR_STATE;
+  }));
   etr_study_destroy(study);
   waiting.join();
   EXPECT_EQ(Json::parse(event)["kind"], "end");

@@ -241,7 +241,7 @@ class Runs(unittest.TestCase):
                        {"stage": "decode"}, {"stage": "echo", "mode": "on_demand", "factor": 2, "log": str(log)},
                        {"stage": "keep", "fields": "image,label"}, {"stage": "batch", "size": 8}],
             "on_error": "quarantine", "quarantine_dir": str(self.root / "quarantined"), "bad_records_file": str(bad)}))
-        for words in (["explain", pipeline, "--seconds", "0.2"],
+        for words in (["explain", pipeline, "--seconds", "3"],
                       ["tune-pipeline", pipeline, "--seconds", "0.1", "--out", self.root / "tuned.json"]):
             result = run(*words)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -354,14 +354,14 @@ class Runs(unittest.TestCase):
         self.assertNotIn("no checkpoint", result.stderr)
 
     def test_progress_fits_a_terminal_and_knows_what_it_says(self):
-        run_ = Terminal("train", *self.words("narrow", train__steps=400, evaluation__every_steps=200), columns=80)
+        run_ = Terminal("train", *self.words("narrow", train__steps=2000, evaluation__every_steps=1000), columns=80)
         self.assertEqual(run_.end(), 0)
         lines = [re.sub(r"\x1b\[K", "", line) for line in re.split(r"[\r\n]+", run_.output)]
         progress = [line for line in lines if " step " in line]
         self.assertLess(max(map(len, progress)), 80)
         self.assertTrue(any(" left" in line and "loss" in line for line in progress), progress)
         for line in progress:
-            if "of 400, 0 s" in line:
+            if "of 2000, 0 s" in line:
                 self.assertNotRegex(line, "ex/s|device waits|left")
         self.assertLess(re.search(r"device: .*", run_.output)[0].count("llvmpipe"), 2)
 

@@ -41,6 +41,11 @@ def state(pid):
         return file.read().rsplit(") ", 1)[1][0]
 
 
+def signal_pends(pid, number):
+    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 class Launch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -295,7 +300,7 @@ class Launch(unittest.TestCase):
         finally:
             signal.signal(signal.SIGCHLD, former)
         try:
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=240)
         finally:
             process.kill()
         self.assertEqual(process.returncode, 0, out)
@@ -347,9 +352,12 @@ class Launch(unittest.TestCase):
                 process, ranks = self.begin(f"twice-{int(number)}")
             self.assertEqual(len(list(meetings.iterdir())), 1)
             os.kill(ranks[1], signal.SIGSTOP)  # it does not end in order
-            for _ in range(2):
-                process.send_signal(number)
-                time.sleep(0.5)
+            process.send_signal(number)
+            deadline = time.monotonic() + 60
+            while signal_pends(process.pid, number):  # a second one would be taken for the same
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            process.send_signal(number)
             out, errors = self.ended(process, ranks)
             self.assertEqual(process.returncode, 128 + number, errors)
             self.assertEqual(list(meetings.iterdir()), [])

@@ -184,14 +184,14 @@ class Ranks(unittest.TestCase):
                 self.assertIn(word, errors)
 
     def test_who_waits_for_others_says_so(self):
-        meeting = '"rendezvous": "file:nobody", "timeout": 6'
+        meeting = '"rendezvous": "file:nobody", "timeout": 15'  # it is told after 3 s
         for rank in range(2):
             errors = self.refused(f'parallel={{"rank": {rank}, "size": 2, {meeting}}}')
-            self.assertIn("waits for the other ranks, 2 in all, at file:nobody, for 6 s at most", errors)
+            self.assertIn("waits for the other ranks, 2 in all, at file:nobody, for 15 s at most", errors)
             self.assertIn(f"rank {1 - rank} did not come", errors)
         errors = self.refused(f'parallel={{"algorithm": "downpour", {meeting}}}')
-        self.assertIn("waits for the parameter server at file:nobody, for 6 s at most", errors)
-        errors = self.refused('parallel={"elastic": true, "join": true, "join_timeout": 5, "rank": 0, "size": 1, "rendezvous": '
+        self.assertIn("waits for the parameter server at file:nobody, for 15 s at most", errors)
+        errors = self.refused('parallel={"elastic": true, "join": true, "join_timeout": 15, "rank": 0, "size": 1, "rendezvous": '
                               '"file:nobody"}', "output.dir=joins")
         self.assertIn("waits to join the run at file:nobody, which takes new ranks up at the end of an epoch", errors)
 

@@ -201,7 +201,7 @@ class Servers(unittest.TestCase):
             self.assertIn("shard 1 of 2 is lost", errors)
 
     def test_a_stopped_worker_holds_the_others_back_until_it_is_given_up(self):
-        more = {"consistency": "bounded", "delay": 2, "timeout": 8}
+        more = {"consistency": "bounded", "delay": 2, "timeout": 30}
         servers = self.begin_servers("meet3", **more)
         first = self.begin_worker("meet3", "held", FOR_EVER, **more)
         self.wait_for(lambda: self.steps("held") > 2, first, *servers)

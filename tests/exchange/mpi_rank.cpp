@@ -25,8 +25,8 @@ std::string run(const std::string& mode, const World& world) {
   if (mode == "every") return every_operation(group);
   group.barrier();
   const bool victim = group.rank() == 1;
-  group.set_timeout(1);
-  if (mode == "late" && victim) std::this_thread::sleep_for(std::chrono::seconds(3));
+  group.set_timeout(3);
+  if (mode == "late" && victim) std::this_thread::sleep_for(std::chrono::seconds(7));
   if (mode == "freeze" && victim) raise(SIGSTOP);
   if (mode == "kill" && victim) raise(SIGKILL);
   if (mode == "abort" && victim) group.abort("no more");

@@ -80,7 +80,7 @@ TEST(Succession, TheNextGroupFormsHoweverLongTheNameOfTheFirst) {
 TEST(Succession, OfTwoPartsOneGoesOn) {
   for (int attempt = 0; attempt < 5; ++attempt) {
     TempDir dir;
-    const auto ranks = group(dir, 5, 1);
+    const auto ranks = group(dir, 5, 30);
     std::vector<std::future<Outcome>> outcomes;
     for (size_t rank = 0; rank < 5; ++rank)
       outcomes.push_back(
@@ -122,7 +122,7 @@ TEST(Succession, WhoHasLeftToGoOnIsNotLost) {
 // Rank 2 comes back after the others have gone on.
 TEST(Succession, WhoComesLateLearnsThatTheOthersHaveGoneOn) {
   TempDir dir;
-  const auto ranks = group(dir, 3, 0.5);
+  const auto ranks = group(dir, 3, 30);
   auto first = succeed(*ranks[0], {2}), second = succeed(*ranks[1], {2});
   EXPECT_EQ(first.get().error, "");
   EXPECT_EQ(second.get().error, "");
@@ -165,7 +165,7 @@ TEST(Succession, ANewcomerThatWasCalledIsAdmittedLater) {
   const auto ranks = group(dir, 1, 0.1);
   auto joins = std::async(std::launch::async, [&dir] {
     Outcome out;
-    out.error = error_text([&] { out.place = member(dir, 0.1)->join(8); });
+    out.error = error_text([&] { out.place = member(dir, 0.1)->join(60); });
     return out;
   });
   std::vector<std::string> came;
@@ -287,7 +287,7 @@ TEST(Stores, OneThatDoesNotAnswerIsNotAskedAgain) {
   }
   char byte;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  constexpr double kPatience = 4;  // seconds
+  constexpr double kPatience = 8;  // seconds
   constexpr int kKeys = 20;
   const auto store = exchange::tcp_store(address, /*serve=*/false, kPatience);
   store->set("name", "here");

@@ -40,11 +40,11 @@ std::vector<Case> cases(const Injector& injector, size_t most) {
   return some;
 }
 
-// What exists once it has not changed for 200 ms: threads end, and a test's server closes its
+// What exists once it has not changed for a second: threads end, and a test's server closes its
 // connections, a moment after a run.
 std::string at_rest(const Injector& injector) {
   std::string last = injector.left_behind();
-  for (int unchanged = 0, i = 0; unchanged < 20 && i < 500; ++i) {
+  for (int unchanged = 0, i = 0; unchanged < 100 && i < 6000; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const std::string now = injector.left_behind();
     unchanged = now == last ? unchanged + 1 : 0;
@@ -55,7 +55,7 @@ std::string at_rest(const Injector& injector) {
 
 // Threads of the library may end a moment after the call that ended them.
 void expect_left(const Injector& injector, const std::string& before) {
-  for (int i = 0; i < 500 && injector.left_behind() != before; ++i)
+  for (int i = 0; i < 6000 && injector.left_behind() != before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(injector.left_behind(), before) << "is left behind";
 }

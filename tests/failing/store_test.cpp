@@ -24,8 +24,8 @@ TEST(FailingNetwork, IsAnErrorOfTheStore) {
   const std::string place = free_place();
   const auto meet = [&](std::string& results) -> Outcome {
     try {
-      const auto first = exchange::tcp_store(place, true, 2);
-      const auto second = exchange::tcp_store(place, false, 2);
+      const auto first = exchange::tcp_store(place, true, 6);
+      const auto second = exchange::tcp_store(place, false, 6);
       first->set("a", std::string(5000, 'x'));
       results += second->get("a").value_or("none");
       results += second->create("b", "1") ? "made" : "there";

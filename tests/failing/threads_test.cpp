@@ -94,7 +94,7 @@ TEST_F(FailingThreads, OfARun) { fail_in_a_run("", 2); }
 
 // Ranks that are threads of this process: each device has one, and one for its host turns.
 TEST_F(FailingThreads, OfSeveralDevices) {
-  fail_in_a_run(R"("parallel": {"devices": ["0", "0", "0"], "timeout": 20}, )", 4);
+  fail_in_a_run(R"("parallel": {"devices": ["0", "0", "0"], "timeout": 120}, )", 4);
 }
 
 }  // namespace

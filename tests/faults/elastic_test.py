@@ -27,7 +27,7 @@ class Elastic(unittest.TestCase):
         write_data(self.root)
 
     def cluster(self, name, size, **options):
-        options = {"epochs": 3, "milliseconds": 4, "timeout": 30, "elastic": True, **options}
+        options = {"epochs": 3, "milliseconds": 12, "timeout": 30, "elastic": True, **options}
         cluster = Cluster(PROGRAM, self.root, name, job(self.root, self.root / name, **options), size)
         self.addCleanup(cluster.close)
         return cluster
@@ -54,9 +54,12 @@ class Elastic(unittest.TestCase):
             cluster = self.cluster(f"killed{victim}", 3, epochs=6).start_all()
             cluster.wait_for_step(6)
             cluster.processes[victim].kill()
-            for rank in {0, 1, 2} - {victim}:
+            survivors = {0, 1, 2} - {victim}
+            for rank in survivors:
                 self.expect_end(cluster, rank)
-                self.assertIn(f"rank {victim} is lost", cluster.said(rank))
+                self.assertIn("2 ranks go on from step", cluster.said(rank))
+            # To the other one, the one that knew first may be the one that has left.
+            self.assertTrue(any(f"rank {victim} is lost" in cluster.said(rank) for rank in survivors), cluster.report())
             self.expect_whole(cluster, 6)
             self.assertEqual(cluster.helpers_left(), [])
 
@@ -113,22 +116,22 @@ class Elastic(unittest.TestCase):
     def test_shrinks_and_grows(self):
         cluster = self.cluster("both", 3, epochs=500).start_all()
         cluster.wait_for_step(2)
-        joined = cluster.start(0, joins=True)
         cluster.processes[0].kill()
+        joined = cluster.start(0, joins=True)
         self.wait_for_newcomer(cluster, 1, joined)
         self.assertIn("2 ranks go on", cluster.said(1))
         cluster.wait_for_step(cluster.step() + 5)
+        self.assertNotIn("lost", cluster.said(joined))
         for rank in (1, 2, joined):
             cluster.processes[rank].send_signal(signal.SIGTERM)
         for rank in (1, 2, joined):
             cluster.wait(rank)
-        self.assertNotIn("lost", cluster.said(joined))
         rows = cluster.rows()
         self.assertEqual([row["step"] for row in rows], list(range(1, len(rows) + 1)))
 
     # A part of the ranks stands still until the others have gone on without it.
     def test_who_was_taken_for_lost_ends_with_an_error_that_says_so(self):
-        cluster = self.cluster("split", 3, epochs=9, timeout=6).start_all()
+        cluster = self.cluster("split", 3, epochs=9, timeout=20).start_all()
         cluster.wait_for_step(6)
         cluster.signal(2, signal.SIGSTOP)
         cluster.wait_for(lambda: "2 ranks go on" in cluster.said(0) or not cluster.running(), "the others do not go on")
@@ -144,7 +147,7 @@ class Elastic(unittest.TestCase):
     def test_of_two_parts_of_a_network_the_greater_goes_on(self):
         network = Network("split", 3)
         self.addCleanup(network.close)
-        cluster = self.cluster("network", 3, epochs=9, timeout=6)
+        cluster = self.cluster("network", 3, epochs=9, timeout=20)
         for rank in range(3):
             cluster.start(rank, "--set", f"parallel.host={network.address(rank)}", prefix=network.prefix(rank))
         cluster.wait_for_step(6)
@@ -157,7 +160,7 @@ class Elastic(unittest.TestCase):
 
     # Its writer cannot come back while another one writes.
     def test_a_first_rank_that_stands_still_keeps_the_folder(self):
-        cluster = self.cluster("folder", 3, epochs=500, timeout=6).start_all()
+        cluster = self.cluster("folder", 3, epochs=500, timeout=20).start_all()
         cluster.wait_for_step(6)
         os.killpg(cluster.processes[0].pid, signal.SIGSTOP)
         for rank in (1, 2):

@@ -123,7 +123,7 @@ case "$1" in *A.Last*) echo "[ RUN      ] A.Last"; echo "[       OK ] A.Last (1 
     sys.path.insert(0, str(kit / "gpu_day"))
     import parts
     context = parts.Context(kit, results, dict(os.environ), True, 0)
-    one, more = parts.Tests("optim", 300, test_seconds=10), parts.Tests("optim", 300, test_seconds=10)
+    one, more = parts.Tests("optim", 300, test_seconds=30), parts.Tests("optim", 300, test_seconds=30)
     one.MOST_SHARDS = 1
     out, sharded = one.run(context, 300, None), more.run(context, 300, None)
     program.write_text(kept)

@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(DataParallel, OfSmoothProblem,
                          [](const auto& of) { return of.param.name; });
 
 TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {
-  std::vector<Group> groups = exchange::local_groups(2, 5);
+  std::vector<Group> groups = exchange::local_groups(2, 60);
   const auto leaver = std::async(std::launch::async, [&] {
     const auto own = std::make_shared<gpu::Device>(device_options());
     DataParallel parallel(std::move(groups[1]), own, {1e-3, GetParam().sync_batch_norm});

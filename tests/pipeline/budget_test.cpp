@@ -15,6 +15,7 @@
 #include "io/fast_shard.h"
 #include "support/child.h"
 #include "support/data.h"
+#include "support/eventually.h"
 #include "support/images.h"
 
 namespace etr::test {
@@ -163,8 +164,11 @@ TEST(Budget, DISABLED_Child) {
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   Pipeline p(spec);
   Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  // Everything fills up, now, and again where the consumer is slow.
+  ASSERT_TRUE(eventually([&] { return p.stats()["stages"][0]["blocked_s"] > 0.02; }));
   for (int i = 0; p.next(item) == Pipeline::Next::item; ++i)
-    if (i % 4 == 0) usleep(2000);  // sometimes slow, so that everything fills up
+    if (i % 4 == 0) usleep(2000);
   const int64_t peak = (status_kb("VmHWM") - before) * 1024;
   std::ofstream(std::getenv("ECHOTRAIN_BUDGET_OUT")) << peak;
 }

@@ -219,7 +219,7 @@ TEST(Restore, CrossesEpochs) {
 
 TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
   TempDir dir;
-  const Json spec = restorable_spec(make_shards(dir, 1, 60, 8),
+  const Json spec = restorable_spec(make_shards(dir, 1, 600, 8),
                                     R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "decode"},
                                 {"stage": "echo", "mode": "on_demand", "factor": 4},
                                 {"stage": "random_crop", "pad": 2}, {"stage": "batch", "size": 4})");

@@ -27,7 +27,7 @@ TEST(Tune, TriesWithinTheMachineAndSaysWhatItFound) {
   TempDir dir;
   int trials = 0;
   const Json found =
-      pipeline::tune(spec_of(dir), {}, {0.02, 0, [&](const Json&) { return ++trials > 0; }});
+      pipeline::tune(spec_of(dir), {}, {0.2, 0, [&](const Json&) { return ++trials > 0; }});
   EXPECT_EQ(trials, static_cast<int>(found["trials"].size()));
   const auto cores = static_cast<int>(platform::usable_threads());
   for (const Json& trial : found["trials"]) {

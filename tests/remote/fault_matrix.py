@@ -117,7 +117,9 @@ class Trial:
         parts = range(0, len(self.server.files[self.name]), self.part)
         for fault in self.faults:
             self.of_part.setdefault(dice.choice(parts), []).append(fault)
-        self.retries = max(map(len, self.of_part.values())) + 1 if not self.lasting else dice.choice((0, 1))
+        self.retries = max(map(len, self.of_part.values())) + 3 if not self.lasting else dice.choice((0, 1))
+        # Long enough for a busy machine, where no fault takes it.
+        self.timeout_s = TIMEOUT_S if any(fault.slow for fault in self.faults) else 20
         self.skips = dice.random() < 0.25
         self.connections = dice.randint(1, 4)
 
@@ -134,22 +136,23 @@ class Trial:
     def limit_s(self):
         """Each try may take the time-out and the pause after it, and parts may come one after the other."""
         pauses = sum(min(30, 0.2 * 2 ** i) * 1.5 for i in range(self.retries))
-        return 30 + (2 + len(self.of_part)) * ((self.retries + 1) * TIMEOUT_S + pauses)
+        return 30 + (2 + len(self.of_part)) * ((self.retries + 1) * self.timeout_s + pauses)
 
-    def read(self, cache):
+    def read(self, cache, retries, timeout_s):
         options = {"remote_cache_dir": cache} if self.cached else {}
-        return Reading(self.address, self.limit_s(), remote_part_bytes=self.part, remote_retries=self.retries, remote_timeout_s=TIMEOUT_S,
-                       remote_low_speed_s=1, remote_connections=self.connections, on_error="skip" if self.skips else "fail", **options)
+        return Reading(self.address, self.limit_s(), remote_part_bytes=self.part, remote_retries=retries, remote_timeout_s=timeout_s,
+                       remote_low_speed_s=timeout_s, remote_connections=self.connections, on_error="skip" if self.skips else "fail",
+                       **options)
 
     def run(self, whole):
         expected = whole[self.name]
         with tempfile.TemporaryDirectory() as cache:
             self.server.begin(self.script)
-            reading = self.read(cache)
+            reading = self.read(cache, self.retries, self.timeout_s)
             hurt = len(self.server.hurt)
             outcome = self.judge(reading, expected)
             self.server.begin(None)
-            again = self.read(cache)
+            again = self.read(cache, 5, 20)
             assert again.error is None and again.samples == expected, f"the read after it: {again.error or 'other samples'}"
             if self.cached:
                 assert not [name for name in os.listdir(cache) if ".part-" in name], "an unfinished file is left in the cache"
@@ -217,7 +220,7 @@ def run_lists(server):
 
         server.begin(None)
         server.listing = listed
-        reading = Reading("s3://bucket/a*-*-*-*.txt", 60, remote_retries=0, remote_timeout_s=20)
+        reading = Reading("s3://bucket/a*-*-*-*.txt", 300, remote_retries=0, remote_timeout_s=20)
         assert not reading.late, f"list of objects, {name}: no answer after {reading.seconds:.1f} s"
         assert isinstance(reading.error, ALLOWED), f"list of objects, {name}: {reading.error!r}"
         assert len(pages) < 1100, f"list of objects, {name}: {len(pages)} pages were read"

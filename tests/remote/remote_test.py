@@ -95,7 +95,9 @@ class Nginx(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         root = cls.root = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-nginx-"))
-        cls.port, cls.tls_port = free_port(), free_port()
+        cls.port = cls.tls_port = free_port()
+        while cls.tls_port == cls.port:
+            cls.tls_port = free_port()
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", root / "key.pem",
                         "-out", root / "cert.pem"], check=True, capture_output=True)

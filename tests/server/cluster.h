@@ -24,8 +24,10 @@ constexpr double kTimeout = 20;  // seconds
 
 class Cluster {
  public:
-  explicit Cluster(int shards, const ShardOptions& options = {}, double timeout = kTimeout)
-      : timeout_(timeout) {
+  // `timeout`: of the servers; `pairs`: of what they and the workers tell each other.
+  explicit Cluster(int shards, const ShardOptions& options = {}, double timeout = kTimeout,
+                   double pairs = kTimeout)
+      : timeout_(pairs) {
     server::Place place;
     place.world.timeout_s = timeout;
     place.shards = shards;

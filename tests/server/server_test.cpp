@@ -89,7 +89,7 @@ TEST(ParameterServer, WhoWasToBeginAndIsGoneIsReplaced) {
 
 // The first one has the checkpoint.
 TEST(ParameterServer, WhoWaitsForTheFirstWorkerWaitsOnlySoLong) {
-  Cluster cluster(2, sgd(), 0.5);
+  Cluster cluster(2, sgd(), 4, 4);
   auto first = cluster.join(0), other = cluster.join(1);
   std::vector<float> weights{1, 2, 3};
   auto waits = std::async(std::launch::async, [&]() -> std::string {
@@ -100,10 +100,10 @@ TEST(ParameterServer, WhoWaitsForTheFirstWorkerWaitsOnlySoLong) {
     }
     return "";
   });
-  EXPECT_EQ(waits.wait_for(std::chrono::seconds(2)), std::future_status::timeout)
+  EXPECT_EQ(waits.wait_for(std::chrono::seconds(5)), std::future_status::timeout)
       << "while the first one is here";
   first.reset();
-  ASSERT_EQ(waits.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  ASSERT_EQ(waits.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_NE(waits.get().find("the first worker (number 0)"), std::string::npos);
 }
 
@@ -375,10 +375,10 @@ TEST(ParameterServer, ALostShardEndsWaiting) {
 
 // Longer than the time-out, in which it says that it is there.
 TEST(ParameterServer, ASlowWorkerIsNotALostOne) {
-  Cluster cluster(1, sgd(), 3);
+  Cluster cluster(1, sgd(), 6, 6);
   auto worker = cluster.join();
   begun(*worker, numbers(4));
-  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  std::this_thread::sleep_for(std::chrono::milliseconds(6500));
   push(*worker, numbers(4), 0.1f);
   EXPECT_EQ(cluster[0].status().roster.workers, 1u);
 }

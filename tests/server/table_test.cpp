@@ -126,7 +126,7 @@ TEST(TableTest, BytesAreThoseOfTheRowsWhateverTheTable) {
   constexpr uint64_t kWidth = 8, kShards = 2;
   for (const uint64_t entries : {uint64_t{1} << 20, kMany})
     for (const uint64_t count : {1u, 10u, 1000u}) {
-      Cluster cluster(kShards, sgd());
+      Cluster cluster(kShards, sgd(), kTimeout, 600);  // no sign of life in between
       auto worker = cluster.join();
       begin(*worker, spec(entries, kWidth));
       std::vector<uint32_t> ids;

@@ -426,8 +426,8 @@ TEST(RanksOfAJob, ShareFilesThatAreLongerThanOneExchange) {
 
 // The time-out is for exchanges. What a rank does alone may take longer.
 TEST(RanksOfAJob, WaitForWhatOneOfThemDoesAlone) {
-  constexpr double kTimeout = 3;
-  constexpr std::chrono::seconds kWork(5);
+  constexpr double kTimeout = 6;
+  constexpr std::chrono::seconds kWork(7);
   auto groups = exchange::local_groups(2, kTimeout);
   std::vector<std::future<std::string>> ranks;
   for (int rank = 0; rank < 2; ++rank)
@@ -789,7 +789,7 @@ pipeline::Item images_of(int64_t size, bool not_a_number = false) {
 TEST(RanksOfAJob, SayWhatWasNotFiniteInABatchOfAShapeOfItsOwn) {
   constexpr const char* kPooled =
       R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})";
-  auto groups = exchange::local_groups(2, 10);
+  auto groups = exchange::local_groups(2, 60);
   std::vector<std::future<std::string>> ranks;
   for (exchange::Group& group : groups)
     ranks.push_back(std::async(std::launch::async, [&]() -> std::string {

@@ -393,8 +393,12 @@ TEST_F(TrainerFolder, AResumedRunIsTheUninterruptedOne) {
   for (const std::string& kind : kinds) whole.push_back(saved(out(), kind.c_str()));
   fs::remove_all(out());
   for (const int until : {7, 20, 40}) run(spec(until), until == 7 ? Start::new_run : Start::resume);
-  for (size_t i = 0; i < std::size(kinds); ++i)
+  for (size_t i = 0; i + 1 < std::size(kinds); ++i)
     EXPECT_TRUE(saved(out(), kinds[i].c_str()) == whole[i]) << kinds[i] << " differs";
+  Json position = Json::parse(saved(out(), "pipeline.json")), expected = Json::parse(whole.back());
+  // Whether the source had read its pass to the end depends on the moment.
+  for (Json* each : {&position, &expected}) each->erase("pass_lengths");
+  EXPECT_EQ(position, expected);
   EXPECT_EQ(rows(), 40u);
 }
 

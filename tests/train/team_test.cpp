@@ -157,7 +157,7 @@ TEST(TeamOfDevices, AnEvaluationThatFailsOnTheFirstAloneEndsForAll) {
 TEST(TeamOfDevices, WaitsWithinItsTimeOutForTheOthersIfTheFirstAloneFailed) {
   TempDir dir;
   Json job = on_devices(job_of(dir, 24), 2);
-  job["parallel"]["timeout"] = 1;
+  job["parallel"]["timeout"] = 5;
   const auto team = team_of(job);
   team->next_event(1e-6);
   team->on_evaluation([](int64_t, int64_t) -> bool { throw std::runtime_error("foreign"); });

@@ -311,11 +311,16 @@ public static partial class Behaviour
             for (int i = 0; i < 300; ++i) once();
             GC.Collect();
             GC.WaitForPendingFinalizers();
-            long before = Resident();
-            for (int i = 0; i < 1000; ++i) once();
-            GC.Collect();
-            GC.WaitForPendingFinalizers();
-            Expect(Resident() - before < 64 << 20, (Resident() - before) + " bytes more");
+            long more = long.MaxValue;
+            for (int attempt = 0; attempt < 3 && more >= 64 << 20; ++attempt)  // the virtual machine's own memory may grow once
+            {
+                long before = Resident();
+                for (int i = 0; i < 1000; ++i) once();
+                GC.Collect();
+                GC.WaitForPendingFinalizers();
+                more = Resident() - before;
+            }
+            Expect(more < 64 << 20, more + " bytes more");
         });
         Test("collected in any order", () =>
         {

@@ -364,11 +364,15 @@ public final class Behaviour {
       for (int i = 0; i < 300; ++i) once.run();
       System.gc();
       Thread.sleep(200);
-      long before = resident();
-      for (int i = 0; i < 1000; ++i) once.run();
-      System.gc();
-      Thread.sleep(200);
-      expect(resident() - before < 64L << 20, (resident() - before) + " bytes more");
+      long more = Long.MAX_VALUE;
+      for (int attempt = 0; attempt < 3 && more >= 64L << 20; ++attempt) {  // the virtual machine's own memory may grow once
+        long before = resident();
+        for (int i = 0; i < 1000; ++i) once.run();
+        System.gc();
+        Thread.sleep(200);
+        more = resident() - before;
+      }
+      expect(more < 64L << 20, more + " bytes more");
     });
     test("small calls leave no native memory behind", () -> inANewProcess(
         List.of("-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"), "NativeMemory"));

@@ -25,11 +25,15 @@ final class NativeMemory {
   public static void main(String[] arguments) throws IOException {
     try (Device device = Behaviour.device()) {
       calls(device, 20_000);
-      long before = resident();
-      calls(device, 60_000);
-      long more = resident() - before;
-      System.out.println(more + " bytes more");
-      if (more > 10 << 20) System.exit(1);
+      // The virtual machine's own memory may grow meanwhile. A leak grows each time.
+      for (int attempt = 0; attempt < 3; ++attempt) {
+        long before = resident();
+        calls(device, 60_000);
+        long more = resident() - before;
+        System.out.println(more + " bytes more");
+        if (more <= 10 << 20) return;
+      }
+      System.exit(1);
     }
   }
 }
