@@ -1,6 +1,7 @@
 // What a pipeline costs: the flow graph per item, and the CIFAR-10 pipeline beside two loops on the
 // same number of threads: a bare one that only reads and decodes, and one that does all the
 // pipeline's work on samples (crop, flip, batch, normalise), without order, queues or statistics.
+// And what it costs to follow other pipelines where other programs keep the cores busy.
 //
 //   pipeline_bench [FOLDER_WITH_CIFAR10_SHARDS]
 #include <sys/resource.h>
@@ -38,15 +39,17 @@ int64_t drain(const Json& spec) {
   return samples;
 }
 
+void write_labels(const fs::path& shard, int count) {
+  io::TarWriter writer(shard, 0);
+  const std::string one = "1";
+  for (int i = 0; i < count; ++i) writer.add(cat("n", i, ".cls"), std::as_bytes(std::span(one)));
+  writer.finish();
+}
+
 // Tiny records through label only: what remains is the graph, the queues and the chunks.
 void overhead() {
   const fs::path shard = fs::temp_directory_path() / "echotrain-bench.tar";
-  {
-    io::TarWriter writer(shard, 0);
-    const std::string one = "1";
-    for (int i = 0; i < 20000; ++i) writer.add(cat("n", i, ".cls"), std::as_bytes(std::span(one)));
-    writer.finish();
-  }
+  write_labels(shard, 20000);
   const Json source{{"stage", "webdataset"}, {"pattern", shard.string()}},
       repeat{{"stage", "repeat"}, {"count", 20}};
   const Json label{{"stage", "label"}}, shuffle{{"stage", "shuffle"}, {"buffer", 100}},
@@ -72,6 +75,48 @@ void overhead() {
         threads, times[0] / 400000 * 1e9, times[1] / 400000 * 1e9, times[2] / 400000 * 1e9);
   }
   fs::remove(shard);
+}
+
+// Maps that wait, on four threads, beside twice as many busy threads as there are cores: the first
+// pipeline of the process, and one after twenty short ones, to which oneTBB before 2021.10 left
+// threads that they had no use for any more.
+void on_busy_cores() {
+  constexpr int kThreads = 4, kItems = 200;
+  std::atomic<bool> done{false};
+  std::vector<std::thread> busy;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
+    busy.emplace_back([&] {
+      while (!done) continue;
+    });
+  const fs::path shard = fs::temp_directory_path() / "echotrain-bench.tar";
+  write_labels(shard, kItems);
+  const Json spec{{"threads", kThreads},
+                  {"epochs", 1},
+                  {"stages",
+                   {{{"stage", "webdataset"}, {"pattern", shard.string()}},
+                    {{"stage", "map"}, {"function", "wait"}}}}};
+  const auto read = [&](int items) {
+    const int64_t begin = now_ns();
+    pipeline::Pipeline p(spec, {{"wait", [](pipeline::Item&, uint64_t) {
+                                   std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                                 }}});
+    pipeline::Item item;
+    while (items-- > 0 && p.next(item) == pipeline::Pipeline::Next::item) continue;
+    return seconds_between(begin, now_ns());
+  };
+  const double first = read(kItems);
+  std::vector<double> later;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 20; ++i) read(1);
+    later.push_back(read(kItems));
+  }
+  done = true;
+  for (std::thread& thread : busy) thread.join();
+  fs::remove(shard);
+  std::printf(
+      "on busy cores, %d items of 5 ms on %d threads: the first pipeline %.2f s, after twenty "
+      "others %.2f s (median of three), ratio %.2f\n",
+      kItems, kThreads, first, median(later), median(later) / first);
 }
 
 // Decodes every image of the shards on `threads` threads, shards handed out one by one. `use` gets
@@ -199,6 +244,7 @@ void cifar(const std::string& folder) {
 
 int main(int argc, char** argv) {
   try {
+    etr::bench::on_busy_cores();  // first, in a process without other pipelines
     etr::bench::overhead();
     if (argc > 1)
       etr::bench::cifar(argv[1]);

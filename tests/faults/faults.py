@@ -101,15 +101,22 @@ class Fault:
             network.disturb(self.victim, self.kind)
 
     def expect_errors(self, cluster, began):
+        told = {}
         for rank in range(self.size):
             cut = self.kind == "link" and rank == self.victim
             if rank == self.victim and not cut:
                 continue
             assert cluster.wait(rank, 60) == 1, cluster.report()
             said = cluster.said(rank)
-            named = set(range(self.size)) - {rank} if cut else {self.victim}
-            assert names(said) & named, f"rank {rank} does not name {named}; {cluster.report()}"
+            if self.kind == "link":
+                named = set(range(self.size)) - {rank} if cut else {self.victim}
+                assert names(said) & named, f"rank {rank} does not name {named}; {cluster.report()}"
+            else:
+                told[rank] = names(said)
             self.latency = max(self.latency, cluster.errors[rank].stat().st_mtime - began)
+        # Ranks meet in two groups. Who learns of the loss in one of them leaves the other, where it may be named instead.
+        knows = {rank for rank in told if self.victim in told[rank]}
+        assert not told or knows and all(told[rank] & (knows | {self.victim}) for rank in told), f"named: {told}; {cluster.report()}"
         limit = self.options.timeout + self.options.within
         assert self.latency <= limit, f"an error came after {self.latency:.1f} s, not {limit} s; {cluster.report()}"
         cluster.signal(self.victim, signal.SIGKILL)
