@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -56,8 +55,9 @@ class FileStore : public Store {
   // not be flushed to the disk.
   void set(const std::string& key, const std::string& value) override {
     const std::string path = place(key), beside = write_beside(path, value);
-    if (std::rename(beside.c_str(), path.c_str()) != 0)
-      cannot_be_written(path, platform::errno_text(errno));
+    std::error_code error;
+    fs::rename(beside, path, error);
+    if (error) cannot_be_written(path, error.message());
   }
 
   // Creating a hard link is atomic, on network file systems too.
@@ -71,7 +71,7 @@ class FileStore : public Store {
   }
 
   std::optional<std::string> get(const std::string& key) override {
-    std::ifstream in(place(key), std::ios::binary);
+    std::ifstream in(fs::path(place(key)), std::ios::binary);
     if (!in) return std::nullopt;
     return std::string(std::istreambuf_iterator<char>(in), {});
   }
@@ -90,10 +90,10 @@ class FileStore : public Store {
   std::string write_beside(const std::string& path, const std::string& value) const {
     std::string beside = cat(path, ".", own_word_);
     constexpr auto kNew = std::ios::binary | std::ios::trunc;
-    std::ofstream out(beside, kNew);
+    std::ofstream out(fs::path(beside), kNew);
     std::error_code ignored;
     if (!out && errno == ENOENT && fs::create_directory(folder_, ignored))  // it was deleted
-      out.open(beside, kNew);
+      out.open(fs::path(beside), kNew);
     out << value;
     out.close();
     if (!out) cannot_be_written(path, platform::errno_text(errno));

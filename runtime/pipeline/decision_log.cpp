@@ -56,7 +56,7 @@ std::ifstream open_log(const std::string& path, const char* stage) {
   if (!platform::is_file_or_free(path))
     fail(Code::io, stage, ": 'replay': '", path,
          "' is not a regular file: name the file that a run has written as its 'log'");
-  std::ifstream in(path);
+  std::ifstream in(std::filesystem::path{path});
   if (!in)
     fail(Code::io, stage, ": cannot open the decisions to replay, '", path,
          "': 'replay' names a file that a run has written as its 'log'");

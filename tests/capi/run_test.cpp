@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <optional>
@@ -123,6 +124,67 @@ TEST(CApi, AFolderHoldsOneRun) {
   fs::remove_all(out);
   for (etr_job* handle : {open_end, job, longer}) etr_job_destroy(handle);
   etr_runtime_destroy(runtime);
+}
+
+// Paths are UTF-8 on every system, whatever the locale or the code page.
+TEST(CApi, PathsAreUtf8) {
+  const Images images;
+  const etr::test::TempDir dir;
+  const fs::path folder = fs::path(dir.path()) / u8"Bilder Größe 日本";
+  fs::create_directory(folder);
+  fs::copy(images.path(), folder / "images", fs::copy_options::recursive);
+  const std::u8string utf8 = folder.generic_u8string();
+  const std::string text(utf8.begin(), utf8.end());
+  const auto epoch = [&](const std::string& source, const std::string& decisions = "") {
+    et::Pipeline pipeline = et::Pipeline::from_json(
+        R"({"epochs": 1, "stages": [)" + source +
+        R"(, {"stage": "label"}, {"stage": "echo", "factor": 2, "mode": "auto")" + decisions +
+        "}]}");
+    std::vector<int32_t> labels;
+    while (auto batch = pipeline.next()) labels.push_back(*(*batch)["label"].as<int32_t>());
+    return labels;
+  };
+  const std::string in_folders = R"({"stage": "folder", "root": ")" + text + R"(/images"})";
+  const std::string log = R"(": ")" + text + R"(/echo.jsonl")";
+  const std::vector<int32_t> logged = epoch(in_folders, R"(, "log)" + log);
+  EXPECT_GE(logged.size(), 64u);
+  EXPECT_EQ(epoch(in_folders, R"(, "replay)" + log), logged);
+  et::pack(text + "/images", text + "/shards/größer");
+  EXPECT_GE(
+      epoch(R"({"stage": "webdataset", "pattern": ")" + text + R"(/shards/gr*.tar*"})").size(),
+      64u);
+
+  std::ofstream(folder / "job.json")
+      << R"({"pipeline": {"stages": [)" + in_folders +
+             R"(, {"stage": "label"}, {"stage": "decode"}, {"stage": "batch", "size": 16},
+               {"stage": "normalize"}]},
+             "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+             "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02},
+             "output": {"checkpoint_every_steps": 2}})";
+  const std::string out = text + "/Läufe/日";
+  const et::Runtime device;
+  uint64_t step = 0;
+  for (const char* steps : {"train.steps=4", "train.steps=6"}) {
+    const et::Job job = et::Job::load(text + "/job.json", {"output.dir=" + out, steps});
+    et::Run run(device, job, step == 0 ? et::Start::new_run : et::Start::resume);
+    while (const auto event = run.next_event()) step = event->step;
+    et::Trainer trainer = run.trainer();
+    trainer.save(text + "/saved");
+    trainer.export_onnx(text + "/größe.onnx");
+  }
+  EXPECT_EQ(step, 6u);
+  et::write_report("title", {{"a", out}}, text + "/größe.html");
+  for (const char8_t* const name :
+       {u8"größe.onnx", u8"größe.html", u8"saved", u8"Läufe/日/checkpoints", u8"shards"})
+    EXPECT_TRUE(fs::exists(folder / name)) << fs::path(name);
+  try {
+    et::Job::load(text + "/größer.json");
+    ADD_FAILURE() << "there is no such job";
+  } catch (const et::Error& error) {
+    EXPECT_EQ(error.status(), ETR_NOT_FOUND);
+    EXPECT_NE(std::string(error.what()).find(text + "/größer.json"), std::string::npos)
+        << error.what();
+  }
 }
 
 class RunsTrainer : public testing::Test {

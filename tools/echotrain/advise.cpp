@@ -61,7 +61,7 @@ void check_can_be_written(const std::string& path, bool overwrites) {
                   "' is a link to a file that does not exist; name another file");
   if (fs::is_fifo(path, none)) return;  // opening a pipe waits for its reader
   errno = 0;
-  if (!std::ofstream(path, std::ios::app))
+  if (!std::ofstream(fs::path(path), std::ios::app))
     throw Failure("--apply: cannot write '" + path + "'" +
                   (errno ? std::string(": ") + std::strerror(errno) : ""));
   if (is_new) fs::remove(path, none);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -74,7 +75,7 @@ std::string bytes_text(double bytes) {
 
 void write_file(const std::string& path, const std::string& text, std::FILE* told) {
   errno = 0;
-  std::ofstream out(path, std::ios::binary);
+  std::ofstream out(std::filesystem::path(path), std::ios::binary);
   out << text;
   if (!out.flush())
     throw Failure("cannot write '" + path + "'" +

@@ -2,7 +2,10 @@
 
 #include <png.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <stdexcept>
 
@@ -18,8 +21,14 @@ void write_png(const fs::path& path, const std::vector<uint8_t>& pixels) {
   image.version = PNG_IMAGE_VERSION;
   image.width = image.height = kImageSize;
   image.format = PNG_FORMAT_GRAY;
-  if (!png_image_write_to_file(&image, path.string().c_str(), 0, pixels.data(), 0, nullptr))
-    throw std::runtime_error("cannot write " + path.string() + ": " + image.message);
+  std::string png(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t size = png.size();
+  if (!png_image_write_to_memory(&image, png.data(), &size, 0, pixels.data(), 0, nullptr))
+    throw std::runtime_error("cannot encode " + path.string() + ": " + image.message);
+  std::ofstream out(path, std::ios::binary);
+  out.write(png.data(), static_cast<std::streamsize>(size));
+  if (!out.flush())
+    throw std::runtime_error("cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
   const bool regular = std::filesystem::is_regular_file(path, error);
   std::string text;
   if (regular && std::filesystem::file_size(path, error) <= kMost) {
-    std::ifstream in(path);
+    std::ifstream in(std::filesystem::path{path});
     text.assign(std::istreambuf_iterator<char>(in), {});
   }
   bool deep = false;  // too deeply nested, which load_job() reports

@@ -10,6 +10,7 @@
 #include "console.h"
 #include "help.h"
 #include "rank.h"
+#include "terminal.h"
 #include "warnings.h"
 
 namespace {
@@ -55,7 +56,7 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file gets each line at once, in order
   cli::print_warnings();
   try {
-    return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));
+    return after_output(run(cli::words_of(argc, argv)));
   } catch (const cli::Interrupted& interruption) {
     // The first rank says for all how to continue the run.
     if (!cli::rank_prefix().empty()) return 128 + cli::interrupted();

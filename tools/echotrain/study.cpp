@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -134,7 +135,7 @@ Json results_of(const Study& study, const std::string& folder) {
 
 // Prints the warnings of workloads, and those of conditions unless `were_shown`, when they ended.
 void print_warnings(const std::string& folder, bool were_shown) {
-  std::ifstream file(folder + "/results.json");
+  std::ifstream file(std::filesystem::path(folder) / "results.json");
   const Json results = Json::parse(file);
   if (!were_shown)
     for (const Json& condition : results.at("conditions"))

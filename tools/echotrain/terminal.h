@@ -4,8 +4,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace cli {
+
+// Returns the words after the program's name, in UTF-8, and has a console show UTF-8 from then on.
+std::vector<std::string> words_of(int argc, char** argv);
 
 bool output_is_terminal();  // checked at each call: it changes with silence_output()
 bool errors_are_on_terminal();

@@ -16,6 +16,8 @@ int outside = -1;  // the original standard output, while it is silenced
 
 }  // namespace
 
+std::vector<std::string> words_of(int argc, char** argv) { return {argv + 1, argv + argc}; }
+
 bool output_is_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
 
 bool errors_are_on_terminal() { return ::isatty(STDERR_FILENO) != 0; }

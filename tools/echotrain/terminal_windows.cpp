@@ -1,12 +1,17 @@
+#ifndef NOMINMAX  // platform_paths_windows.h may have
 #define NOMINMAX
+#endif
 #define WIN32_LEAN_AND_MEAN
 #include <io.h>
 #include <windows.h>
+// after windows.h, which it needs
+#include <shellapi.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "terminal.h"
@@ -16,7 +21,8 @@ namespace {
 
 constexpr int kOutput = 1, kErrors = 2;  // numbers of the C library
 
-int outside = -1;  // the original standard output, while it is silenced
+int outside = -1;    // the original standard output, while it is silenced
+UINT code_page = 0;  // the console's own
 
 // A handler is called once; the C library then resets the signal.
 void (*staying)(int) = nullptr;
@@ -35,6 +41,22 @@ bool is_console(int file) {
 }
 
 }  // namespace
+
+// main()'s are in the system's code page, which lacks most of the characters that names may have.
+std::vector<std::string> words_of(int, char**) {
+  code_page = ::GetConsoleOutputCP();
+  ::SetConsoleOutputCP(CP_UTF8);
+  std::atexit([] { ::SetConsoleOutputCP(code_page); });
+  int count = 0;
+  wchar_t** const words = ::CommandLineToArgvW(::GetCommandLineW(), &count);
+  std::vector<std::string> out;
+  for (int i = 1; words && i < count; ++i) {
+    const std::u8string word = std::filesystem::path(words[i]).u8string();
+    out.emplace_back(word.begin(), word.end());
+  }
+  ::LocalFree(words);
+  return out;
+}
 
 bool output_is_terminal() { return is_console(kOutput); }
 

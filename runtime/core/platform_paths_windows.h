@@ -1,0 +1,15 @@
+// Included before all else on Windows: paths in char are UTF-8 there, too. std::filesystem::path
+// takes them for text of the C library's locale, which has no UTF-8 unless the program asks for it.
+// path::string() gives UTF-8 as it is. This is libstdc++'s own conversion from char8_t.
+#pragma once
+
+#include <filesystem>
+
+#ifndef __GLIBCXX__
+#error "written for libstdc++, as mingw-w64 has it"
+#endif
+
+template <>
+inline auto std::filesystem::path::_S_convert<char>(const char* first, const char* last) {
+  return __detail::__wstr_from_utf8(std::string_view(first, static_cast<size_t>(last - first)));
+}
