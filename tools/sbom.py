@@ -119,8 +119,8 @@ def needed_by(path):
 
 
 def places(path):
-    """Where the loader finds a binary's libraries, by name."""
-    return dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path, may_fail=True), re.MULTILINE))  # "": of another processor
+    """Where the loader finds a binary's libraries, by name. Empty for a binary of another processor, whose libraries have the same names."""
+    return dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path, may_fail=True), re.MULTILINE))
 
 
 @functools.cache
@@ -155,7 +155,8 @@ def licence_in(path):
     return main, ", ".join(dict.fromkeys(names))
 
 
-def dependency(package):
+def dependency(package, for_all):
+    """A package of this distribution; `for_all`: in which what we describe is for other ones and other processors, too."""
     fields = output("dpkg-query", "-W", "-f", "${Version}\t${source:Package}\t${Homepage}\t${Architecture}", package)
     number, source, homepage, architecture = fields.split("\t")
     licence, names = licence_of(package)
@@ -164,7 +165,7 @@ def dependency(package):
     out = {"SPDXID": identifier("Package", package), "name": package, "versionInfo": number, "supplier": "NOASSERTION", "downloadLocation": "NOASSERTION",
            "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": licence, "copyrightText": "NOASSERTION", "sourceInfo": f"built from the source package {source}",
            "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-                             "referenceLocator": f"pkg:deb/{distribution}/{package}@{number.replace(':', '%3A').replace('+', '%2B')}?arch={architecture}"}]}
+                             "referenceLocator": f"pkg:deb/{distribution}/{package}@{number.replace(':', '%3A').replace('+', '%2B')}" + ("" if for_all else f"?arch={architecture}")}]}
     if homepage:
         out["homepage"] = homepage
     if names:
@@ -204,7 +205,7 @@ def linked(folder, binaries):
             plain = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)
             if plain.startswith(("libechotrain", "_native", "ld-linux")) or (name in inside and plain == name):
                 continue
-            place = origins().get(plain) if name in inside else where.get(plain)
+            place = where.get(plain) if where and name not in inside else origins().get(plain)
             package = package_of(place) if place else ""
             if package:
                 out.setdefault(package, set()).add(name)
@@ -243,7 +244,7 @@ def add_dependencies(document, folder, files, sources):
         found.update({package: ("STATIC_LINK", why) for package, why in (HEADERS if sources else COMPILED_IN).items()})
         found.update({package: ("OPTIONAL_DEPENDENCY_OF", why) for package, why in OPENED.items() if package not in packages})
     for package, (kind, comment) in sorted(found.items()):
-        entry = dependency(package)
+        entry = dependency(package, bool(sources))
         document["packages"].append(entry)
         ends = (entry["SPDXID"], "SPDXRef-Package") if kind.endswith("_OF") else ("SPDXRef-Package", entry["SPDXID"])
         document["relationships"].append(relation(ends[0], kind, ends[1], comment))
