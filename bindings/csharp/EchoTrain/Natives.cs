@@ -47,7 +47,8 @@ namespace EchoTrain
             if (!string.IsNullOrEmpty(here))
             {
                 yield return Path.Combine(here, Binding);
-                yield return Path.Combine(here, "runtimes", "linux-x64", "native", Binding);
+                string processor = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "linux-arm64" : "linux-x64";
+                yield return Path.Combine(here, "runtimes", processor, "native", Binding);
             }
             yield return Binding;
         }
