@@ -14,6 +14,7 @@ import os
 import pathlib
 import pty
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -399,9 +400,11 @@ class Runs(unittest.TestCase):
         data = self.root / "windows"
         shutil.copytree(self.root / "data", data)
         (data / "classes.txt").write_bytes((data / "classes.txt").read_bytes().replace(b"\n", b"\r\n"))
-        result = run("init", data, self.root / "windows.json")
+        path = self.root / "a b$c!'d\".json"
+        result = run("init", data, path)
         self.assertEqual(result.returncode, 0, result.stderr)
-        job = json.loads((self.root / "windows.json").read_text())
+        self.assertEqual(shlex.split(re.search("next: (.*)", result.stdout)[1]), ["echotrain", "train", str(path)])
+        job = json.loads(path.read_text())
         self.assertEqual(job["classes"], [str(digit) for digit in range(10)])
 
     def test_predictions(self):

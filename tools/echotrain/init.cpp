@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "console.h"
 #include "measure.h"
+#include "terminal.h"
 #include "warnings.h"
 
 namespace cli {
@@ -233,7 +234,7 @@ int command_init(const Arguments& arguments) {
   check(etr_job_parse(text.c_str(), nullptr, 0, job.out()));
   print_findings(set, measured, plan);
   write_file(path, text);
-  std::printf("next: echotrain train %s\n", path.c_str());
+  std::printf("next: echotrain train %s\n", as_word(path).c_str());
   return 0;
 }
 

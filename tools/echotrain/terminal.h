@@ -22,6 +22,9 @@ size_t terminal_columns();
 void silence_output();
 void restore_output();
 
+// Returns `word` as a command line of this system has it: in quotes, where it is not plain.
+std::string as_word(const std::string& word);
+
 // For signal handlers: writes `text` to standard error and ends the process.
 [[noreturn]] void end_with(const char* text, int status) noexcept;
 

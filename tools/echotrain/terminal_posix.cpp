@@ -18,6 +18,14 @@ int outside = -1;  // the original standard output, while it is silenced
 
 std::vector<std::string> words_of(int argc, char** argv) { return {argv + 1, argv + argc}; }
 
+std::string as_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t\n&()[]{}^=;!'\"+,`~|<>*?$#%\\") == std::string::npos)
+    return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 bool output_is_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
 
 bool errors_are_on_terminal() { return ::isatty(STDERR_FILENO) != 0; }

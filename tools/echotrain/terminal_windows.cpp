@@ -58,6 +58,11 @@ std::vector<std::string> words_of(int, char**) {
   return out;
 }
 
+std::string as_word(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_of(" \t&()[]{}^=;!'+,`~|<>") == word.npos;
+  return plain ? word : "\"" + word + "\"";
+}
+
 bool output_is_terminal() { return is_console(kOutput); }
 
 bool errors_are_on_terminal() { return is_console(kErrors); }

@@ -5,6 +5,7 @@
 #include "console.h"
 #include "job.h"
 #include "rank.h"
+#include "terminal.h"
 
 namespace cli {
 namespace {
@@ -36,7 +37,7 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
   if (folder.empty()) return at + "; nothing is kept, because output.dir is empty";
   if (!end.has_checkpoint)
     return at + "; no checkpoint was written (see output.checkpoint_every_steps and _epochs)";
-  return at + ", which '" + folder + "/checkpoints' holds; 'echotrain train " + job_file +
+  return at + ", which '" + folder + "/checkpoints' holds; 'echotrain train " + as_word(job_file) +
          " --resume' (with the same --set) goes on from there";
 }
 
