@@ -28,7 +28,7 @@ bool in_engine();
 // calls in the same order.
 //
 // A call returns when its work is done. If ranks are dead, frozen, unreachable or late, it throws
-// RankLost, which names them, within the time-out plus one second. Other failures throw Error.
+// RankLost, which names them, within the time-out plus three seconds. Other failures throw Error.
 // After either the group is dead: every further call fails at once with the same error, and the
 // survivors have to form a new group. A wrong argument throws Error(invalid_argument) and changes
 // nothing.

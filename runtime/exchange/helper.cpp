@@ -20,8 +20,9 @@ namespace {
 using Deadline = platform::Deadline;
 using Clock = std::chrono::steady_clock;
 
-// Seconds that a rank waits at the end until others have received what it sent.
+// Seconds that a rank waits at the end until others have received what it sent, as its helper does.
 constexpr double kDrain = 5;
+constexpr double kFlush = 2;  // in which the helper then sends its last words and ends
 // Seconds that it waits if another group of the same ranks has lost one.
 constexpr double kLostDrain = 0.5;
 
@@ -46,7 +47,7 @@ class HelperEngine {
   // either, and the others must report it as missing, not this rank.
   ~HelperEngine() {
     const bool elsewhere = *rank_lost_ && !lost_here_;
-    const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kDrain + 1));
+    const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kDrain + kFlush));
     process_.reset();
     if (platform::process_id() == owner_) meeting_->forget(all);
   }

@@ -3,6 +3,7 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/version.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -120,10 +121,10 @@ class ThreadTask final : public Task {
   std::thread thread_;  // last: it uses the members above
 };
 
-// Arenas that are in no use, by their threads. oneTBB before 2021.10 takes an arena for one with
-// work until its workers have looked into it a hundred times in vain, even after its end. Until
-// then it keeps them from other arenas: on busy cores, where each look takes milliseconds, a
-// pipeline that followed others would have a single thread for its first seconds.
+// Arenas that are in no use, by their threads, for pipelines with as many. oneTBB before 2021.10
+// keeps treating a destroyed arena as busy until its workers have polled it about a hundred times,
+// and withholds them from other arenas until then. On busy cores, where each poll takes
+// milliseconds, a pipeline that follows others would have a single thread for its first second.
 class Arenas {
  public:
   std::unique_ptr<tbb::task_arena> take(int threads) {
@@ -133,6 +134,8 @@ class Arenas {
     return std::move(free_.extract(found).mapped());
   }
   void give_back(int threads, std::unique_ptr<tbb::task_arena> arena) noexcept {
+    constexpr int kMended = 12100;  // 2021.10
+    if (TBB_runtime_interface_version() >= kMended) return;
     try {
       const std::scoped_lock lock(mutex_);
       free_.emplace(threads, std::move(arena));

@@ -16,7 +16,7 @@ namespace etr::server {
 namespace {
 
 constexpr auto kStorePoll = std::chrono::milliseconds(10);  // how often the store is polled
-constexpr double kComing = 30;  // seconds in which a worker that has knocked must form the pair
+constexpr double kComing = 10;  // seconds in which a worker that has knocked must form the pair
 
 constexpr double kAnswering = 10;      // seconds in which the holder of a claim must answer
 constexpr unsigned kLooksAtClaim = 8;  // answer() calls for each look at the claim

@@ -185,10 +185,12 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
 void Learner::wait_for_steps(double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (in_flight() > 0 && std::chrono::steady_clock::now() < until) {
+    const int before = in_flight();
     try {
       plans_->results(/*wait_all=*/false);
     } catch (const Error& error) {
       log_line(LogLevel::debug, error.what());
+      if (in_flight() == before) return;  // the device is lost
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

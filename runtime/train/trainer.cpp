@@ -478,7 +478,8 @@ Event Trainer::next_event(double seconds) {
 // the others that looks like a lost rank, unless they look for what they were about to find.
 std::optional<Error> Trainer::own_failure(const Error& error) {
   if (error.code() != Code::rank_lost || !learner_) return std::nullopt;
-  learner_->wait_for_steps(10);
+  constexpr double kOwnSteps = 5;  // seconds until they are done on a busy machine
+  learner_->wait_for_steps(kOwnSteps);
   try {
     take_metrics(/*wait_all=*/false);
   } catch (const Error& own) {

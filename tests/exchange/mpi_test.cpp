@@ -25,7 +25,7 @@ struct Mpi {
 const Mpi kMpis[] = {
     {"openmpi",
      "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-     "OMPI_MCA_rmaps_base_oversubscribe=1 "
+     "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
      "OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 mpirun.openmpi"},
     {"mpich", "env UCX_TLS=self,sm,posix,tcp UCX_NET_DEVICES=lo mpirun.mpich"},
 };

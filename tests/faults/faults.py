@@ -3,9 +3,9 @@
 
     faults.py ECHOTRAIN [--faults 200] [--jobs 2] [--seed 1] [--timeout 2] [--within 3]
 
-After each fault: every rank that is left ends with an error that names the missing ranks, within the time-out and --within seconds; no
-process and no temporary file is left; and the run, resumed, gives the losses of one that nobody hurt, to the bit. Strangers'
-connections do a run no harm at all.
+After each fault: every rank that is left ends with an error that names the missing rank, or one that knew of it and has
+left, within the time-out and --within seconds; no process and no temporary file is left; and the run, resumed, gives the losses of one
+that nobody hurt, to the bit. Strangers' connections do a run no harm at all.
 
 As root, the ranks of some runs are hosts with a network of their own (ip netns), whose link goes down, or delays and loses
 packets (tc netem). What this machine does not allow is skipped, and said.

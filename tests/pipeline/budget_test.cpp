@@ -165,7 +165,7 @@ TEST(Budget, DISABLED_Child) {
   Pipeline p(spec);
   Item item;
   ASSERT_EQ(p.next(item), Pipeline::Next::item);
-  // Everything fills up, now, and again where the consumer is slow.
+  // Every queue fills before it reads on, and again where it is slow.
   ASSERT_TRUE(eventually([&] { return p.stats()["stages"][0]["blocked_s"] > 0.02; }));
   for (int i = 0; p.next(item) == Pipeline::Next::item; ++i)
     if (i % 4 == 0) usleep(2000);

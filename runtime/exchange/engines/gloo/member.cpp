@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr auto kAnswer = 2s;   // for the answers of the other ranks
 constexpr auto kFlush = 1s;    // for a verdict to be sent
 constexpr auto kGrace = 50ms;  // for what arrives on other connections at the same time
-constexpr auto kVerdict = 5s;  // for the thread that hears from the others to say why
+constexpr auto kVerdict = 5s;  // how long a failed call waits for a notice that names the cause
 constexpr auto kDrain = 5s;
 
 // Gloo's errors begin with a source location, "[./gloo/transport/tcp/pair.cc:598] ".
@@ -151,6 +151,10 @@ void Member::silent(int rank, const std::string& why) {
 // A connection breaks where a rank is lost or has ended the group. Then the thread that hears from
 // the others ends this process, and names that rank.
 void Member::broken(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    due_ = Deadline::max();  // this failure is told, and not that the call took too long
+  }
   std::this_thread::sleep_for(kVerdict);
   end(failure_of(Code::io, cat("Gloo failed on rank ", context_->rank, ": ", without_place(why))));
 }
