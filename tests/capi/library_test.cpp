@@ -167,11 +167,11 @@ TEST(Library, UsesAnAllocatorOfTheProgram) {
   echotrain::set_allocator(
       [](void* user, uint64_t bytes, uint64_t alignment) -> void* {
         ++static_cast<Counts*>(user)->blocks;
-        return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+        return take_aligned(bytes, alignment);
       },
       [](void* user, void* memory, uint64_t) {
         ++static_cast<Counts*>(user)->freed;
-        std::free(memory);
+        free_aligned(memory);
       },
       &counts, [](void* user) { static_cast<Counts*>(user)->destroyed = true; });
   {

@@ -119,12 +119,12 @@ int32_t use_allocator(Counted& counted) {
         auto& c = *static_cast<Counted*>(p);
         if (c.taken.fetch_add(1) >= c.most) return nullptr;
         ++c.blocks, c.bytes += static_cast<int64_t>(size);
-        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+        return take_aligned(size, alignment);
       },
       [](void* p, void* memory, uint64_t size) {
         auto& c = *static_cast<Counted*>(p);
         --c.blocks, c.bytes -= static_cast<int64_t>(size);
-        std::free(memory);
+        free_aligned(memory);
       },
       &counted, [](void* p) { ++static_cast<Counted*>(p)->destroyed; });
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,6 +13,22 @@
 #include "support/temp_dir.h"
 
 #define ASSERT_OK(call) ASSERT_EQ(call, ETR_OK) << etr_last_error()
+
+// Memory of a program's own allocator.
+inline void* take_aligned(uint64_t bytes, uint64_t alignment) {
+#ifdef _WIN32
+  return _aligned_malloc(bytes, alignment);
+#else
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+#endif
+}
+inline void free_aligned(void* memory) {
+#ifdef _WIN32
+  _aligned_free(memory);
+#else
+  std::free(memory);
+#endif
+}
 
 // A folder of class folders with small images.
 class Images {
@@ -27,7 +44,7 @@ class Images {
       image.version = PNG_IMAGE_VERSION;
       image.width = image.height = 8;
       image.format = PNG_FORMAT_GRAY;
-      png_image_write_to_file(&image, (folder / (std::to_string(i) + ".png")).c_str(), 0,
+      png_image_write_to_file(&image, (folder / (std::to_string(i) + ".png")).string().c_str(), 0,
                               pixels.data(), 0, nullptr);
     }
   }

@@ -1,9 +1,8 @@
 // A test's own directory.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
+#include <random>
 #include <string>
 
 namespace etr::test {
@@ -12,9 +11,11 @@ namespace etr::test {
 class TempDir {
  public:
   TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "echotrain-test-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("cannot create " + name);
-    dir_ = name;
+    std::random_device random;
+    do {
+      dir_ =
+          std::filesystem::temp_directory_path() / ("echotrain-test-" + std::to_string(random()));
+    } while (!std::filesystem::create_directory(dir_));  // somebody has that one
   }
   ~TempDir() {
     std::error_code ignored;
@@ -23,7 +24,8 @@ class TempDir {
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
 
-  std::string path(const std::string& name = "") const { return (dir_ / name).string(); }
+  // With slashes on every system, so that it can stand in JSON.
+  std::string path(const std::string& name = "") const { return (dir_ / name).generic_string(); }
 
  private:
   std::filesystem::path dir_;
