@@ -1,7 +1,5 @@
 #include "exchange/helper_process.h"
 
-#include <algorithm>
-
 #include "core/clock.h"
 #include "core/platform.h"
 #include "exchange/failure.h"

@@ -32,7 +32,6 @@ constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // bytes of a frame after
 constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
 constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
 constexpr double kMaxAnswer = 10;                      // seconds
-constexpr double kTakenAnswer = 10;                    // of the process that already has the port
 
 // Drops clients that do not greet, because ports are scanned.
 class Server {
@@ -166,7 +165,7 @@ class Client : public TcpStore {
       : place_(host + ":" + port), patience_(clock_duration(std::min(timeout_s, kMaxAnswer))) {
     if (serve) try_to_serve(host, port);
     if (is_taken_)
-      greet_other(host, port, std::min(timeout_s, kTakenAnswer));
+      greet_other(host, port, std::min(timeout_s, kMaxAnswer));
     else
       greet(host, port, timeout_s);
     if (serve && is_loopback_by_mistake(host, own_address_))
@@ -207,7 +206,6 @@ class Client : public TcpStore {
   // Greets the process that already has the port. It may be a rank of this group or of another one.
   // If it does not greet, no store will ever answer there.
   void greet_other(const std::string& host, const std::string& port, double timeout_s) {
-    const Clock::duration patience = std::exchange(patience_, clock_duration(timeout_s));
     try {
       greet(host, port, timeout_s);
     } catch (const Error&) {
@@ -215,7 +213,6 @@ class Client : public TcpStore {
            ": another program has this port, and is no store of EchoTrain's. Name another port, or "
            "end that program ('ss -ltnp' lists who listens)");
     }
-    patience_ = patience;
   }
 
   void greet(const std::string& host, const std::string& port, double timeout_s) {
