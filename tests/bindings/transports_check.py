@@ -15,7 +15,8 @@ BUILD, WORK = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "samples" / "python"
 # Open MPI does not run as root, nor more ranks than cores, unless it is told to.
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+               "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 # The MPI that the wheel of mpi4py is to load: it is compiled for both. MPICH's library is looked for by the name that it has where it is
 # a system's only MPI, and Debian has it under another.
 MPIS = {"mpirun.openmpi": {"MPI4PY_MPIABI": "openmpi"},

@@ -28,6 +28,7 @@
 #include "exchange/store.h"
 #include "support/error_text.h"
 #include "support/eventually.h"
+#include "support/free_port.h"
 
 static std::atomic<int> interruptions{0};  // of the next calls of fallocate()
 

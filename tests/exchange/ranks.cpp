@@ -1,7 +1,5 @@
 #include "exchange/ranks.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +9,6 @@
 #include <iterator>
 
 #include "core/error.h"
-#include "core/platform_socket.h"
 #include "support/eventually.h"
 
 namespace etr::test {
@@ -82,16 +79,6 @@ void say(const exchange::World& world, const std::string& word, const std::strin
   const std::string path = path_of(std::getenv("ECHOTRAIN_TEST_FOLDER"), world.rank, word);
   std::ofstream(path + "~") << text;
   std::filesystem::rename(path + "~", path);
-}
-
-// Below those from which the kernel gives other sockets theirs.
-int free_port() {
-  static int next = 10000 + getpid() % 20000;
-  while (true) try {
-      platform::listen_at("127.0.0.1", std::to_string(++next));
-      return next;
-    } catch (const Error&) {
-    }
 }
 
 }  // namespace etr::test

@@ -38,9 +38,6 @@ class Ranks {
   std::vector<pid_t> processes_;
 };
 
-// Returns a free port on the loopback interface.
-int free_port();
-
 // Called in a rank's body: tells the test that waits for this word.
 void say(const exchange::World& world, const std::string& word, const std::string& text = "yes");
 

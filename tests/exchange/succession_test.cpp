@@ -13,6 +13,7 @@
 #include "exchange/failure.h"
 #include "exchange/ranks.h"
 #include "support/error_text.h"
+#include "support/free_port.h"
 #include "support/temp_dir.h"
 
 namespace etr::test {

@@ -1,27 +1,16 @@
 // Each call on a socket fails once while ranks find each other through a store.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include "core/error.h"
-#include "core/platform_socket.h"
 #include "exchange/store.h"
 #include "failing/system_calls.h"
+#include "support/free_port.h"
 
 namespace etr::failing {
 namespace {
 
-// A place at which nobody listens.
-std::string free_place() {
-  const platform::Descriptor socket = platform::listen_at("127.0.0.1", "0");
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-  getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
-
 TEST(FailingNetwork, IsAnErrorOfTheStore) {
-  const std::string place = free_place();
+  const std::string place = cat("127.0.0.1:", test::free_port());
   const auto meet = [&](std::string& results) -> Outcome {
     try {
       const auto first = exchange::tcp_store(place, true, 6);

@@ -20,16 +20,12 @@ import numpy as np
 
 import echotrain as et
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "bindings"))
+for room in ("bindings", "cli"):
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / room))
 from png import png  # noqa: E402
+from support import free_port  # noqa: E402
 
 LINES = [f"line {i} of a text that is long enough to need several parts".encode() for i in range(3000)]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(port, process):

@@ -387,18 +387,21 @@ TEST_F(TrainerFolder, WhatOnlyLooksLeavesTheRunsOtherFilesAlone) {
 // Weights, optimizer state and everything else, bit for bit.
 TEST_F(TrainerFolder, AResumedRunIsTheUninterruptedOne) {
   run(spec(40), Start::new_run);
-  const std::string kinds[] = {"weights.safetensors", "optimizer.safetensors", "learner.json",
-                               "pipeline.json"};
+  const std::string kinds[] = {"weights.safetensors", "optimizer.safetensors", "learner.json"};
   std::vector<std::string> whole;
   for (const std::string& kind : kinds) whole.push_back(saved(out(), kind.c_str()));
+  // Whether the source had read its pass to the end depends on the moment.
+  const auto position = [&] {
+    Json saved_one = Json::parse(saved(out(), "pipeline.json"));
+    saved_one.erase("pass_lengths");
+    return saved_one;
+  };
+  const Json place = position();
   fs::remove_all(out());
   for (const int until : {7, 20, 40}) run(spec(until), until == 7 ? Start::new_run : Start::resume);
-  for (size_t i = 0; i + 1 < std::size(kinds); ++i)
+  for (size_t i = 0; i < std::size(kinds); ++i)
     EXPECT_TRUE(saved(out(), kinds[i].c_str()) == whole[i]) << kinds[i] << " differs";
-  Json position = Json::parse(saved(out(), "pipeline.json")), expected = Json::parse(whole.back());
-  // Whether the source had read its pass to the end depends on the moment.
-  for (Json* each : {&position, &expected}) each->erase("pass_lengths");
-  EXPECT_EQ(position, expected);
+  EXPECT_EQ(position(), place);
   EXPECT_EQ(rows(), 40u);
 }
 

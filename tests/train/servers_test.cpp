@@ -1,7 +1,6 @@
 // Trainers as workers of a parameter server, each a thread with its own device.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <future>
 
