@@ -4,7 +4,8 @@
     kills.py ECHOTRAIN PAINTER [--kills 2000] [--seed 1] [--case NAME]
 
 After each kill, no more than the steps since the newest checkpoint is lost. The completed run has the rows of the other one, each
-step once, and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp).
+step once, and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp). One case reads it from a
+server on the loopback.
 """
 
 import argparse
@@ -17,14 +18,17 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "remote"))
+from faulty_server import Server  # noqa: E402  (its folder is known only now)
+
 STEPS, EVERY = 40, 6  # steps of a run, and between two checkpoints
 MOST = 5  # kills of one run, which then gets to its end
 TIMES = ("time", "seconds", "_per_s", "wait", "busy")  # what differs from run to run
 
 
-def stages(root, *after_decoding, echo=None, augment=True):
+def stages(shards, *after_decoding, echo=None, augment=True):
     """A pipeline that takes about half a second for 20 batches."""
-    out = [{"stage": "webdataset", "pattern": f"{root}/data-*.tar.zst"}, {"stage": "label", "classes": 10},
+    out = [{"stage": "webdataset", "pattern": shards}, {"stage": "label", "classes": 10},
            {"stage": "decode", "channels": "gray"}, *after_decoding]
     if echo:
         out.append({"stage": "echo", "buffer": 50, **echo})
@@ -34,22 +38,24 @@ def stages(root, *after_decoding, echo=None, augment=True):
                   {"stage": "normalize"}]
 
 
-def cases(root):
-    """By name: the stages, and the rest of the job that differs."""
+def cases(root, address):
+    """By name: the stages, and the rest of the job that differs. `address` is that of a server with the shards."""
+    shards = f"{root}/data-*.tar.zst"
     kept = {"stage": "cache", "directory": str(root / "kept")}
     shared = {"stage": "cache", "shared": str(root / "shared")}
     echo, device = {"factor": 2.5}, {"factor": 2, "device": True}
     demand = {"factor": 3, "mode": "on_demand"}
     out = {
-        "plain": (stages(root), {}),
-        "echo": (stages(root, echo=echo), {}),
-        "device echo": (stages(root, echo=device), {}),
-        "cache of the run": (stages(root, kept, echo=echo), {}),
-        "shared cache": (stages(root, shared, echo=echo), {}),
-        "on demand": (stages(root, echo=demand), {}),
+        "plain": (stages(shards), {}),
+        "remote": (stages(f"{address}/data-{{000000..000003}}.tar.zst", echo=echo), {}),
+        "echo": (stages(shards, echo=echo), {}),
+        "device echo": (stages(shards, echo=device), {}),
+        "cache of the run": (stages(shards, kept, echo=echo), {}),
+        "shared cache": (stages(shards, shared, echo=echo), {}),
+        "on demand": (stages(shards, echo=demand), {}),
     }
     for name in ("adam", "adamw", "adagrad", "rmsprop", "lion", "lamb", "lars"):
-        out[name] = (stages(root, echo=echo), {"optimizer": {"optimizer": name}})
+        out[name] = (stages(shards, echo=echo), {"optimizer": {"optimizer": name}})
     return out
 
 
@@ -144,9 +150,11 @@ def main():
     try:
         subprocess.run([options.painter, root / "png", "200", "1"], check=True)
         subprocess.run([options.program, "pack", root / "png", root / "data", "--per-shard", "50"], check=True, stdout=subprocess.DEVNULL)
-        all_cases = {name: parts for name, parts in cases(root).items() if options.case in (None, name)}
+        server = Server({path.name: path.read_bytes() for path in root.glob("data-*.tar.zst")})
+        known = cases(root, f"http://127.0.0.1:{server.port}")
+        all_cases = {name: parts for name, parts in known.items() if options.case in (None, name)}
         if not all_cases:
-            sys.exit(f"kills: there is no case '{options.case}'; there are: {', '.join(cases(root))}")
+            sys.exit(f"kills: there is no case '{options.case}'; there are: {', '.join(known)}")
         dice = random.Random(options.seed)
         references, lengths, counts = {}, {}, dict.fromkeys(all_cases, 0)
         while sum(counts.values()) < options.kills:
