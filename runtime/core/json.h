@@ -2,6 +2,8 @@
 // because this one is slow to compile.
 #pragma once
 
+#include "core/json_assert.h"  // before the library
+
 #include <nlohmann/json.hpp>
 
 #include "core/json_fwd.h"

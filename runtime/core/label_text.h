@@ -2,6 +2,8 @@
 // library, because the command line includes this header too.
 #pragma once
 
+#include "core/json_assert.h"  // before the library
+
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -107,9 +107,9 @@ void check_form(const Json& state) {
   members.whole("epoch", kMostItems);
   if (members.whole("delivered", kMostItems) > 0 || members.has("done")) {
     const uint64_t world = members.whole("world", kMostRanks);
-    if (world == 0 || members.whole("rank", kMostRanks) >= world)
-      fail(Code::corrupt_data, kDamagedPosition, ": 'rank' is ", state["rank"].dump(),
-           " of a world of ", world);
+    const uint64_t rank = members.whole("rank", kMostRanks);
+    if (rank >= world)
+      fail(Code::corrupt_data, kDamagedPosition, ": 'rank' is ", rank, " of a world of ", world);
   }
   if (members.has("done")) members.object("done");
   for (const Json& length : members.list("pass_lengths"))

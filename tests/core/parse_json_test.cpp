@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "core/rng.h"
@@ -148,6 +150,12 @@ TEST(Json, IsComparedWithALiteral) {
   EXPECT_FALSE(json["count"] == "3");
   EXPECT_TRUE(json["none"] != "");
   EXPECT_TRUE(json["count"] == 3);
+}
+
+// The library only asserts it, which would end the host's process, or nothing in a release build.
+TEST(Json, AMissingMemberOfAConstantIsAnException) {
+  const Json json = {{"a", {1, 2}}};
+  EXPECT_THROW(static_cast<void>(json["b"]), std::logic_error);
 }
 
 }  // namespace

@@ -425,6 +425,7 @@ TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
   has(with_data([](Json& d) { d["files"].erase(1); }), "' is new");
   has(with_data([](Json& d) { std::swap(d["files"][0], d["files"][1]); }), "file 1 was '");
   has(with_data([](Json& d) { d["files"][0][1] = 7; }), "had 7 bytes and has ");
+  has(with_data([](Json& d) { d["files"].push_back(d["files"][0]); }), "had 3 files and has 2");
   // Of many files, only their number, their bytes and a digest of names and sizes are kept.
   has(with_data([](Json& d) { d.erase("files"), d["count"] = 3; }), "it had 3 files and has 2");
   has(with_data([](Json& d) { d.erase("files"), d["bytes"] = 3; }), "it had 3 bytes and has ");
@@ -613,7 +614,12 @@ TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
         if (whole[at].is_array())
           for (size_t i = 0; i < whole[at].size(); ++i) damage(whole, at / i);
       };
-  damage(saved_within_an_epoch(spec), Json::json_pointer(""));
+  const Json saved = saved_within_an_epoch(spec);
+  damage(saved, Json::json_pointer(""));
+  Json of_nobody = saved;
+  of_nobody["world"] = 0;
+  of_nobody.erase("rank");
+  EXPECT_NE(said_of(spec, of_nobody).find("'rank'"), std::string::npos);
 }
 
 TEST(Restore, CanBeCancelledOnALongWay) {

@@ -1,20 +1,17 @@
 // Fuzz targets for everything that reads what others wrote. One program a target: ETR_FUZZ_TARGET
-// is its function. libFuzzer finds crashes, hangs and runaway memory; an Error is the right answer
-// to bad input.
+// is its function. libFuzzer finds crashes, hangs and runaway memory.
 //
 //   build-fuzz/tests/fuzz/fuzz_tar tests/fuzz/corpus/tar -max_total_time=60
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "checkpoint/safetensors.h"
 #include "codec/image_codec.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/parse_json.h"
+#include "fuzz/target.h"
 #include "io/byte_stream.h"
 #include "io/fast_shard.h"
 #include "io/tar_reader.h"
@@ -28,19 +25,6 @@
 
 namespace etr::fuzz {
 namespace {
-
-using Bytes = std::span<const std::byte>;
-
-// The input as a file in memory; a process has one of each ending.
-std::string as_file(Bytes bytes, const char* ending) {
-  static const std::string stem = "/dev/shm/echotrain-fuzz-" + std::to_string(getpid());
-  const std::string path = stem + ending;
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (!file) std::abort();
-  std::fwrite(bytes.data(), 1, bytes.size(), file);
-  std::fclose(file);
-  return path;
-}
 
 void tar(Bytes bytes) {
   const std::string path = as_file(bytes, ".tar");
@@ -152,45 +136,6 @@ void jsonl(Bytes bytes) {
   source(bytes, "jsonl", ".jsonl", {{"columns", "a:f32,b:i32=c.d,t:text"}}, "pattern");
 }
 
-// Makes choices of the input's bytes; zeros when they are used up.
-class Choices {
- public:
-  explicit Choices(Bytes bytes) : bytes_(bytes) {}
-  size_t below(size_t count) {
-    if (bytes_.empty()) return 0;
-    const auto byte = std::to_integer<size_t>(bytes_.front());
-    bytes_ = bytes_.subspan(1);
-    return byte % count;
-  }
-  template <size_t count>
-  const char* of(const char* const (&texts)[count]) {
-    return texts[below(count)];
-  }
-  bool left() const { return !bytes_.empty(); }
-
- private:
-  Bytes bytes_;
-};
-
-constexpr const char* kNumbers[] = {"0",
-                                    "1",
-                                    "2",
-                                    "3",
-                                    "8",
-                                    "4611686018427387904",
-                                    "4611686018427387905",
-                                    "9223372036854775807",
-                                    "9223372036854775808",
-                                    "18446744073709551615",
-                                    "18446744073709551616",
-                                    "1152921504606846976",
-                                    "4294967296",
-                                    "-1",
-                                    "2.0",
-                                    "1e3",
-                                    "null",
-                                    "[]",
-                                    "\"4\""};
 constexpr const char* kTypes[] = {"\"F32\"", "\"F16\"", "\"BF16\"", "\"F64\"", "\"I64\"",
                                   "\"I32\"", "\"U8\"",  "\"BOOL\"", "7",       "[[[[]]]]"};
 
@@ -303,9 +248,5 @@ void job(Bytes bytes) {
 }  // namespace etr::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  try {
-    etr::fuzz::ETR_FUZZ_TARGET({reinterpret_cast<const std::byte*>(data), size});
-  } catch (const etr::Error&) {
-  }
-  return 0;
+  return etr::fuzz::run(etr::fuzz::ETR_FUZZ_TARGET, data, size);
 }

@@ -1,0 +1,318 @@
+// Fuzz targets for the documents that EchoTrain writes and reads again: positions, logs, records,
+// manifests, tuned choices. Each starts from a valid document, whose values the input changes; an
+// empty input, with which libFuzzer begins, leaves it valid. One program a target, as in data.cpp.
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "core/log.h"
+#include "core/packed.h"
+#include "core/parse_json.h"
+#include "core/platform.h"
+#include "echo/decisions.h"
+#include "fuzz/target.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/tune.h"
+#ifdef ETR_FUZZ_TRAINING  // the targets that link both wings
+#include "checkpoint/store.h"
+#include "gpu/device.h"
+#include "gpu/tuning.h"
+#include "gpu/verdicts.h"
+#include "study/outline.h"
+#include "study/records.h"
+#include "study/report.h"
+#include "study/summary.h"
+#include "train/report.h"
+#endif
+
+namespace etr::fuzz {
+namespace {
+
+Json nasty(Choices& choose) {
+  constexpr const char* kOthers[] = {
+      "true",     "{}",          "\"\"",   "[[]]",    "1e-320",
+      "-1e308",   "-0.0",        "[0]",    "0.1",     "9007199254740993",
+      "\"../x\"", "\"\\u0000\"", "[null]", "{\"\":0}"};
+  return Json::parse(choose.below(2) ? choose.of(kOthers) : choose.of(kNumbers));
+}
+
+// Replaces, removes, repeats or adds one value of a document.
+void change(Json& document, Choices& choose) {
+  Json* parent = nullptr;
+  Json* node = &document;
+  size_t index = 0;
+  while (node->is_structured() && !node->empty() && (!parent || choose.below(5) != 0)) {
+    parent = node;
+    index = choose.below(node->size());
+    node = &*std::next(node->begin(), static_cast<std::ptrdiff_t>(index));
+  }
+  switch (choose.below(6)) {
+    case 0:
+      if (parent) parent->erase(std::next(parent->begin(), static_cast<std::ptrdiff_t>(index)));
+      return;
+    case 1:
+      if (parent && parent->is_array()) parent->push_back(Json(*node));
+      return;
+    case 2:
+      if (node->is_array()) return node->push_back(nasty(choose));
+      if (node->is_object()) {
+        constexpr const char* kKeys[] = {"x", "", "epoch", "step"};
+        (*node)[choose.of(kKeys)] = nasty(choose);
+        return;
+      }
+      break;
+    case 3:  // another value of the same kind, so that it passes the first checks
+      if (node->is_number_unsigned() || node->is_number_integer()) {
+        *node = node->get<int64_t>() + static_cast<int64_t>(choose.below(5)) - 2;
+        return;
+      }
+      if (node->is_string() && !node->get_ref<const std::string&>().empty()) {
+        auto& text = node->get_ref<std::string&>();
+        text[choose.below(text.size())] = static_cast<char>(33 + choose.below(90));
+        return;
+      }
+      break;
+    case 4:  // a packed list of other numbers
+      if (node->is_string()) {
+        std::vector<uint64_t> numbers(choose.below(6));
+        for (uint64_t& number : numbers) number = choose.below(3) ? choose.below(9) : ~uint64_t{0};
+        *node = pack_numbers(numbers);
+        return;
+      }
+      break;
+    default: break;
+  }
+  *node = nasty(choose);
+}
+void change_all(Json& document, Choices& choose) {
+  for (int i = 0; i < 8 && choose.left(); ++i) change(document, choose);
+}
+
+// Lines of JSON: rows are changed, repeated and left out, and the last one may be cut off.
+std::string changed_lines(std::vector<Json> rows, Choices& choose) {
+  for (int i = 0; i < 8 && choose.left(); ++i) {
+    const size_t at = choose.below(rows.size());
+    if (const size_t how = choose.below(6); how == 0)
+      rows.push_back(rows[at]);
+    else if (how == 1 && rows.size() > 1)
+      rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(at));
+    else
+      change(rows[at], choose);
+  }
+  std::string text;
+  for (const Json& row : rows) text += row.dump() + "\n";
+  if (choose.below(8) == 1) text.resize(text.size() - std::min<size_t>(text.size(), 3));
+  return text;
+}
+
+// Warnings about damaged files are right, and slow.
+void be_quiet() {
+  static const bool once = [] {
+    set_log_hook([](LogLevel, const char*) {});
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+// A pipeline with everything that a position has: epochs, echoes, a shuffle and a partial batch.
+Json pipeline_spec() {
+  std::string lines = "x\n";
+  for (int i = 0; i < 20; ++i) lines += cat(i, "\n");
+  return {{"stages",
+           {{{"stage", "csv"}, {"columns", "x:f32"}, {"pattern", as_file(lines, ".csv")}},
+            {{"stage", "echo"}, {"factor", 2}, {"buffer", 4}},
+            {{"stage", "repeat"}, {"count", 3}},
+            {{"stage", "shuffle"}, {"buffer", 5}},
+            {{"stage", "batch"}, {"size", 3}}}},
+          {"threads", 1},
+          {"seed", 3}};
+}
+void position(Bytes bytes) {
+  be_quiet();
+  static const Json spec = pipeline_spec();
+  static const Json saved = [] {
+    pipeline::Pipeline pipeline(spec);
+    pipeline::Item item;
+    for (int i = 0; i < 18; ++i) pipeline.next(item);
+    return pipeline.save();
+  }();
+  Choices choose(bytes);
+  Json state = choose.below(8) == 7 ? Json::array({saved, saved}) : saved;
+  change_all(state, choose);
+  pipeline::Pipeline pipeline(spec);
+  pipeline.restore(state);
+  pipeline::Item item;
+  for (int i = 0; i < 4; ++i) pipeline.next(item);
+  if (parse_json(pipeline.save().dump(), "again").empty()) std::abort();
+}
+
+void decisions(Bytes bytes) {
+  be_quiet();
+  static const std::vector<Json> rows = {
+      {{"epoch", 0}, {"after", 1}, {"echoes", 2}},
+      {{"epoch", 0}, {"after", 2}, {"echoes", 1}, {"size", 3}},
+      {{"epoch", 1}, {"after", 0}, {"restored", true}},
+      {{"epoch", 1}, {"after", 4}, {"echoes", 7}, {"again", true}},
+      {{"epoch", 1}, {"after", 4}, {"echoes", 8}},
+  };
+  Choices choose(bytes);
+  const std::string path = as_file(changed_lines(rows, choose), ".jsonl");
+  echo::Decisions replayed("", path);
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    replayed.start_epoch(epoch);
+    replayed.begin_run();
+    for (uint64_t after = 0; after < 9; ++after) {
+      replayed.reach(after);
+      if (const auto due = replayed.due(after)) replayed.note(after, *due, nullptr);
+    }
+    replayed.end_pass();
+    Json saved = replayed.save(epoch);
+    change_all(saved, choose);
+    echo::Decisions restored("", "");
+    try {
+      restored.load(epoch, saved);
+      restored.start_epoch(epoch);
+      for (uint64_t after = 0; after < 9; ++after)
+        if (restored.replaying(after)) restored.due(after);
+    } catch (const Error&) {
+    }
+  }
+}
+
+void tuned(Bytes bytes) {
+  be_quiet();
+  Choices choose(bytes);
+  Json file{{"options", {{"threads", 2}, {"remote_connections", 4}, {"prefetch", 2}}},
+            {"samples_per_s", 1000.0},
+            {"trials", {{{"threads", 1}, {"samples_per_s", 800.0}}}}};
+  change_all(file, choose);
+  Json spec = pipeline_spec();
+  spec.erase("threads");
+  spec["tuned"] = as_file(file.dump(), ".json");
+  // Not built: a file that says 64 threads gets 64.
+  if (pipeline::with_tuned(spec).empty()) std::abort();
+}
+
+#ifdef ETR_FUZZ_TRAINING
+// A manifest beside files that are as it says.
+void manifest(Bytes bytes) {
+  static const std::string folder = [] {
+    const std::string root = as_file(Bytes{}, ".checkpoints") + ".d";
+    checkpoint::Files files;
+    checkpoint::put_text(files, "state.json", R"({"step": 3})");
+    checkpoint::put_text(files, "weights.safetensors", "not really");
+    return checkpoint::Store(root).save(3, files);
+  }();
+  static const Json original = parse_json(platform::read_document(folder + "/manifest.json"), "m");
+  Choices choose(bytes);
+  Json changed = original;
+  change_all(changed, choose);
+  std::FILE* file = std::fopen((folder + "/manifest.json").c_str(), "wb");
+  if (!file) std::abort();
+  const std::string text = changed.dump();
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  const checkpoint::Loaded loaded = checkpoint::load_checkpoint(folder);
+  checkpoint::json_of(loaded.files, "state.json", "fuzz");
+}
+
+// The choices of kernels, and the verdicts over them.
+void tuning(Bytes bytes) {
+  be_quiet();
+  constexpr auto kKind = gpu::DeviceKind::cpu;
+  static const Json choices{
+      {"format", "echotrain kernels 1"},
+      {"devices",
+       {{"a", {{"conv 1x2x3 fp32", "gemm 0 0 1"}, {"other", ""}}}, {"b", Json::object()}}},
+      {"kernels", {{"a", gpu::Tuning::checksum_of_kernels(kKind)}, {"b", "1"}}}};
+  static const Json verdicts{{"format", "echotrain verdicts 1"},
+                             {"kernels", {{"k", "right"}, {"l", "right without optimizer"}}}};
+  Choices choose(bytes);
+  Json changed = choices;
+  change_all(changed, choose);
+  const std::string path = as_file(changed.dump(), ".tuning");
+  gpu::Tuning read(kKind);
+  try {
+    read.read(path, "a");
+    read.choice("other", {"x"}, {});
+    read.write(path, "a");
+    gpu::Tuning(kKind).read(path, "a");
+  } catch (const Error&) {
+  }
+  changed = verdicts;
+  change_all(changed, choose);
+  gpu::Verdicts known(as_file(changed.dump(), ".verdicts"));
+  known.set("m", known.of("k"));
+  known.save();
+}
+
+// What the report of runs reads.
+void metrics(Bytes bytes) {
+  be_quiet();
+  std::vector<Json> rows;
+  for (int step = 1; step < 4; ++step) {
+    const double seconds = 0.1 * step;
+    const int examples = 8 * step;
+    rows.push_back({{"kind", "step"},
+                    {"step", step},
+                    {"seconds", seconds},
+                    {"loss", 2.0},
+                    {"examples", examples},
+                    {"fresh", examples},
+                    {"busy_seconds", seconds / 2},
+                    {"noise_scale", 9.0}});
+    rows.push_back({{"kind", "evaluation"},
+                    {"step", step},
+                    {"seconds", seconds},
+                    {"eval_loss", 1.0},
+                    {"eval_accuracy", 0.5},
+                    {"fresh", examples}});
+  }
+  Choices choose(bytes);
+  const std::string path = as_file(changed_lines(rows, choose), ".metrics.jsonl");
+  train::write_report("Fuzz", {{"one", path}, {"two", path}}, 0.4, path + ".html");
+}
+
+// What the report of a study reads.
+void records(Bytes bytes) {
+  be_quiet();
+  std::vector<Json> rows;
+  for (uint64_t trial = 0; trial < 3; ++trial) {
+    study::Record record;
+    record.workload = "w";
+    record.condition = {{"factor", trial + 1}};
+    record.trial = trial;
+    record.point = {{"schedule.learning_rate", 0.1}};
+    record.unit = {0.5};
+    record.status = study::Status::reached;
+    record.to_target = study::Clock{100, 200, 10, 1};
+    record.best_metric = record.final_metric = 0.7;
+    record.curve = {{{100, 200, 10, 1}, 0.7, 0.8, 0.6}, {{200, 400, 20, 2}, 0.6, 0.9, 0.5}};
+    rows.push_back(study::to_json(record));
+  }
+  Choices choose(bytes);
+  const std::string path = as_file(changed_lines(rows, choose), ".trials.jsonl");
+  const std::vector<study::Record> read = study::read_records(path);
+  study::Outline outline;
+  outline.objectives.push_back({.workload = "w", .accuracy = true, .target = 0.6});
+  const study::Summary summary = study::summarize(outline, read);
+  if (study::to_json(summary, read).dump().empty()) std::abort();
+  study::conditions_csv(summary, read);
+  study::trials_csv(read);
+  std::filesystem::create_directories(path + ".d");
+  study::write_study_report(outline, read, path + ".d");
+}
+#endif
+
+}  // namespace
+}  // namespace etr::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) {  // an Error ends the program: the target would test nothing
+    etr::fuzz::ETR_FUZZ_TARGET({});
+    return 0;
+  }
+  return etr::fuzz::run(etr::fuzz::ETR_FUZZ_TARGET, data, size);
+}
