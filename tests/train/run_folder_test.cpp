@@ -7,7 +7,9 @@
 #include <map>
 #include <mutex>
 
+#include "checkpoint/store.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/platform.h"
 #include "core/platform_lock.h"
@@ -554,6 +556,55 @@ TEST_F(TrainerFolder, AJobFileWithoutAFolderGetsOneAndTextIsWarnedOf) {
   Trainer(shared_kernels(), job(unsaid), Start::new_run);
   set_log_hook(nullptr);
   EXPECT_EQ(warnings, "");
+}
+
+// Calls `visit` for every place in a document.
+void for_each_place(const Json& document,
+                    const std::function<void(const Json::json_pointer&)>& visit,
+                    const Json::json_pointer& at = Json::json_pointer("")) {
+  visit(at);
+  const Json& here = document[at];
+  if (here.is_object())
+    for (const auto& [key, unused] : here.items()) for_each_place(document, visit, at / key);
+  if (here.is_array())
+    for (size_t i = 0; i < here.size(); ++i) for_each_place(document, visit, at / i);
+}
+
+// Checksums find damage by chance; these checkpoints are whole, and say something else.
+TEST_F(TrainerFolder, AChangedCheckpointIsAnErrorOrGoesOn) {
+  run(spec(6), Start::new_run);
+  const checkpoint::Store store(out() + "/checkpoints");
+  const checkpoint::Files files = store.load_latest()->files;
+  constexpr int kOneOf = 7;  // all take more than a minute, most of it for flushing files
+  int trials = 0, refused = 0;
+  const auto trial = [&](const std::string& name, const std::string& text) {
+    if (++trials % kOneOf != 0) return;
+    SCOPED_TRACE(cat(name, ": ", text));
+    checkpoint::Files changed = files;
+    checkpoint::put_text(changed, name, text);
+    fs::remove_all(out() + "/checkpoints");
+    store.save(6, changed);
+    refused += error_of([&] { run(spec(8), Start::resume); }) != "no error";
+  };
+  for (const auto& [name, unused] : files) {
+    if (!name.ends_with(".json") || name == "job.json") continue;
+    const Json document = checkpoint::json_of(files, name, "the test");
+    for_each_place(document, [&](const Json::json_pointer& at) {
+      for (const char* value :
+           {"null", "[]", "{}", "\"x\"", "-1", "18446744073709551615", "1e300", "0.5"}) {
+        Json changed = document;
+        changed[at] = Json::parse(value);
+        trial(name, changed.dump());
+      }
+      if (at.empty()) return;
+      Json changed = document;
+      if (Json& parent = changed[at.parent_pointer()]; parent.is_object()) {
+        parent.erase(at.back());
+        trial(name, changed.dump());
+      }
+    });
+  }
+  EXPECT_GT(refused, trials / kOneOf / 2);
 }
 
 }  // namespace
