@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "core/clock.h"
@@ -402,6 +403,9 @@ Pipeline::~Pipeline() {
     // A thread of the parent may have held the locks of their memory.
     (void)new std::deque<Chunk>(std::move(ready_));
     (void)new Chunk(std::move(current_));
+    // Threads of the parent may wait for these, and would be waited for.
+    new (&ready_changed_) std::condition_variable;
+    new (&interrupt_) Interrupt;
     return;
   }
   cancel();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -365,6 +366,24 @@ TEST(Fork, AnEarlierOneDoesNoHarmAndALaterOneIsNamed) {
             }),
             0);
   EXPECT_EQ(p.next(item), Pipeline::Next::item) << "the parent continues";
+}
+
+TEST(Fork, AChildDestroysAPipelineInWhichTheParentWaits) {
+  TempDir dir;
+  Json spec = budget_spec(make_shards(dir, 1, 50, 8), 0, 10);
+  Json& stages = spec["stages"];
+  stages.insert(stages.begin() + 1, Json{{"stage", "delay"}, {"milliseconds", 30'000}});
+  Pipeline p(spec);
+  EXPECT_FALSE(p.wait(0));  // begins it
+  std::jthread consumer([&] { p.wait(30); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // mostly long enough to wait there
+  EXPECT_EQ(in_child([&] {
+              alarm(20);
+              p.~Pipeline();
+              return 0;
+            }),
+            0);
+  p.cancel();
 }
 
 }  // namespace
