@@ -71,15 +71,20 @@ part() { # name, command
   esac
 }
 fuzz() {
-  local target name
+  local target name corpus failed=0
   cmake --build --preset fuzz --target fuzzers || return 1
   for target in build-fuzz/tests/fuzz/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue
     name=$(basename "$target")
+    corpus=tests/fuzz/corpus/${name#fuzz_}
+    [ "$name" != fuzz_webdataset ] || corpus=tests/fuzz/corpus/tar
+    [ -d "$corpus" ] || corpus=
     mkdir -p "$work/found/$name"
-    "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -artifact_prefix="$work/$name-" \
-      "$work/found/$name" $(ls -d "tests/fuzz/corpus/${name#fuzz_}" 2>/dev/null) || return 1
+    "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+      -artifact_prefix="$work/$name-" "$work/found/$name" $corpus 2>&1 | tee "$work/$name.log" || failed=1
   done
+  grep -h number_of_executed_units "$work"/fuzz_*.log | awk '{sum += $2} END {print sum " inputs of " NR " targets"}'
+  return $failed
 }
 matrix_units() {
   bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests &&
@@ -107,7 +112,7 @@ part tensor_parallel build-test/tests/parallel_tests --gtest_filter='TensorParal
 part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
 part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
-part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000
+part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000 --seed "$(date +%Y%m%d)"
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
 part remote_faults env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/remote/fault_matrix.py --trials 500
 part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests --gtest_filter='*ChangingFiles*'

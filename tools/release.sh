@@ -38,7 +38,7 @@ cp "$work"/x86_64/echotrain-"$version"-linux-x86_64.tar.zst "$work"/x86_64/wheel
 echo "release.sh: for this Debian" >&2
 bash tests/setup.sh
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
-cmake -S . -B "$work/debian" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_SAMPLES=OFF \
+cmake -S . -B "$work/debian" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_SAMPLES=OFF -DECHOTRAIN_HARDEN=ON \
   -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$root=." -DCMAKE_C_FLAGS="-ffile-prefix-map=$root=."
 cmake --build "$work/debian"
 (cd "$work/debian" && cpack -G DEB -B "$work/debian/packages" >"$work/cpack.log" 2>&1) || die "cpack failed, see $work/cpack.log"

@@ -1,6 +1,6 @@
-// Makes the checks of nlohmann-json exceptions. With assert(), a const document whose member is
-// missing would end the host's process, or be read out of bounds in a release build. To be included
-// before <nlohmann/json.hpp>.
+// Turns nlohmann-json's assertions into exceptions. With assert(), a member that a const document
+// lacks would end the host's process or, in a release build, be read out of bounds. Indices into
+// lists are not checked: at() does that. To be included before <nlohmann/json.hpp>.
 #pragma once
 
 #include <stdexcept>

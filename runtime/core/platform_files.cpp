@@ -269,9 +269,14 @@ void create_directories_synced(const std::string& path) {
   std::vector<fs::path> missing;
   for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path())
     if (at.has_filename()) missing.push_back(at);
-  fs::create_directories(path, error);
-  if (error) fail(Code::io, "cannot create '", path, "': ", error.message());
-  for (const fs::path& folder : missing) sync_directory_of(folder.string());
+  try {
+    fs::create_directories(path, error);
+    if (error) fail(Code::io, "cannot create '", path, "': ", error.message());
+    for (const fs::path& folder : missing) sync_directory_of(folder.string());
+  } catch (...) {  // the next call would find them and not flush them
+    for (const fs::path& folder : missing) fs::remove(folder, error);
+    throw;
+  }
 }
 
 namespace {

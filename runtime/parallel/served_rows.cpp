@@ -6,6 +6,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "core/parse_json.h"
 
 namespace etr::parallel {
@@ -104,9 +105,11 @@ void SavedRows::load(const checkpoint::Files& files, const std::string& origin) 
   try {
     for (const auto& [name, of] : json.items()) {
       server::TableSpec spec;
-      spec.entries = of.at("entries").get<uint64_t>();
-      spec.width = of.at("width").get<uint32_t>();
-      spec.seed = of.at("seed").get<uint64_t>();
+      const JsonMembers members(of, cat(origin, ": '", kTables, "' is damaged: '", name, "'"),
+                                Code::corrupt_data);
+      spec.entries = members.whole("entries");
+      spec.width = static_cast<uint32_t>(members.whole("width", UINT32_MAX));
+      spec.seed = members.whole("seed");
       tables_[name] = {spec, Reading(tensors, name, spec, origin).rows()};
     }
   } catch (const nlohmann::json::exception& error) {

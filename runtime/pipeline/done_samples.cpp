@@ -1,6 +1,7 @@
 #include "pipeline/done_samples.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr char kDamaged[] = "the saved pipeline state is damaged: 'done'";
 constexpr uint64_t kMost = uint64_t{1} << 40;        // samples per pass
-constexpr uint64_t kMostPasses = uint64_t{1} << 26;  // passes per epoch
+constexpr uint64_t kMostPasses = uint64_t{1} << 22;  // passes per epoch; a list has all of them
 
 [[noreturn]] void damaged(const char* what) { fail(Code::corrupt_data, kDamaged, ": ", what); }
 
@@ -29,16 +30,23 @@ uint64_t checked(uint64_t number) {
 
 void DoneSamples::add(uint64_t pass, std::vector<uint64_t> numbers) {
   Runs& runs = passes_[pass];
-  for (const Run& run : runs)
-    for (uint64_t number = run.begin; number < run.end; ++number) numbers.push_back(number);
   std::sort(numbers.begin(), numbers.end());
+  Runs added;
+  for (const uint64_t number : numbers)
+    if (added.empty() || number > added.back().end)
+      added.push_back({number, number + 1, 0});
+    else
+      added.back().end = number + 1;
+  // Runs are not expanded: one of a damaged position may be longer than memory.
+  Runs all;
+  std::merge(runs.begin(), runs.end(), added.begin(), added.end(), std::back_inserter(all),
+             [](const Run& one, const Run& other) { return one.begin < other.begin; });
   runs.clear();
   uint64_t done = 0;
-  for (const uint64_t number : numbers) {
-    if (!runs.empty() && number < runs.back().end) continue;
-    if (runs.empty() || number > runs.back().end) runs.push_back({number, number, done});
-    ++runs.back().end;
-    ++done;
+  for (const Run& run : all) {
+    if (runs.empty() || run.begin > runs.back().end) runs.push_back({run.begin, run.begin, done});
+    const uint64_t end = std::max(runs.back().end, run.end);
+    done += end - std::exchange(runs.back().end, end);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/text.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/stage.h"
 
@@ -157,8 +156,8 @@ std::string file_difference(const Json& saved, const Json& now) {
     if (!has(now, file)) return cat("'", name_of(file), "' is missing");
   for (const Json& file : now)
     if (!has(saved, file)) return cat("'", name_of(file), "' is new");
-  if (saved.size() != now.size())
-    return cat("it had ", counted(static_cast<int64_t>(saved.size()), "file"), " and has ", now.size());
+  if (saved.size() != now.size())  // one is named twice
+    return cat("it had ", saved.size(), " files and has ", now.size());
   for (size_t i = 0; i < saved.size(); ++i) {
     if (saved[i].at(0) != now[i].at(0))
       return cat("file ", i + 1, " was '", name_of(saved[i]), "' and is '", name_of(now[i]), "'");

@@ -105,7 +105,7 @@ void check_form(const Json& state) {
   pipeline.at("seed");
   pipeline.list("stages");
   members.whole("epoch", kMostItems);
-  if (members.whole("delivered", kMostItems) > 0 || members.has("done")) {
+  if (members.whole("delivered", kMostItems) > 0 || members.has("done") || members.has("world")) {
     const uint64_t world = members.whole("world", kMostRanks);
     const uint64_t rank = members.whole("rank", kMostRanks);
     if (rank >= world)

@@ -56,9 +56,10 @@ Tensor crop(const Tensor& image, int64_t y0, int64_t x0, int64_t height, int64_t
         continue;
       }
       std::fill(to, to + static_cast<size_t>(begin) * channels, empty);
-      std::memcpy(to + static_cast<size_t>(begin) * channels,
-                  from + static_cast<size_t>(sy * w + begin + x0) * channels,
-                  static_cast<size_t>(end - begin) * channels * sizeof(T));
+      if (begin < end)
+        std::memcpy(to + static_cast<size_t>(begin) * channels,
+                    from + static_cast<size_t>(sy * w + begin + x0) * channels,
+                    static_cast<size_t>(end - begin) * channels * sizeof(T));
       std::fill(to + static_cast<size_t>(end) * channels,
                 to + static_cast<size_t>(width) * channels, empty);
     }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 
 namespace etr::train {
 namespace {
@@ -104,12 +105,12 @@ bool BatchesAhead::has_taken(const Json& position) {
 
 void BatchesAhead::restore(Json position) {
   if (has_taken(position)) {
-    try {
-      taken_ = position[kTaken].get<std::set<uint64_t>>();
-    } catch (const nlohmann::json::exception&) {
-      fail(Code::corrupt_data, "the position is damaged: '", kTaken, "' is ",
-           position[kTaken].dump(), ", and not a list of numbers of batches");
-    }
+    const Json& taken = position[kTaken];
+    const auto is_number = [](const Json& number) { return number.is_number_unsigned(); };
+    if (!taken.is_array() || !std::all_of(taken.begin(), taken.end(), is_number))
+      fail(Code::corrupt_data, "the position is damaged: '", kTaken, "' is ", brief_json(taken),
+           ", and not a list of numbers of batches");
+    taken_ = taken.get<std::set<uint64_t>>();
     position.erase(kTaken);
   }
   pipeline_.restore(position);

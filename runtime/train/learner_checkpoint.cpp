@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "train/learner.h"
 
 namespace etr::train {
@@ -34,33 +35,54 @@ struct State {
   optim::Hyperparameters::Changes hyperparameters;
 };
 
+// {NAME: [[STEP, VALUE], ...]}
+optim::Hyperparameters::Changes changes_of(const Json& json, const std::string& damaged) {
+  optim::Hyperparameters::Changes out;
+  for (const auto& [name, changes] : json.items()) {
+    if (!changes.is_array()) fail(Code::corrupt_data, damaged, ": '", name, "' has no changes");
+    for (const Json& change : changes) {
+      if (!change.is_array() || change.size() != 2 || !change.at(0).is_number_unsigned() ||
+          !change.at(1).is_number())
+        fail(Code::corrupt_data, damaged, ": '", name, "' has the change ", brief_json(change),
+             ", which is not a step and a value");
+      out[name][change.at(0).get<uint64_t>()] = change.at(1).get<double>();
+    }
+  }
+  return out;
+}
+
 State state_of(const checkpoint::Files& files, const std::string& origin) {
+  constexpr uint64_t kMostCount = 1'000'000'000'000'000;  // of steps and samples
   const Json json = checkpoint::json_of(files, kState, origin);
+  const std::string damaged = cat(origin, ": '", kState, "' is damaged");
+  const JsonMembers members(json, damaged, Code::corrupt_data);
+  const auto count = [&](const char* key) -> std::optional<uint64_t> {
+    if (!members.has(key)) return std::nullopt;
+    return members.whole(key, kMostCount);
+  };
   State state;
   try {
-    const Json step = json.value("step", Json(0u)), rows = json.value("rows", Json::object());
-    if (!step.is_number_unsigned() || !rows.is_object())
-      fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: 'step' is ", step.dump(),
-           " and 'rows' is ", rows.dump());
-    state.step = step.get<uint64_t>();
-    if (json.contains("fresh")) state.fresh = json["fresh"].get<uint64_t>();
-    if (json.contains("examples")) state.examples = json["examples"].get<uint64_t>();
-    state.latest_fresh = json.value("latest_fresh", state.latest_fresh);
+    const Json rows = members.has("rows") ? members.object("rows") : Json::object();
+    state.step = count("step").value_or(0);
+    state.fresh = count("fresh");
+    state.examples = count("examples");
+    state.latest_fresh = count("latest_fresh").value_or(0);
     state.optimizer = json.value("optimizer", "");
-    if (json.contains("accumulate")) state.accumulate = json["accumulate"].get<int64_t>();
+    if (const auto accumulate = count("accumulate"))
+      state.accumulate = static_cast<int64_t>(*accumulate);
     state.frozen = json.value("frozen", state.frozen);
     state.base = json.value("base", state.base);
     state.scale = json.value("lora_scale", state.scale);
-    state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
-    for (const auto& [fields, count] : rows.items()) {
-      if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
-          count.get<int64_t>() > std::numeric_limits<int32_t>::max())
-        fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: steps on '", fields,
-             "' had ", count.dump(), " rows");
-      state.rows[fields] = count.get<int64_t>();
+    if (members.has("hyperparameters"))
+      state.hyperparameters = changes_of(members.object("hyperparameters"), damaged);
+    for (const auto& [fields, number] : rows.items()) {
+      if (!number.is_number_integer() || number.get<int64_t>() < 1 ||
+          number.get<int64_t>() > std::numeric_limits<int32_t>::max())
+        fail(Code::corrupt_data, damaged, ": steps on '", fields, "' had ", number.dump(), " rows");
+      state.rows[fields] = number.get<int64_t>();
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: ", json_problem(error));
+    fail(Code::corrupt_data, damaged, ": ", json_problem(error));
   }
   return state;
 }

@@ -48,8 +48,8 @@ Json NoiseScale::json() const {
           {"weight", weight_}};
 }
 
-void NoiseScale::load(const Json& state) {
-  count_ = state.at("count").get<uint64_t>();
+void NoiseScale::load(const JsonMembers& state) {
+  count_ = state.whole("count");
   gradient_square_ = state.at("gradient_square").get<double>();
   variance_ = state.at("variance").get<double>();
   weight_ = state.at("weight").get<double>();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/json_fwd.h"
+#include "core/json_members.h"
 
 namespace etr::train {
 
@@ -57,7 +58,7 @@ class NoiseScale {
 
   // For checkpoints.
   Json json() const;
-  void load(const Json& state);
+  void load(const JsonMembers& state);
 
  private:
   double keep_;

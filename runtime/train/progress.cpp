@@ -4,21 +4,24 @@
 #include <cmath>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 
 namespace etr::train {
 namespace {
+
+constexpr uint64_t kMostCount = 1'000'000'000'000'000;  // of steps, samples and epochs
 
 double number_or_nan(const Json& value) {  // null: it was not finite
   return value.is_null() ? std::nan("") : value.get<double>();
 }
 
 // Checkpoints of earlier versions do not have it.
-Progress::Evaluation evaluation_of(const Json& state) {
-  if (state.is_null()) return {};
-  return {state.at("step").get<uint64_t>(),
-          {state.at("samples").get<int64_t>(), number_or_nan(state.at("loss")),
-           number_or_nan(state.at("accuracy"))}};
+Progress::Evaluation evaluation_of(const JsonMembers& state) {
+  return {state.whole("step", kMostCount),
+          {static_cast<int64_t>(state.whole("samples", kMostCount)),
+           number_or_nan(state.at("loss")), number_or_nan(state.at("accuracy"))}};
 }
 
 }  // namespace
@@ -99,19 +102,23 @@ Json Progress::json() const {
   return state;
 }
 
-void Progress::load(const Json& state) {
+void Progress::load(const Json& state, const std::string& problem) {
+  const JsonMembers members(state, problem, Code::corrupt_data);
   since_ = {};
   clock_start_ns_ = 0;
-  epoch_ = state.at("epoch").get<uint64_t>();
-  epoch_ended_ = state.value("epoch_ended", false);  // absent in earlier versions
-  examples_ = state.at("examples").get<uint64_t>();
-  fresh_ = state.at("fresh").get<uint64_t>();
-  echoed_ = state.at("echoed").get<uint64_t>();
-  seconds_before_ = event_seconds_ = state.at("seconds").get<double>();
-  busy_seconds_ = state.at("busy_seconds").get<double>();
-  evaluation_ = evaluation_of(state.value("evaluation", Json()));
+  epoch_ = members.whole("epoch", kMostCount);
+  epoch_ended_ = members.has("epoch_ended") && members.flag("epoch_ended");  // absent in earlier versions
+  examples_ = members.whole("examples", kMostCount);
+  fresh_ = members.whole("fresh", kMostCount);
+  echoed_ = members.whole("echoed", kMostCount);
+  seconds_before_ = event_seconds_ = members.number("seconds");
+  busy_seconds_ = members.number("busy_seconds");
+  const auto part = [&](const char* key) {
+    return JsonMembers(members.object(key), cat(problem, ": '", key, "'"), Code::corrupt_data);
+  };
+  evaluation_ = members.has("evaluation") ? evaluation_of(part("evaluation")) : Evaluation();
   noise_ = NoiseScale(0.9);
-  if (state.contains("noise")) noise_.load(state["noise"]);
+  if (members.has("noise")) noise_.load(part("noise"));
 }
 
 }  // namespace etr::train

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/json_fwd.h"
 #include "train/event.h"
@@ -48,7 +49,8 @@ class Progress {
   Json json() const;
   // Continues from saved state, with the clock standing still. Throws the JSON library's error if
   // `state` is damaged.
-  void load(const Json& state);
+  // Throws Error(corrupt_data) that begins with `problem`.
+  void load(const Json& state, const std::string& problem);
 
  private:
   void take_means(double seconds);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json_members.h"
 #include "core/log.h"
 #include "core/parse_json.h"
 #include "core/text.h"
@@ -97,12 +98,16 @@ void Trainer::load() {
   const checkpoint::Loaded loaded = newest_checkpoint();
   const std::string origin = cat("the checkpoint '", loaded.path, "'");
   const Json state = checkpoint::json_of(loaded.files, kTrainerState, origin);
+  constexpr uint64_t kMostRanks = 1'000'000;
+  const std::string damaged = cat(origin, ": '", kTrainerState, "' is damaged");
   int ranks = 1;
   try {
-    progress_.load(state);
-    ranks = state.value("ranks", ranks);
+    progress_.load(state, damaged);
+    if (state.contains("ranks"))
+      ranks = static_cast<int>(
+          JsonMembers(state, damaged, Code::corrupt_data).whole("ranks", kMostRanks));
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
+    fail(Code::corrupt_data, damaged, ": ", json_problem(error));
   }
   learner_->load(loaded.files, origin, {0, progress_.fresh(), progress_.examples()});
   set_again();

@@ -20,6 +20,17 @@ wheel=$(ls "$work"/repaired/*.whl)
 names=$(python3 -m zipfile -l "$wheel")
 grep -q 'libtbb' <<< "$names"
 ! grep -q 'libvulkan' <<< "$names"
+# Hardened (ECHOTRAIN_HARDEN): nothing that a mistake could overwrite is executed or jumped through.
+python3 -m zipfile -e "$wheel" "$work/unpacked"
+readarray -t binaries < <(find "$work/unpacked/echotrain" -type f \( -name '*.so*' -o -name echotrain \))
+[ ${#binaries[@]} -gt 1 ]
+for binary in "${binaries[@]}"; do
+  readelf -dlW "$binary" >"$work/readelf"
+  if ! grep -q 'BIND_NOW\|FLAGS_1.*NOW' "$work/readelf" || ! grep -q GNU_RELRO "$work/readelf" || grep -q 'GNU_STACK.*E' "$work/readelf"; then
+    echo "$binary is not hardened"
+    exit 1
+  fi
+done
 case "$wheel" in *-cp39-abi3-*) ;; *) echo "not a stable-ABI wheel: $wheel"; exit 1 ;; esac
 
 python3 -m venv "$work/empty"

@@ -165,13 +165,15 @@ void crash_everywhere(const Saved& what) {
     check_state(states[i].first, what, saved[i], states[i].second);
 }
 
-// Returns whether all saves got through to the last without a call failing.
+// Returns whether all saves got through to the last without a call failing. The disk may lose its
+// power after them.
 bool fail_once(const Saved& what, const Fault& fault) {
   const test::TempDir dir;
   const std::string root = dir.path("disk");
   fs::create_directory(root);
   int saved = 0;
   bool reached = false;
+  std::vector<Tree> left;
   {
     Disk disk(root, fault);
     for (int number = 1; number <= kSaves; ++number) try {
@@ -184,7 +186,10 @@ bool fail_once(const Saved& what, const Fault& fault) {
             << "the error names no file: " << error.what();
       }
     reached = disk.calls() >= fault.at;
+    std::mt19937 random(static_cast<uint32_t>(fault.at));
+    left = {disk.after_crash(disk.changes(), false), disk.after_crash(disk.changes(), random)};
   }
+  for (const Tree& tree : left) check_state(tree, what, saved, "after a loss of power");
   // A save that failed may have been complete before the call that failed.
   const int loaded = what.load(root).value_or(0);
   EXPECT_GE(loaded, saved);

@@ -3,9 +3,9 @@
 
     kills.py ECHOTRAIN PAINTER [--kills 2000] [--seed 1] [--case NAME]
 
-After each kill, no more than the steps since the newest checkpoint is lost. The completed run has the rows of the other one, each
-step once, and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp). One case reads it from a
-server on the loopback.
+After each kill, no more than the steps since the newest checkpoint is lost, and no checkpoint is damaged. The completed run has the
+rows of the other one, each step once, and its weights and optimizer state to the bit. PAINTER draws the data (samples/draw.cpp). One
+case reads it from a server on the loopback. Where echoing depends on time, the other run repeats the decisions of the killed one.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from faulty_server import Server  # noqa: E402  (its folder is known only now)
 
 STEPS, EVERY = 40, 6  # steps of a run, and between two checkpoints
 MOST = 5  # kills of one run, which then gets to its end
+DECISIONS, ON_DEMAND = "decisions.jsonl", "on demand"
 TIMES = ("time", "seconds", "_per_s", "wait", "busy")  # what differs from run to run
 
 
@@ -44,15 +45,16 @@ def cases(root, address):
     kept = {"stage": "cache", "directory": str(root / "kept")}
     shared = {"stage": "cache", "shared": str(root / "shared")}
     echo, device = {"factor": 2.5}, {"factor": 2, "device": True}
-    demand = {"factor": 3, "mode": "on_demand"}
+    demand = {"factor": 3, "mode": "on_demand", "log": str(root / DECISIONS)}
     out = {
         "plain": (stages(shards), {}),
-        "remote": (stages(f"{address}/data-{{000000..000003}}.tar.zst", echo=echo), {}),
+        # Parts that are smaller than a shard, so that some are read ahead.
+        "remote": (stages(f"{address}/data-{{000000..000003}}.tar.zst", echo=echo), {"pipeline": {"remote_part_bytes": 4096}}),
         "echo": (stages(shards, echo=echo), {}),
         "device echo": (stages(shards, echo=device), {}),
         "cache of the run": (stages(shards, kept, echo=echo), {}),
         "shared cache": (stages(shards, shared, echo=echo), {}),
-        "on demand": (stages(shards, echo=demand), {}),
+        ON_DEMAND: (stages(shards, echo=demand), {}),
     }
     for name in ("adam", "adamw", "adagrad", "rmsprop", "lion", "lamb", "lars"):
         out[name] = (stages(shards, echo=echo), {"optimizer": {"optimizer": name}})
@@ -60,8 +62,8 @@ def cases(root, address):
 
 
 def job(out, parts):
-    pipeline, more = parts
-    return {"seed": 3, "pipeline": {"stages": pipeline},
+    pipeline, more = parts[0], dict(parts[1])
+    return {"seed": 3, "pipeline": {"stages": pipeline, **more.pop("pipeline", {})},
             "model": {"layers": [{"layer": "conv2d", "filters": 4, "stride": 2}, {"layer": "batch_norm", "activation": "relu"},
                                  {"layer": "flatten"}, {"layer": "dropout", "rate": 0.1}, {"layer": "dense", "units": 10}]},
             "optimizer": {"optimizer": "sgd", "momentum": 0.9}, "schedule": {"learning_rate": 0.01},
@@ -105,31 +107,45 @@ def finish(run, *words):
     return output
 
 
-def kill_and_resume(run, dice, length):
+def check_output(output):
+    assert "passed over" not in output, f"a checkpoint was damaged: {output}"
+
+
+def kill_and_resume(run, dice, length, most):
     """Kills a run, resumes it and so on, until it gets to its end; returns the number of kills."""
     kills, newest = 0, 0
     while True:
         process = run.begin("--resume" if newest else "--overwrite")
         try:
-            output, _ = process.communicate(timeout=dice.uniform(0.1, 0.9) * length if kills < MOST else 300)
+            output, _ = process.communicate(timeout=dice.uniform(0.1, 0.9) * length if kills < most else 300)
             assert process.returncode == 0, f"exit status {process.returncode}: {output}"
+            check_output(output)
             return kills
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            check_output(process.communicate()[0])
         kills += 1
         was, newest = newest, run.newest()
         assert newest >= was, f"the checkpoint of step {was} is lost; the newest is of step {newest}"
         steps = [row["step"] for row in run.rows()]
         assert steps == list(range(1, len(steps) + 1)), f"rows are lost: {steps}"
-        assert len(steps) < newest + 2 * EVERY, f"{len(steps)} steps, and the newest checkpoint is of step {newest}"
+        assert len(steps) <= newest + EVERY, f"{len(steps)} steps, and the newest checkpoint is of step {newest}"
 
 
-def compare(run, reference, same_bits):
+def repeated(program, root, parts):
+    """A run that repeats the decisions of the one on demand."""
+    stages = json.loads(json.dumps(parts[0]))
+    for stage in stages:
+        if stage.pop("log", None):
+            stage["replay"] = str(root / DECISIONS)
+    run = Run(program, root, "repeated", (stages, parts[1]))
+    finish(run, "--overwrite")
+    return run
+
+
+def compare(run, reference):
     rows, expected = run.rows(), reference.rows()
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1)), [row["step"] for row in rows]
-    if not same_bits:
-        return
     for row, other in zip(rows, expected):
         assert row == other, f"{row}\n{other}"
     files, others = run.files(), reference.files()
@@ -157,8 +173,10 @@ def main():
             sys.exit(f"kills: there is no case '{options.case}'; there are: {', '.join(known)}")
         dice = random.Random(options.seed)
         references, lengths, counts = {}, {}, dict.fromkeys(all_cases, 0)
+        most = max(1, min(MOST, options.kills // len(all_cases)))
         while sum(counts.values()) < options.kills:
-            for name, parts in all_cases.items():
+            for name in dice.sample(list(all_cases), len(all_cases)):
+                parts = all_cases[name]
                 if sum(counts.values()) >= options.kills:
                     break
                 if name not in references:
@@ -169,9 +187,10 @@ def main():
                 run = Run(options.program, root, f"{name}-killed", parts)
                 shutil.rmtree(run.out, ignore_errors=True)
                 shutil.rmtree(root / "shared", ignore_errors=True)
+                (root / DECISIONS).unlink(missing_ok=True)
                 try:
-                    counts[name] += kill_and_resume(run, dice, lengths[name])
-                    compare(run, references[name], same_bits=name != "on demand")
+                    counts[name] += kill_and_resume(run, dice, lengths[name], most)
+                    compare(run, repeated(options.program, root, parts) if name == ON_DEMAND else references[name])
                 except AssertionError as error:
                     sys.exit(f"kills: {name}, after {sum(counts.values())} kills, seed {options.seed}: {error}")
                 print(f"{sum(counts.values())} of {options.kills} kills", end="\r" if sys.stdout.isatty() else "\n", flush=True)

@@ -1,13 +1,16 @@
 // Fuzz targets for the documents that EchoTrain writes and reads again: positions, logs, records,
 // manifests, tuned choices. Each starts from a valid document, whose values the input changes; an
 // empty input, with which libFuzzer begins, leaves it valid. One program a target, as in data.cpp.
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
 #include "core/log.h"
+#include "core/options.h"
 #include "core/packed.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
@@ -38,17 +41,22 @@ Json nasty(Choices& choose) {
   return Json::parse(choose.below(2) ? choose.of(kOthers) : choose.of(kNumbers));
 }
 
-// Replaces, removes, repeats or adds one value of a document.
+constexpr const char* kKeys[] = {
+    "x",        "",    "0",     "2",    "-1",    "18446744073709551616",
+    "../x",     "a/b", "epoch", "done", "drops", "dropped_copies",
+    "decisions"};
+
+// Replaces, removes, repeats or adds one value of a document, or moves it to another key.
 void change(Json& document, Choices& choose) {
   Json* parent = nullptr;
   Json* node = &document;
   size_t index = 0;
-  while (node->is_structured() && !node->empty() && (!parent || choose.below(5) != 0)) {
+  while (node->is_structured() && !node->empty() && choose.below(8) != 7) {
     parent = node;
     index = choose.below(node->size());
     node = &*std::next(node->begin(), static_cast<std::ptrdiff_t>(index));
   }
-  switch (choose.below(6)) {
+  switch (choose.below(7)) {
     case 0:
       if (parent) parent->erase(std::next(parent->begin(), static_cast<std::ptrdiff_t>(index)));
       return;
@@ -58,14 +66,13 @@ void change(Json& document, Choices& choose) {
     case 2:
       if (node->is_array()) return node->push_back(nasty(choose));
       if (node->is_object()) {
-        constexpr const char* kKeys[] = {"x", "", "epoch", "step"};
         (*node)[choose.of(kKeys)] = nasty(choose);
         return;
       }
       break;
     case 3:  // another value of the same kind, so that it passes the first checks
-      if (node->is_number_unsigned() || node->is_number_integer()) {
-        *node = node->get<int64_t>() + static_cast<int64_t>(choose.below(5)) - 2;
+      if (node->is_number_integer()) {
+        *node = node->get<uint64_t>() + choose.below(5) - 2;  // may wrap around
         return;
       }
       if (node->is_string() && !node->get_ref<const std::string&>().empty()) {
@@ -79,6 +86,14 @@ void change(Json& document, Choices& choose) {
         std::vector<uint64_t> numbers(choose.below(6));
         for (uint64_t& number : numbers) number = choose.below(3) ? choose.below(9) : ~uint64_t{0};
         *node = pack_numbers(numbers);
+        return;
+      }
+      break;
+    case 5:
+      if (parent && parent->is_object()) {
+        Json moved = std::move(*node);
+        parent->erase(std::next(parent->begin(), static_cast<std::ptrdiff_t>(index)));
+        (*parent)[choose.of(kKeys)] = std::move(moved);
         return;
       }
       break;
@@ -116,36 +131,72 @@ void be_quiet() {
   static_cast<void>(once);
 }
 
-// A pipeline with everything that a position has: epochs, echoes, a shuffle and a partial batch.
 Json pipeline_spec() {
   std::string lines = "x\n";
-  for (int i = 0; i < 20; ++i) lines += cat(i, "\n");
+  for (int i = 0; i < 20; ++i) lines += i % 7 == 5 ? "not a number\n" : cat(i, "\n");
   return {{"stages",
            {{{"stage", "csv"}, {"columns", "x:f32"}, {"pattern", as_file(lines, ".csv")}},
             {{"stage", "echo"}, {"factor", 2}, {"buffer", 4}},
             {{"stage", "repeat"}, {"count", 3}},
             {{"stage", "shuffle"}, {"buffer", 5}},
             {{"stage", "batch"}, {"size", 3}}}},
+          {"on_error", "skip"},
           {"threads", 1},
           {"seed", 3}};
 }
+
+// The position of a pipeline that has begun at `from`, unless that is null, and given `items`.
+Json position_of(const Json& spec, int items, const Json& from = nullptr) {
+  pipeline::Pipeline pipeline(spec);
+  if (!from.is_null()) pipeline.restore(from);
+  pipeline::Item item;
+  for (int i = 0; i < items; ++i) pipeline.next(item);
+  return pipeline.save();
+}
+
+struct Start {
+  Json spec, saved;
+};
+
+// Positions with all that one may hold: bad records left out, decisions of an echo node on demand,
+// all ranks of a world, and what they had delivered when the rest of an epoch was shared out.
+std::vector<Start> starts() {
+  const Json plain = pipeline_spec();
+  Json on_demand = plain;
+  on_demand["stages"][1]["mode"] = "on_demand";
+  Json ranks = Json::array();
+  for (const int rank : {0, 1}) {
+    Json of_rank = plain;
+    of_rank["world_size"] = 2;
+    of_rank["rank"] = rank;
+    ranks.push_back(position_of(of_rank, 4));
+  }
+  return {{plain, position_of(plain, 18)},
+          {on_demand, position_of(on_demand, 10)},
+          {plain, ranks},
+          {plain, position_of(plain, 3, ranks)}};
+}
+
 void position(Bytes bytes) {
   be_quiet();
-  static const Json spec = pipeline_spec();
-  static const Json saved = [] {
-    pipeline::Pipeline pipeline(spec);
-    pipeline::Item item;
-    for (int i = 0; i < 18; ++i) pipeline.next(item);
-    return pipeline.save();
-  }();
+  static const std::vector<Start> all = starts();
   Choices choose(bytes);
-  Json state = choose.below(8) == 7 ? Json::array({saved, saved}) : saved;
+  const Start& start = all[choose.below(all.size())];
+  Json state = start.saved;
   change_all(state, choose);
-  pipeline::Pipeline pipeline(spec);
-  pipeline.restore(state);
+  pipeline::Pipeline pipeline(start.spec);
+  pipeline.restore(parse_json(state.dump(), "the position"));
   pipeline::Item item;
   for (int i = 0; i < 4; ++i) pipeline.next(item);
-  if (parse_json(pipeline.save().dump(), "again").empty()) std::abort();
+  if (bytes.empty() || start.spec["stages"][1].contains("mode")) return;
+  // What was accepted is saved and restored again. Another thread may not have read as far.
+  const Json saved = pipeline.save();
+  pipeline::Pipeline again(start.spec);
+  try {
+    again.restore(saved);
+  } catch (const Error&) {
+    std::abort();
+  }
 }
 
 void decisions(Bytes bytes) {
@@ -169,6 +220,7 @@ void decisions(Bytes bytes) {
     }
     replayed.end_pass();
     Json saved = replayed.save(epoch);
+    echo::Decisions("", "").load(epoch, saved);
     change_all(saved, choose);
     echo::Decisions restored("", "");
     try {
@@ -192,7 +244,10 @@ void tuned(Bytes bytes) {
   spec.erase("threads");
   spec["tuned"] = as_file(file.dump(), ".json");
   // Not built: a file that says 64 threads gets 64.
-  if (pipeline::with_tuned(spec).empty()) std::abort();
+  const Json all = pipeline::with_tuned(spec);
+  Json options = all;
+  for (const char* key : {"stages", "tuned"}) options.erase(key);
+  Options(pipeline::pipeline_schema(), "pipeline", options);
 }
 
 #ifdef ETR_FUZZ_TRAINING
@@ -233,17 +288,23 @@ void tuning(Bytes bytes) {
   Json changed = choices;
   change_all(changed, choose);
   const std::string path = as_file(changed.dump(), ".tuning");
+  bool readable = true;
   gpu::Tuning read(kKind);
   try {
     read.read(path, "a");
+  } catch (const Error&) {
+    readable = false;
+  }
+  if (bytes.empty() && read.size() != 2) std::abort();
+  if (readable) {
     read.choice("other", {"x"}, {});
     read.write(path, "a");
     gpu::Tuning(kKind).read(path, "a");
-  } catch (const Error&) {
   }
   changed = verdicts;
   change_all(changed, choose);
   gpu::Verdicts known(as_file(changed.dump(), ".verdicts"));
+  if (bytes.empty() && known.of("k") != gpu::Verdict::right) std::abort();
   known.set("m", known.of("k"));
   known.save();
 }

@@ -169,7 +169,7 @@ def main():
     put("jsonl", "nulls", b'{"a": null, "c": {"d": 1}, "t": "x"}\n{"a": 1, "c": {"d": 1}, "t": null}\n')
     put("jsonl", "rows", b'{"a": 1.5, "c": {"d": 2}, "t": "text"}\n{"a": [1, 2], "c": {"d": 3}, "t": ""}\n')
     put("json", "text", b'{"a": [1, {"b": null}], "c": "\\u00e9", "a": 2} // a comment\n')
-    put("json", "deep", bytes([9] * 16 + [7] + [10] * 16))  # numbers of pieces, see fuzz.cpp
+    put("json", "deep", bytes([9] * 16 + [7] + [10] * 16))  # numbers of pieces, see data.cpp
     put("model", "nested", bytes([0, 3, 1, 2, 5, 4, 5]))
     header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                          "b": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]},

@@ -2,14 +2,15 @@
 // values that the schemas allow or that they should refuse. One program a target, as in data.cpp.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/text.h"
 #include "fuzz/target.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/stage.h"
@@ -21,11 +22,10 @@
 namespace etr::fuzz {
 namespace {
 
-// Samples are really made, so a size that the schema allows must not take all memory.
 #ifdef ETR_FUZZ_TRAINING
 constexpr double kMostOfLimited = 1e18;
 #else
-constexpr double kMostOfLimited = 100;
+constexpr double kMostOfLimited = 100;  // samples are really made, and must not take all memory
 #endif
 
 // Mostly a small number, which the option may refuse.
@@ -34,9 +34,11 @@ double number_for(const OptionSpec& option, Choices& choose) {
   constexpr double kLarge[] = {1e3, 65536, 4294967296.0, 1e12, 9007199254740992.0, 1e18};
   switch (choose.below(12)) {
     case 0: return std::isfinite(option.min) ? option.min : -1e18;
-    case 1: return std::isfinite(option.max) ? option.max : 1e18;
+    case 1: return std::isfinite(option.max) ? std::min(option.max, kMostOfLimited) : 1e18;
     case 2: return -kSmall[choose.below(std::size(kSmall))];
-    case 3: return kLarge[choose.below(std::size(kLarge))];
+    case 3:
+      if (option.max <= 1e6) return std::min(option.max, kMostOfLimited);
+      return kLarge[choose.below(std::size(kLarge))];
     default: return kSmall[choose.below(std::size(kSmall))];
   }
 }
@@ -45,17 +47,11 @@ Json whole_for(const OptionSpec& option, Choices& choose) {
   return static_cast<int64_t>(number);
 }
 
-std::string choice_for(const OptionSpec& option, Choices& choose) {
+std::string word_for(const OptionSpec& option, Choices& choose) {
   constexpr const char* kWords[] = {"image", "label", "x", "", "a", "y", "%", "\xc3\xa9"};
-  const std::string_view choices = option.choices;
-  if (choices.empty()) return choose.of(kWords);
-  std::vector<std::string> all;
-  for (size_t begin = 0; begin <= choices.size();) {
-    const size_t end = std::min(choices.find('|', begin), choices.size());
-    all.emplace_back(choices.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return all[choose.below(all.size())];
+  if (!*option.choices || choose.below(16) == 1) return choose.of(kWords);
+  const auto words = split(std::string_view(option.choices), '|');
+  return std::string(words[choose.below(words.size())]);
 }
 
 // Nested stages and layers are made by `nest`.
@@ -71,10 +67,10 @@ Json value_for(const OptionSpec& option, Choices& choose, const Nest& nest) {
     case OptionType::boolean: return choose.below(2) == 1;
     case OptionType::integer: return whole_for(option, choose);
     case OptionType::number: return number_for(option, choose);
-    case OptionType::string: return choice_for(option, choose);
+    case OptionType::string: return word_for(option, choose);
     case OptionType::integers: return list([&] { return whole_for(option, choose); });
     case OptionType::numbers: return list([&] { return Json(number_for(option, choose)); });
-    case OptionType::strings: return list([&] { return Json(choice_for(option, choose)); });
+    case OptionType::strings: return list([&] { return Json(word_for(option, choose)); });
     case OptionType::stages:
     case OptionType::layers: return nest();
   }
@@ -84,13 +80,11 @@ Json value_for(const OptionSpec& option, Choices& choose, const Nest& nest) {
 template <class Nest>
 void add_options(Json& out, Schema schema, Choices& choose, const Nest& nest) {
   for (const OptionSpec& option : schema) {
-    if (std::string_view(option.unit) == "path") continue;  // would write anywhere
-    const bool required = !option.default_json;
-    if (choose.below(required ? 16 : 4) == (required ? 1u : 3u)) {
-      if (!required) out[option.name] = value_for(option, choose, nest);
-      continue;
-    }
-    if (required) out[option.name] = value_for(option, choose, nest);
+    const bool is_file =  // would be written, or read, anywhere
+        std::string_view(option.unit) == "path" || std::string_view(option.name) == "replay";
+    if (is_file) continue;
+    const bool given = option.default_json ? choose.below(4) == 3 : choose.below(16) != 1;
+    if (given) out[option.name] = value_for(option, choose, nest);
   }
 }
 
@@ -132,27 +126,39 @@ Json random_stage(Choices& choose) {
 
 bool is_timed(const Json& spec) {  // what comes out depends on time
   return std::any_of(spec["stages"].begin(), spec["stages"].end(), [](const Json& stage) {
-    return stage["stage"] == "overtake" || stage.value("mode", Json()) == "on_demand";
+    const Json mode = stage.value("mode", Json("fixed"));
+    return stage["stage"] == "overtake" ||
+           (stage["stage"] == "echo" && mode != "fixed" && mode != "together");
   });
 }
 
-constexpr double kPatience =
-    0.2;  // seconds; a filter may drop everything, of a source that repeats
+enum class Stop { enough, end, error, patience };
 
-// The next items, up to an end, an error or a long wait.
-std::vector<pipeline::Item> read(pipeline::Pipeline& pipeline, int count) {
-  std::vector<pipeline::Item> out;
-  for (pipeline::Item item; count-- > 0 && pipeline.wait(kPatience); out.push_back(std::move(item)))
-    if (pipeline.next(item) != pipeline::Pipeline::Next::item) break;
-  return out;
+// The next items, and why there are no more.
+Stop read(pipeline::Pipeline& pipeline, size_t count, std::vector<pipeline::Item>& out) {
+  constexpr double kPatience = 0.2;  // seconds; of a source that repeats, a filter may drop all
+  try {
+    while (out.size() < count) {
+      if (!pipeline.wait(kPatience)) return Stop::patience;
+      pipeline::Item item;
+      if (pipeline.next(item) != pipeline::Pipeline::Next::item) return Stop::end;
+      out.push_back(std::move(item));
+    }
+  } catch (const Error& error) {
+    if (error.code() == Code::internal) throw;
+    return Stop::error;
+  }
+  return Stop::enough;
 }
 
 void check_same(const pipeline::Item& one, const pipeline::Item& other) {
-  if (one.fields.size() != other.fields.size()) std::abort();
+  if (one.ordinal != other.ordinal || one.replica != other.replica ||
+      one.batch.size != other.batch.size || one.fields.size() != other.fields.size())
+    std::abort();
   for (size_t i = 0; i < one.fields.size(); ++i) {
-    const auto bytes = one.fields[i].tensor.bytes(), others = other.fields[i].tensor.bytes();
-    if (one.fields[i].name != other.fields[i].name || bytes.size() != others.size() ||
-        std::memcmp(bytes.data(), others.data(), bytes.size()) != 0)
+    const Tensor &tensor = one.fields[i].tensor, &again = other.fields[i].tensor;
+    if (one.fields[i].name != other.fields[i].name || tensor.dtype() != again.dtype() ||
+        tensor.shape() != again.shape() || !std::ranges::equal(tensor.bytes(), again.bytes()))
       std::abort();
   }
 }
@@ -163,22 +169,35 @@ void stages(Bytes bytes) {
   static const Json source = images();
   Choices choose(bytes);
   Json spec{{"stages", {source}}, {"threads", 1 + choose.below(2)}, {"seed", 3}};
+  if (choose.below(4) == 1) spec["on_error"] = "skip";
+  if (choose.below(4) == 1) {
+    spec["world_size"] = 2;
+    spec["rank"] = choose.below(2);
+  }
   for (size_t i = choose.below(6); i-- > 0;) spec["stages"].push_back(random_stage(choose));
   pipeline::Pipeline pipeline(spec);
-  read(pipeline, static_cast<int>(choose.below(8)));
+  std::vector<pipeline::Item> first, rest, again;
+  if (read(pipeline, choose.below(8), first) == Stop::patience) return;
   const Json saved = pipeline.save();
-  const auto rest = read(pipeline, 3);
-  if (rest.empty() || is_timed(spec)) return;
+  const Stop stop = read(pipeline, 3, rest);
+  if (stop == Stop::patience || is_timed(spec)) return;
   pipeline::Pipeline other(spec);
-  other.restore(saved);
-  const auto again = read(other, 3);
-  for (size_t i = 0; i < std::min(rest.size(), again.size()); ++i) check_same(rest[i], again[i]);
+  try {
+    other.restore(saved);
+  } catch (const Error& error) {
+    if (error.code() == Code::unsupported) return;
+    throw;
+  }
+  const Stop same = read(other, 3, again);
+  if (same == Stop::patience) return;
+  if (same != stop || again.size() != rest.size()) std::abort();
+  for (size_t i = 0; i < rest.size(); ++i) check_same(rest[i], again[i]);
 }
 
 #ifdef ETR_FUZZ_TRAINING
 Json random_layers(Choices& choose, size_t most, int depth) {
   Json out = Json::array();
-  for (size_t i = choose.below(most + 1); i-- > 0 && out.size() < most;) {
+  for (size_t i = choose.below(most + 1); i-- > 0;) {
     const nn::LayerSpec& spec = *nn::layer_table()[choose.below(nn::layer_table().size())];
     if (std::string_view(spec.name) == "glsl") continue;  // a program of its own, which is trusted
     Json layer{{"layer", spec.name}};

@@ -84,7 +84,7 @@ build_dependencies() {
   fi
   headers
   # libcurl is opened at run time; CMake asks for a file.
-  library_options=(-DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_MPI=OFF -DCURL_INCLUDE_DIR="$prefix/include"
+  library_options=(-DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_MPI=OFF -DECHOTRAIN_HARDEN=ON -DCURL_INCLUDE_DIR="$prefix/include"
                    -DCURL_LIBRARY=opened-at-run-time -DECHOTRAIN_LINKED_LICENCES="$directory/licences")
   export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
 }

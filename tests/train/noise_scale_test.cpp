@@ -48,7 +48,8 @@ TEST(NoiseScale, FollowsARunAndGoesOnFromACheckpoint) {
   NoiseScale noise(0.5);
   noise.add({1, 2, 10, 7});
   NoiseScale again(0.5);
-  again.load(noise.json());
+  const Json saved = noise.json();
+  again.load(JsonMembers(saved, "the test", Code::corrupt_data));
   for (NoiseScale* one : {&noise, &again}) one->add({1, 2, 10, 9});  // |G|^2 = 8, tr S = 2
   EXPECT_DOUBLE_EQ(noise.gradient_square(), (0.5 * 4 + 8) / 1.5);
   EXPECT_EQ(noise.json(), again.json());
