@@ -107,7 +107,8 @@ void Progress::load(const Json& state, const std::string& problem) {
   since_ = {};
   clock_start_ns_ = 0;
   epoch_ = members.whole("epoch", kMostCount);
-  epoch_ended_ = members.has("epoch_ended") && members.flag("epoch_ended");  // absent in earlier versions
+  // Absent in earlier versions.
+  epoch_ended_ = members.has("epoch_ended") && members.flag("epoch_ended");
   examples_ = members.whole("examples", kMostCount);
   fresh_ = members.whole("fresh", kMostCount);
   echoed_ = members.whole("echoed", kMostCount);
