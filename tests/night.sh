@@ -120,7 +120,7 @@ part allocation env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" buil
 part failing_vulkan env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_vulkan_tests
 part failing_system env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_system_tests
 part failing_input env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_input_tests
-part walk build-test/tests/walk --calls 1000000 --seed "$(date +%Y%m%d)"
+part walk build-test/tests/walk --calls 1000000 --within 1 --seed "$(date +%Y%m%d)"
 part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 50000 --seed "$(date +%Y%m%d)"
 part walk_java env -C "$work" ECHOTRAIN_ENGINES="$PWD/build-test/capi/echotrain" java -Dechotrain.cache.dir="$work/java-cache" \
   -cp "$PWD/build-test/tests/bindings/java:$PWD/build-test/bindings/java/echotrain.jar:$PWD/build-test/bindings/java/echotrain-natives.jar" \
