@@ -19,6 +19,7 @@
 #   faults           200 faults of runs on several ranks
 #   shares           the rest of an epoch shared out in 1,000 ways
 #   kills            2,000 kills of training on one device
+#   failing_writes   a write fails at 600 places of training runs, which are then resumed
 #   crash            500 states of the disk after each change that a save makes
 #   remote_faults    500 reads over the network from a server with faults
 #   changing_files   1,000 files that change while they are read
@@ -113,6 +114,8 @@ part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain 
 part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
 part kills python3 tests/faults/kills.py build-test/tools/echotrain/echotrain build-test/samples/draw --kills 2000 --seed "$(date +%Y%m%d)"
+part failing_writes python3 tests/faults/failing_writes.py build-test/tools/echotrain/echotrain build-test/samples/draw \
+  build-test/tests/libfailing_disk.so --runs 600 --seed "$(date +%Y%m%d)"
 part crash env ECHOTRAIN_TEST_CRASHES=500 build-test/tests/crash_tests
 part remote_faults env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/remote/fault_matrix.py --trials 500
 part changing_files env ECHOTRAIN_TEST_CHANGES=60 build-test/tests/sources_tests --gtest_filter='*ChangingFiles*'

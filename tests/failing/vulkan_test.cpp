@@ -103,7 +103,7 @@ class VulkanJob : public Vulkan, public testing::WithParamInterface<bool> {
     if (opened < 0) return outcome_of(opened);
     const std::string job = job_on(images_, folder("run"), GetParam());
     const Outcome outcome = run_job(runtime.p, job, start);
-    if (outcome.status == ETR_OK) results = tensors(folder("run"));
+    if (outcome.status == ETR_OK) results = tensors(folder("run")) + rows(folder("run"));
     return outcome;
   }
   Outcome run_anew(std::string& results) {

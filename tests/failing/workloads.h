@@ -59,5 +59,7 @@ Outcome run_job(etr_runtime* runtime, const std::string& json, int32_t start);
 
 // The weights and states of optimizers below a folder, by file.
 std::string tensors(const std::filesystem::path& folder);
+// The rows of a run's metrics, without what depends on time.
+std::string rows(const std::filesystem::path& folder);
 
 }  // namespace etr::failing

@@ -73,8 +73,8 @@ def job(out, parts):
 class Run:
     """One run's folder and its job."""
 
-    def __init__(self, program, root, name, parts):
-        self.program, self.out = program, root / name
+    def __init__(self, program, root, name, parts, out=None):
+        self.program, self.out = program, out or root / name
         self.path = root / f"{name}.json"
         self.path.write_text(json.dumps(job(self.out, parts)))
 
