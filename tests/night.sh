@@ -24,7 +24,7 @@
 #   remote_faults    500 reads over the network from a server with faults
 #   changing_files   1,000 files that change while they are read
 #   failing_vulkan   every call of the Vulkan driver fails, with every error that it may give (hours; with ECHOTRAIN_TEST_FAILURES=N in
-#                    the environment, N cases of each test, evenly spread, also in the next two)
+#                    the environment, N cases of each test, evenly spread, with K/N the K-th of N parts; also in the next two)
 #   failing_system   the same for starts of threads and for sockets
 #   failing_input    the same for calls that open, list and read files
 #   walk             a random walk of 1,000,000 calls over the C API

@@ -23,6 +23,7 @@ has=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 [ "$version" = "$has" ] || die "CMakeLists.txt has version $has, not $version"
 awk -v heading="## $version" '/^## / {on = index($0, heading) == 1; next} on' CHANGELOG.md >"$directory/notes"
 grep -q . "$directory/notes" || die "CHANGELOG.md has no section $version"
+[ -d "tests/golden_files/${version%.*}" ] || die "later versions could not be tested with files of this one: golden_files has to write tests/golden_files/${version%.*}"
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)  # the date of everything in the packages
 export SOURCE_DATE_EPOCH

@@ -32,8 +32,15 @@ std::vector<Case> cases(const Injector& injector, size_t most) {
   std::vector<Case> all;
   for (int64_t call = 1; call <= injector.calls(); ++call)
     for (size_t error = 0; error < injector.errors_of(call); ++error) all.push_back({call, error});
-  if (const char* text = std::getenv("ECHOTRAIN_TEST_FAILURES"))
+  if (const char* text = std::getenv("ECHOTRAIN_TEST_FAILURES")) {
+    size_t part = 0, parts = 0;
+    if (std::sscanf(text, "%zu/%zu", &part, &parts) == 2 && part >= 1 && part <= parts) {
+      std::vector<Case> slice;
+      for (size_t i = part - 1; i < all.size(); i += parts) slice.push_back(all[i]);
+      return slice;
+    }
     most = static_cast<size_t>(std::atoll(text));
+  }
   if (most == 0 || all.size() <= most) return all;
   std::vector<Case> some;
   for (size_t i = 0; i < most; ++i) some.push_back(all[i * all.size() / most]);

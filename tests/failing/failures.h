@@ -47,7 +47,7 @@ struct Expectations {
 //  - does not end within ten minutes: this ends the program;
 // and at the end, if fewer than half of the runs have met their failure.
 //
-// ECHOTRAIN_TEST_FAILURES=N tries N of them, and 0 all of them.
+// ECHOTRAIN_TEST_FAILURES=N tries N of them, 0 all of them, and K/N the K-th of N parts of them.
 // ECHOTRAIN_TEST_FAILURE="CALL ERROR" tries one.
 void fail_everywhere(Injector& injector, const Scenario& scenario, const Expectations& expected);
 

@@ -4,7 +4,7 @@
 //   FAILING_DISK_AT      the number of the call that fails, from 1; 0: none
 //   FAILING_DISK_ERRNO   what it gives
 //   FAILING_DISK_FOR     how many calls fail from there on
-//   FAILING_DISK_REPORT  gets a line at the end: how many calls there were, and the first that failed
+//   FAILING_DISK_REPORT  gets a line at the end: the number of calls, and the first that failed
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
