@@ -2,7 +2,8 @@
 //
 // Inside the library a failure is an exception of type etr::Error; the C API turns it into a status
 // code and a message, and pipeline bodies turn it into a message that travels to the consumer.
-// Nothing else is ever thrown on purpose.
+// Nothing else is ever thrown on purpose. (core/json_assert.h throws std::logic_error for a mistake
+// of ours, which becomes Code::internal.)
 #pragma once
 
 #include <sstream>

@@ -570,7 +570,7 @@ void for_each_place(const Json& document,
     for (size_t i = 0; i < here.size(); ++i) for_each_place(document, visit, at / i);
 }
 
-// Checksums find damage by chance; these checkpoints are whole, and say something else.
+// A checksum finds accidental damage only: these checkpoints have right ones, and wrong contents.
 TEST_F(TrainerFolder, AChangedCheckpointIsAnErrorOrGoesOn) {
   run(spec(6), Start::new_run);
   const checkpoint::Store store(out() + "/checkpoints");
