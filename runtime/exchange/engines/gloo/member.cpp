@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <span>
 #include <thread>
 
 #include "core/clock.h"
@@ -189,7 +192,10 @@ void Member::end(const Failure& failure) {
   last.kind = NoticeKind::failed;
   last.failure = failure;
   notices_.tell_all(last);
-  notices_.flush(kFlush);
+  const etr_engine_error& error = failure.error;
+  const size_t named =
+      std::min<size_t>(static_cast<size_t>(error.missing_count), std::size(error.missing));
+  notices_.flush(kFlush, std::span(error.missing, named));
   ::_exit(0);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gloo/transport/unbound_buffer.h>
 
+#include <algorithm>
+
 #include "exchange/engines/gloo/slots.h"
 
 namespace etr::exchange {
@@ -27,7 +29,7 @@ void Notices::watch(Heard heard, Silent silent) {
 
 void Notices::send(int rank, const Notice& notice) {
   const std::lock_guard lock(mutex_);
-  Sent& sent = sent_.emplace_back(Sent{notice, nullptr});
+  Sent& sent = sent_.emplace_back(Sent{rank, notice, nullptr});
   try {
     sent.buffer = context_->createUnboundBuffer(&sent.notice, sizeof sent.notice);
     sent.buffer->send(rank, kNoticeSlot);
@@ -43,19 +45,22 @@ void Notices::tell_all(const Notice& notice) {
 
 // Each wait has its own thread and no time limit: a wait that times out makes Gloo close all
 // connections.
-void Notices::flush(std::chrono::milliseconds patience) {
+void Notices::flush(std::chrono::milliseconds patience, std::span<const int> lost) {
   struct Count {
     std::mutex mutex;
     std::condition_variable changed;
     size_t open;
   };
   const std::lock_guard lock(mutex_);
-  const auto count = std::make_shared<Count>();
-  count->open = sent_.size();
+  std::vector<Sent*> awaited;
   for (Sent& sent : sent_)
-    std::thread([count, &sent] {
+    if (std::find(lost.begin(), lost.end(), sent.rank) == lost.end()) awaited.push_back(&sent);
+  const auto count = std::make_shared<Count>();
+  count->open = awaited.size();
+  for (Sent* const sent : awaited)
+    std::thread([count, sent] {
       try {
-        sent.buffer->waitSend();
+        sent->buffer->waitSend();
       } catch (const std::exception&) {
       }
       const std::lock_guard done(count->mutex);

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -27,10 +28,12 @@ class Notices {
   void watch(Heard heard, Silent silent);  // one thread for each peer, until the process ends
   void send(int rank, const Notice& notice);
   void tell_all(const Notice& notice);
-  void flush(std::chrono::milliseconds patience);  // waits until the sent notices are on their way
+  // Waits until the sent notices are on their way, but for those to `lost` ranks, which may never be.
+  void flush(std::chrono::milliseconds patience, std::span<const int> lost = {});
 
  private:
   struct Sent {
+    int rank;
     Notice notice;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   };
