@@ -17,9 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kAnswer = 2s;  // for the answers of the other ranks
-constexpr auto kFlush =
-    500ms;  // for a verdict to be sent; a rank that has ended, too, never takes it
+constexpr auto kAnswer = 2s;    // for the answers of the other ranks
+constexpr auto kFlush = 500ms;  // for a verdict to be sent; one to a rank that has ended never is
 constexpr auto kGrace = 50ms;  // for what arrives on other connections at the same time
 constexpr auto kVerdict = 5s;  // how long a failed call waits for a notice that names the cause
 constexpr auto kDrain = 5s;
