@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kAnswer = 2s;    // for the answers of the other ranks
 constexpr auto kFlush = 500ms;  // for a verdict to be sent; one to a rank that has ended never is
-constexpr auto kGrace = 50ms;  // for what arrives on other connections at the same time
-constexpr auto kVerdict = 5s;  // how long a failed call waits for a notice that names the cause
+constexpr auto kGrace = 50ms;   // for what arrives on other connections at the same time
+constexpr auto kVerdict = 5s;   // how long a failed call waits for a notice that names the cause
 constexpr auto kDrain = 5s;
 
 // Gloo's errors begin with a source location, "[./gloo/transport/tcp/pair.cc:598] ".
