@@ -28,7 +28,7 @@ class Notices {
   void watch(Heard heard, Silent silent);  // one thread for each peer, until the process ends
   void send(int rank, const Notice& notice);
   void tell_all(const Notice& notice);
-  // Waits until the sent notices are on their way, but for those to `lost` ranks, which may never be.
+  // Waits until the sent notices are on their way. Those to `lost` ranks may never be.
   void flush(std::chrono::milliseconds patience, std::span<const int> lost = {});
 
  private:
