@@ -53,12 +53,18 @@ int32_t guarded(etr_engine_error* error, const std::function<void()>& body) noex
   }
 }
 
+std::span<const int> missing_of(const etr_engine_error& error) {
+  const auto listed = std::clamp<int32_t>(error.missing_count, 0, ETR_ENGINE_MISSING_MAX);
+  return {error.missing, static_cast<size_t>(listed)};
+}
+
 void raise(int32_t status, const etr_engine_error& error) {
   const size_t length = strnlen(error.message, sizeof error.message);
   const std::string message(error.message, length);
-  const auto listed = std::clamp<int32_t>(error.missing_count, 0, ETR_ENGINE_MISSING_MAX);
-  if (status == static_cast<int32_t>(Code::rank_lost))
-    throw RankLost(message, {error.missing, error.missing + listed});
+  if (status == static_cast<int32_t>(Code::rank_lost)) {
+    const std::span<const int> missing = missing_of(error);
+    throw RankLost(message, {missing.begin(), missing.end()});
+  }
   throw Error(status < 0 ? static_cast<Code>(status) : Code::internal, message);
 }
 

@@ -40,6 +40,9 @@ int32_t describe(const std::exception& error, etr_engine_error* out) noexcept;
 // `error`.
 int32_t guarded(etr_engine_error* error, const std::function<void()>& body) noexcept;
 
+// The ranks that an engine's error lists as missing.
+std::span<const int> missing_of(const etr_engine_error& error);
+
 // Throws the error that an engine reported, as RankLost or Error.
 [[noreturn]] void raise(int32_t status, const etr_engine_error& error);
 

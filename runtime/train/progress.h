@@ -47,9 +47,8 @@ class Progress {
   void fill(Event& event);
 
   Json json() const;
-  // Continues from saved state, with the clock standing still. Throws the JSON library's error if
-  // `state` is damaged.
-  // Throws Error(corrupt_data) that begins with `problem`.
+  // Continues from saved state, with the clock standing still. If `state` is damaged, throws
+  // Error(corrupt_data) that begins with `problem`, or the JSON library's error.
   void load(const Json& state, const std::string& problem);
 
  private:

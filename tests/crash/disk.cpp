@@ -1,6 +1,5 @@
 #include "disk.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "support/interposed.h"
 
 namespace etr::crash {
 namespace {
@@ -156,22 +157,10 @@ void put(const Tree& tree, const std::string& folder) {
 namespace {
 
 using etr::crash::Disk;
-
-template <typename Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
-std::string path_of(int file) {
-  char path[4096];
-  const ssize_t n =
-      ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof path);
-  return n < 0 ? "" : std::string(path, static_cast<size_t>(n));
-}
-
-std::string path_at(int folder, const char* path) {
-  return *path == '/' || folder == AT_FDCWD ? path : path_of(folder) + "/" + path;
-}
+using etr::test::mode_of;
+using etr::test::path_at;
+using etr::test::path_of;
+using etr::test::real;
 
 // Returns true, with errno, if the call fails.
 bool fails(Disk* disk) {
@@ -192,10 +181,6 @@ int open_at(int folder, const char* path, int flags, mode_t mode) {
     if (flags & O_TRUNC) disk->resized(name, 0);
   }
   return file;
-}
-
-mode_t mode_of(int flags, va_list list) {
-  return flags & (O_CREAT | O_TMPFILE) ? static_cast<mode_t>(va_arg(list, int)) : 0;
 }
 
 // `write` makes the call for a number of bytes.

@@ -18,6 +18,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "support/interposed.h"
+
 namespace etr::failing {
 namespace {
 
@@ -95,13 +97,7 @@ std::string below(const std::string& path) {
   return (path + "/").starts_with(s.folder) ? path : "";
 }
 
-std::string path_of(int file) {
-  if (!counts(Calls::files)) return "";
-  char path[4096];
-  const std::string link = "/proc/self/fd/" + std::to_string(file);
-  const ssize_t n = ::readlink(link.c_str(), path, sizeof path);
-  return n < 0 ? "" : std::string(path, static_cast<size_t>(n));
-}
+std::string path_of(int file) { return counts(Calls::files) ? test::path_of(file) : ""; }
 
 std::string path_at(int folder, const char* path) {
   return *path == '/' || folder == AT_FDCWD ? path : path_of(folder) + "/" + path;
@@ -237,9 +233,7 @@ static int open_at(int folder, const char* path, int flags, mode_t mode) {
   return call(folder, path, flags, mode);
 }
 
-static mode_t mode_of(int flags, va_list list) {
-  return flags & (O_CREAT | O_TMPFILE) ? static_cast<mode_t>(va_arg(list, int)) : 0;
-}
+using etr::test::mode_of;
 
 int open(const char* path, int flags, ...) {
   va_list list;

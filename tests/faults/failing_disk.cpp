@@ -5,7 +5,6 @@
 //   FAILING_DISK_ERRNO   what it gives
 //   FAILING_DISK_FOR     how many calls fail from there on
 //   FAILING_DISK_REPORT  gets a line at the end: the number of calls, and the first that failed
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -19,7 +18,14 @@
 #include <mutex>
 #include <string>
 
+#include "support/interposed.h"
+
 namespace {
+
+using etr::test::mode_of;
+using etr::test::path_at;
+using etr::test::path_of;
+using etr::test::real;
 
 std::string text_of(const char* name) {
   const char* text = std::getenv(name);
@@ -68,29 +74,11 @@ __attribute__((destructor)) void report() {
   }
 }
 
-template <typename Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
-std::string path_of(int file) {
-  char path[4096];
-  const ssize_t n =
-      ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof path);
-  return n < 0 ? "" : std::string(path, static_cast<size_t>(n));
-}
-std::string path_at(int folder, const char* path) {
-  return *path == '/' || folder == AT_FDCWD ? path : path_of(folder) + "/" + path;
-}
-
 int open_at(int folder, const char* path, int flags, mode_t mode) {
   static auto* const call = real<int(int, const char*, int, ...)>("openat");
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   if (writes && disk().fails("open", path_at(folder, path))) return -1;
   return call(folder, path, flags, mode);
-}
-mode_t mode_of(int flags, va_list list) {
-  return flags & (O_CREAT | O_TMPFILE) ? static_cast<mode_t>(va_arg(list, int)) : 0;
 }
 
 }  // namespace

@@ -83,12 +83,8 @@ def main():
     library = options.library.resolve(strict=True)
     root = pathlib.Path(os.path.realpath(tempfile.mkdtemp(prefix="echotrain-failing-writes-")))
     try:
-        subprocess.run([options.painter, root / "png", "200", "1"], check=True)
-        subprocess.run([options.program, "pack", root / "png", root / "data", "--per-shard", "50"], check=True, stdout=subprocess.DEVNULL)
-        known = cases(root)
-        chosen = {name: parts for name, parts in known.items() if options.case in (None, name)}
-        if not chosen:
-            sys.exit(f"failing_writes: there is no case '{options.case}'; there are: {', '.join(known)}")
+        kills.write_data(options.program, options.painter, root)
+        chosen = kills.chosen_of(cases(root), options.case)
         dice = random.Random(options.seed)
         for name, parts in chosen.items():
             (root / "written").mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ case reads it from a server on the loopback. Where echoing depends on time, the 
 """
 
 import argparse
+import copy
 import json
 import pathlib
 import random
@@ -62,12 +63,13 @@ def cases(root, address):
 
 
 def job(out, parts):
-    pipeline, more = parts[0], dict(parts[1])
-    return {"seed": 3, "pipeline": {"stages": pipeline, **more.pop("pipeline", {})},
+    stages_of, more = parts
+    return {"seed": 3,
             "model": {"layers": [{"layer": "conv2d", "filters": 4, "stride": 2}, {"layer": "batch_norm", "activation": "relu"},
                                  {"layer": "flatten"}, {"layer": "dropout", "rate": 0.1}, {"layer": "dense", "units": 10}]},
             "optimizer": {"optimizer": "sgd", "momentum": 0.9}, "schedule": {"learning_rate": 0.01},
-            "train": {"steps": STEPS}, "output": {"dir": str(out), "checkpoint_every_steps": EVERY}, **more}
+            "train": {"steps": STEPS}, "output": {"dir": str(out), "checkpoint_every_steps": EVERY}, **more,
+            "pipeline": {"stages": stages_of, **more.get("pipeline", {})}}
 
 
 class Run:
@@ -134,7 +136,7 @@ def kill_and_resume(run, dice, length, most):
 
 def repeated(program, root, parts):
     """A run that repeats the decisions of the one on demand."""
-    stages = json.loads(json.dumps(parts[0]))
+    stages = copy.deepcopy(parts[0])
     for stage in stages:
         if stage.pop("log", None):
             stage["replay"] = str(root / DECISIONS)
@@ -154,6 +156,19 @@ def compare(run, reference):
         assert files[name] == others[name], f"'{name}' differs"
 
 
+def write_data(program, painter, root):
+    """Writes the shards of which `stages` reads."""
+    subprocess.run([painter, root / "png", "200", "1"], check=True)
+    subprocess.run([program, "pack", root / "png", root / "data", "--per-shard", "50"], check=True, stdout=subprocess.DEVNULL)
+
+
+def chosen_of(known, name):
+    """The case of this name, or all."""
+    if name not in (None, *known):
+        sys.exit(f"there is no case '{name}'; there are: {', '.join(known)}")
+    return known if name is None else {name: known[name]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
@@ -164,13 +179,9 @@ def main():
     options = parser.parse_args()
     root = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-kills-"))
     try:
-        subprocess.run([options.painter, root / "png", "200", "1"], check=True)
-        subprocess.run([options.program, "pack", root / "png", root / "data", "--per-shard", "50"], check=True, stdout=subprocess.DEVNULL)
+        write_data(options.program, options.painter, root)
         server = Server({path.name: path.read_bytes() for path in root.glob("data-*.tar.zst")})
-        known = cases(root, f"http://127.0.0.1:{server.port}")
-        all_cases = {name: parts for name, parts in known.items() if options.case in (None, name)}
-        if not all_cases:
-            sys.exit(f"kills: there is no case '{options.case}'; there are: {', '.join(known)}")
+        all_cases = chosen_of(cases(root, f"http://127.0.0.1:{server.port}"), options.case)
         dice = random.Random(options.seed)
         references, lengths, counts = {}, {}, dict.fromkeys(all_cases, 0)
         most = max(1, min(MOST, options.kills // len(all_cases)))

@@ -2,10 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <span>
 #include <thread>
 
 #include "core/clock.h"
@@ -192,10 +189,7 @@ void Member::end(const Failure& failure) {
   last.kind = NoticeKind::failed;
   last.failure = failure;
   notices_.tell_all(last);
-  const etr_engine_error& error = failure.error;
-  const size_t named =
-      std::min<size_t>(static_cast<size_t>(error.missing_count), std::size(error.missing));
-  notices_.flush(kFlush, std::span(error.missing, named));
+  notices_.flush(kFlush, missing_of(failure.error));
   ::_exit(0);
 }
 
