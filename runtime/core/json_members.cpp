@@ -1,5 +1,6 @@
 #include "core/json_members.h"
 
+#include <limits>
 #include <utility>
 
 #include "core/json.h"
@@ -8,7 +9,7 @@
 namespace etr {
 namespace {
 
-constexpr double kLargest = 1e15;
+constexpr uint64_t kMostCount = 1'000'000'000'000'000;
 
 }  // namespace
 
@@ -49,6 +50,10 @@ const Json& JsonMembers::object(const char* key) const {
   return value;
 }
 
+JsonMembers JsonMembers::part(const char* key) const {
+  return {object(key), cat(problem_, ": '", key, "'"), code_};
+}
+
 const Json& JsonMembers::list(const char* key) const {
   const Json& value = at(key);
   if (!value.is_array()) wrong(key, value, "a list");
@@ -69,8 +74,15 @@ bool JsonMembers::flag(const char* key) const {
 
 double JsonMembers::number(const char* key) const {
   const Json& value = at(key);
-  if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= kLargest))
-    wrong(key, value, cat("a number from 0 to ", kLargest));
+  if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= kMostCount))
+    wrong(key, value, cat("a number from 0 to ", kMostCount));
+  return value.get<double>();
+}
+
+double JsonMembers::real_or_nan(const char* key) const {
+  const Json& value = at(key);
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (!value.is_number()) wrong(key, value, "a number or null");
   return value.get<double>();
 }
 
@@ -82,5 +94,7 @@ uint64_t JsonMembers::whole(const char* key, uint64_t most) const {
   if (value.get<uint64_t>() > most) wrong(key, value, cat("a whole number up to ", most));
   return value.get<uint64_t>();
 }
+
+uint64_t JsonMembers::count(const char* key) const { return whole(key, kMostCount); }
 
 }  // namespace etr

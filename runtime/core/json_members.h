@@ -20,12 +20,15 @@ class JsonMembers {
   bool has(const char* key) const;
   const Json& at(const char* key) const;
   const Json& object(const char* key) const;
+  JsonMembers part(const char* key) const;  // of an object; errors name its place
   const Json& list(const char* key) const;
   const std::string& text(const char* key) const;
   bool flag(const char* key) const;
-  double number(const char* key) const;  // from 0 to 1e15
+  double number(const char* key) const;       // from 0 to 1e15
+  double real_or_nan(const char* key) const;  // any number; null: NaN, which JSON cannot express
   // Stricter than the JSON library's conversions, which also accept -1 and 1.5.
   uint64_t whole(const char* key, uint64_t most = UINT64_MAX) const;
+  uint64_t count(const char* key) const;  // up to 1e15, so that sums do not overflow
 
  private:
   [[noreturn]] void wrong(const char* key, const Json& found, const std::string& expected) const;

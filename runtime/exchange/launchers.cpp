@@ -3,13 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "core/most_ranks.h"
 #include "exchange/world.h"
 
 namespace etr::exchange {
 
 namespace {
-
-constexpr int kMostRanks = 1'000'000;  // like parallel.size
 
 class Variables {
  public:

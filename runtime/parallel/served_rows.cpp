@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_members.h"
-#include "core/parse_json.h"
 
 namespace etr::parallel {
 namespace {
@@ -102,18 +101,14 @@ void SavedRows::load(const checkpoint::Files& files, const std::string& origin) 
   const auto found = files.find(kRows);
   if (found == files.end()) fail(Code::corrupt_data, origin, " has no file '", kRows, "'");
   const auto tensors = checkpoint::read_safetensors(found->second, cat(origin, ": '", kRows, "'"));
-  try {
-    for (const auto& [name, of] : json.items()) {
-      server::TableSpec spec;
-      const JsonMembers members(of, cat(origin, ": '", kTables, "' is damaged: '", name, "'"),
-                                Code::corrupt_data);
-      spec.entries = members.whole("entries");
-      spec.width = static_cast<uint32_t>(members.whole("width", UINT32_MAX));
-      spec.seed = members.whole("seed");
-      tables_[name] = {spec, Reading(tensors, name, spec, origin).rows()};
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, origin, ": '", kTables, "' is damaged: ", json_problem(error));
+  const JsonMembers all(json, cat(origin, ": '", kTables, "' is damaged"), Code::corrupt_data);
+  for (const auto& [name, of] : json.items()) {
+    const JsonMembers members = all.part(name.c_str());
+    server::TableSpec spec;
+    spec.entries = members.whole("entries");
+    spec.width = static_cast<uint32_t>(members.whole("width", UINT32_MAX));
+    spec.seed = members.whole("seed");
+    tables_[name] = {spec, Reading(tensors, name, spec, origin).rows()};
   }
 }
 

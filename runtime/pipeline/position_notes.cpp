@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_members.h"
+#include "core/most_ranks.h"
 #include "core/packed.h"
 #include "core/text.h"
 
@@ -14,7 +15,6 @@ namespace etr::pipeline {
 namespace {
 
 constexpr uint64_t kMostItems = uint64_t{1} << 40;  // per epoch; also the limit of epochs
-constexpr uint64_t kMostRanks = 1'000'000;
 
 }  // namespace
 
@@ -100,8 +100,7 @@ void check_complete(const std::vector<Json>& positions) {
 
 void check_form(const Json& state) {
   const JsonMembers members(state, kDamagedPosition, Code::corrupt_data);
-  const JsonMembers pipeline(members.object("pipeline"), cat(kDamagedPosition, ": 'pipeline'"),
-                             Code::corrupt_data);
+  const JsonMembers pipeline = members.part("pipeline");
   pipeline.at("seed");
   pipeline.list("stages");
   members.whole("epoch", kMostItems);

@@ -25,15 +25,6 @@ constexpr uint64_t kVersion = 1;
 
 JsonMembers members_of(const Json& json) { return {json, kDamaged, Code::corrupt_data}; }
 
-// Metrics may be negative; null means none.
-double real(const JsonMembers& in, const char* key) {
-  const Json& value = in.at(key);
-  if (value.is_null()) return kNone;
-  if (!value.is_number())
-    fail(Code::corrupt_data, kDamaged, ": '", key, "' is ", brief_json(value), ", not a number");
-  return value.get<double>();
-}
-
 Clock clock_of(const Json& json) {
   const JsonMembers in = members_of(json);
   return {in.number("fresh"), in.number("examples"), in.number("steps"), in.number("seconds")};
@@ -74,7 +65,7 @@ std::vector<CurvePoint> curve_of(const Json& columns) {
     for (const char* key : kMetrics) row[key] = column(key)[i];
     CurvePoint point{clock_of(row)};
     for (size_t k = 0; k < std::size(kMetrics); ++k)
-      metric_of(point, k) = real(members_of(row), kMetrics[k]);
+      metric_of(point, k) = members_of(row).real_or_nan(kMetrics[k]);
     out.push_back(point);
   }
   return out;
@@ -211,14 +202,13 @@ Record record_of(const Json& line) {
   if ((r.status == Status::reached) != r.to_target.has_value())
     fail(Code::corrupt_data, kDamaged, ": its status is '", status_name(r.status), "', and it has ",
          r.to_target ? "a" : "no", " 'to_target'");
-  const Json& best = in.object("best");
-  r.best_metric = real(members_of(best), "metric");
-  r.best_at = clock_of(best);
-  r.final_metric = real(in, "final_metric");
+  r.best_metric = in.part("best").real_or_nan("metric");
+  r.best_at = clock_of(in.object("best"));
+  r.final_metric = in.real_or_nan("final_metric");
   r.spent = clock_of(in.object("spent"));
   if (in.has("elapsed")) r.elapsed = in.number("elapsed");
   r.device_wait_share = in.number("device_wait_share");
-  if (!in.at("noise_scale").is_null()) r.noise_scale = real(in, "noise_scale");
+  if (!in.at("noise_scale").is_null()) r.noise_scale = in.real_or_nan("noise_scale");
   r.curve = curve_of(in.object("curve"));
   r.device = in.text("device");
   if (in.has("host")) r.host = in.text("host");

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json_members.h"
+#include "core/most_ranks.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
 #include "core/text.h"
@@ -88,9 +89,9 @@ constexpr OptionSpec kParallel[] = {
      "transport between ranks: gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in "
      "library; \"\": as the launcher says, or gloo"},
     {"rank", OptionType::integer, "-1", "index of this process, from 0; -1: as the launcher says",
-     -1, 1e6},
+     -1, kMostRanks},
     {"size", OptionType::integer, "0",
-     "number of ranks that train together; 0: as the launcher says", 0, 1e6},
+     "number of ranks that train together; 0: as the launcher says", 0, kMostRanks},
     {"rendezvous", OptionType::string, "\"\"",
      "where ranks find each other: file:FOLDER, a folder that all of them can see, or "
      "tcp://HOST:PORT, served by rank 0; \"\": as the launcher says"},
@@ -189,10 +190,12 @@ constexpr OptionSpec kParallel[] = {
 // The options of parallel.mesh.
 constexpr OptionSpec kMesh[] = {
     {"data", OptionType::integer, "0",
-     "data-parallel groups, each with a part of the batch; 0: what the other two leave", 0, 1e6},
+     "data-parallel groups, each with a part of the batch; 0: what the other two leave", 0,
+     kMostRanks},
     {"pipeline", OptionType::integer, "1",
-     "number of stages into which the model is split; each runs on 'tensor' ranks", 1, 1e6},
-    {"tensor", OptionType::integer, "1", "ranks that share the tensors of each layer", 1, 1e6},
+     "number of stages into which the model is split; each runs on 'tensor' ranks", 1, kMostRanks},
+    {"tensor", OptionType::integer, "1", "ranks that share the tensors of each layer", 1,
+     kMostRanks},
 };
 
 const std::vector<std::string> kSections = {

@@ -52,13 +52,12 @@ optim::Hyperparameters::Changes changes_of(const Json& json, const std::string& 
 }
 
 State state_of(const checkpoint::Files& files, const std::string& origin) {
-  constexpr uint64_t kMostCount = 1'000'000'000'000'000;  // of steps and samples
   const Json json = checkpoint::json_of(files, kState, origin);
   const std::string damaged = cat(origin, ": '", kState, "' is damaged");
   const JsonMembers members(json, damaged, Code::corrupt_data);
   const auto count = [&](const char* key) -> std::optional<uint64_t> {
     if (!members.has(key)) return std::nullopt;
-    return members.whole(key, kMostCount);
+    return members.count(key);
   };
   State state;
   try {

@@ -49,10 +49,10 @@ Json NoiseScale::json() const {
 }
 
 void NoiseScale::load(const JsonMembers& state) {
-  count_ = state.whole("count");
-  gradient_square_ = state.at("gradient_square").get<double>();
-  variance_ = state.at("variance").get<double>();
-  weight_ = state.at("weight").get<double>();
+  count_ = state.count("count");
+  gradient_square_ = state.real_or_nan("gradient_square");
+  variance_ = state.real_or_nan("variance");
+  weight_ = state.number("weight");
 }
 
 }  // namespace etr::train

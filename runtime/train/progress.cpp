@@ -1,27 +1,19 @@
 #include "train/progress.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "core/json_members.h"
 
 namespace etr::train {
 namespace {
 
-constexpr uint64_t kMostCount = 1'000'000'000'000'000;  // of steps, samples and epochs
-
-double number_or_nan(const Json& value) {  // null: it was not finite
-  return value.is_null() ? std::nan("") : value.get<double>();
-}
-
 // Checkpoints of earlier versions do not have it.
 Progress::Evaluation evaluation_of(const JsonMembers& state) {
-  return {state.whole("step", kMostCount),
-          {static_cast<int64_t>(state.whole("samples", kMostCount)),
-           number_or_nan(state.at("loss")), number_or_nan(state.at("accuracy"))}};
+  return {state.count("step"),
+          {static_cast<int64_t>(state.count("samples")), state.real_or_nan("loss"),
+           state.real_or_nan("accuracy")}};
 }
 
 }  // namespace
@@ -102,24 +94,20 @@ Json Progress::json() const {
   return state;
 }
 
-void Progress::load(const Json& state, const std::string& problem) {
-  const JsonMembers members(state, problem, Code::corrupt_data);
+void Progress::load(const JsonMembers& state) {
   since_ = {};
   clock_start_ns_ = 0;
-  epoch_ = members.whole("epoch", kMostCount);
+  epoch_ = state.count("epoch");
   // Absent in earlier versions.
-  epoch_ended_ = members.has("epoch_ended") && members.flag("epoch_ended");
-  examples_ = members.whole("examples", kMostCount);
-  fresh_ = members.whole("fresh", kMostCount);
-  echoed_ = members.whole("echoed", kMostCount);
-  seconds_before_ = event_seconds_ = members.number("seconds");
-  busy_seconds_ = members.number("busy_seconds");
-  const auto part = [&](const char* key) {
-    return JsonMembers(members.object(key), cat(problem, ": '", key, "'"), Code::corrupt_data);
-  };
-  evaluation_ = members.has("evaluation") ? evaluation_of(part("evaluation")) : Evaluation();
+  epoch_ended_ = state.has("epoch_ended") && state.flag("epoch_ended");
+  examples_ = state.count("examples");
+  fresh_ = state.count("fresh");
+  echoed_ = state.count("echoed");
+  seconds_before_ = event_seconds_ = state.number("seconds");
+  busy_seconds_ = state.number("busy_seconds");
+  evaluation_ = state.has("evaluation") ? evaluation_of(state.part("evaluation")) : Evaluation();
   noise_ = NoiseScale(0.9);
-  if (members.has("noise")) noise_.load(part("noise"));
+  if (state.has("noise")) noise_.load(state.part("noise"));
 }
 
 }  // namespace etr::train

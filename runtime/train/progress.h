@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "core/json_fwd.h"
+#include "core/json_members.h"
 #include "train/event.h"
 #include "train/inference.h"
 #include "train/noise_scale.h"
@@ -47,9 +47,8 @@ class Progress {
   void fill(Event& event);
 
   Json json() const;
-  // Continues from saved state, with the clock standing still. If `state` is damaged, throws
-  // Error(corrupt_data) that begins with `problem`, or the JSON library's error.
-  void load(const Json& state, const std::string& problem);
+  // Continues from what json() returned, with the clock standing still.
+  void load(const JsonMembers& state);
 
  private:
   void take_means(double seconds);

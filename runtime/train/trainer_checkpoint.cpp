@@ -2,9 +2,10 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/json_members.h"
 #include "core/log.h"
-#include "core/parse_json.h"
+#include "core/most_ranks.h"
 #include "core/text.h"
 #include "train/trainer.h"
 
@@ -98,17 +99,10 @@ void Trainer::load() {
   const checkpoint::Loaded loaded = newest_checkpoint();
   const std::string origin = cat("the checkpoint '", loaded.path, "'");
   const Json state = checkpoint::json_of(loaded.files, kTrainerState, origin);
-  constexpr uint64_t kMostRanks = 1'000'000;
-  const std::string damaged = cat(origin, ": '", kTrainerState, "' is damaged");
-  int ranks = 1;
-  try {
-    progress_.load(state, damaged);
-    if (state.contains("ranks"))
-      ranks = static_cast<int>(
-          JsonMembers(state, damaged, Code::corrupt_data).whole("ranks", kMostRanks));
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, damaged, ": ", json_problem(error));
-  }
+  const JsonMembers members(state, cat(origin, ": '", kTrainerState, "' is damaged"),
+                            Code::corrupt_data);
+  progress_.load(members);
+  const int ranks = members.has("ranks") ? static_cast<int>(members.whole("ranks", kMostRanks)) : 1;
   learner_->load(loaded.files, origin, {0, progress_.fresh(), progress_.examples()});
   set_again();
   work_apart([&] {  // lists the data

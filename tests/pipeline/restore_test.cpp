@@ -13,6 +13,7 @@
 #include "core/text.h"
 #include "pipeline/flow.h"
 #include "pipeline/replay.h"
+#include "support/changed_json.h"
 #include "support/child.h"
 #include "support/data.h"
 #include "support/eventually.h"
@@ -595,27 +596,11 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
 TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
   TempDir dir;
   const Json spec = restorable_spec(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
-  const std::function<void(const Json&, const Json::json_pointer&)> damage =
-      [&](const Json& whole, const Json::json_pointer& at) {
-        for (const char* value : {"null", "[]", "{}", "\"x\"", "[[]]", "{\"a\": null}", "-1"}) {
-          Json copy = whole;
-          copy[at] = Json::parse(value);
-          SCOPED_TRACE(at.to_string() + " = " + value);
-          said_of(spec, copy);
-        }
-        if (whole[at].is_object())
-          for (const auto& [key, unused] : whole[at].items()) {
-            Json copy = whole;
-            copy[at].erase(key);
-            SCOPED_TRACE(at.to_string() + " without " + key);
-            said_of(spec, copy);
-            damage(whole, at / key);
-          }
-        if (whole[at].is_array())
-          for (size_t i = 0; i < whole[at].size(); ++i) damage(whole, at / i);
-      };
   const Json saved = saved_within_an_epoch(spec);
-  damage(saved, Json::json_pointer(""));
+  for_each_change(saved, [&](const Json& changed, const std::string& what) {
+    SCOPED_TRACE(what);
+    said_of(spec, changed);
+  });
   Json of_nobody = saved;
   of_nobody["world"] = 0;
   of_nobody.erase("rank");

@@ -69,7 +69,8 @@ TEST(Progress, GoesOnWhereItWasSaved) {
   before.end_epoch();
   before.keep({1, {10, 0.25, 0.75}});
   Progress after;
-  after.load(parse_json(before.json().dump(), "state"), "the test");
+  const Json saved = parse_json(before.json().dump(), "state");
+  after.load(JsonMembers(saved, "the test", Code::corrupt_data));
   EXPECT_EQ(after.json(), before.json());
   EXPECT_TRUE(after.epoch_ended());
   EXPECT_EQ(after.evaluation().metrics.accuracy, 0.75);
@@ -79,7 +80,7 @@ TEST(Progress, SpeedAfterAResumeIsThatOfTheStepsSince) {
   const Json hour{{"epoch", 0},  {"examples", 1},   {"fresh", 1},
                   {"echoed", 0}, {"seconds", 3600}, {"busy_seconds", 0}};
   Progress progress;
-  progress.load(hour, "the test");
+  progress.load(JsonMembers(hour, "the test", Code::corrupt_data));
   progress.resume_clock();
   progress.count(step_of(1, 1'000'000), true);
   Event event;
