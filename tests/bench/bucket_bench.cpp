@@ -1,8 +1,7 @@
 // What it saves that all ranks take batches of the same length bucket in a step
 // (parallel.batches_ahead). A step's time is taken to be in proportion to the longest batch of all
-// ranks; what a rank waits for is what its
-// own batch is shorter by. Lengths are drawn like those of sentences, log-normally. Counts, not
-// times: the same on any machine.
+// ranks; what a rank waits for is what its own batch is shorter by. Lengths are drawn like those of
+// sentences, log-normally. Counts, not times: the same on any machine.
 //
 //   bucket_bench
 #include <algorithm>

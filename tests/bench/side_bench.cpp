@@ -6,9 +6,8 @@
 //
 // A line of JSON each way: {"case": "product", "m": 512, "n": 512, "k": 512} makes it ready and
 // gives what side.h says; {"run": 20} runs it 20 times and gives {"seconds", "device_seconds"};
-// {"save": FILE} writes what
-// it has trained; {"case": "devices"} and {"case": "roof"} need no run. What goes wrong is
-// {"error": "..."}, and the next line is served.
+// {"save": FILE} writes what it has trained; {"case": "devices"} and {"case": "roof"} need no run.
+// What goes wrong is {"error": "..."}, and the next line is served.
 #include <cstring>
 #include <iostream>
 #include <map>

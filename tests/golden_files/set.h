@@ -3,8 +3,7 @@
 //
 // All paths in a set are relative to its folder, which is the current one while it is written and
 // checked. What a kind of file needs is in cases.json, under the kind's name, so that a set does
-// not depend on what a later
-// version of this program would write.
+// not depend on what a later version of this program would write.
 #pragma once
 
 #include <functional>

@@ -127,8 +127,7 @@ float largest_of(const Tensor& tensor) {
 
 // But for what compilers make of operations that meet in one kernel. Gradients can be sums whose
 // terms cancel (that of a bias before a normalisation is 0): what is left has the rounding of the
-// terms, which are of other
-// gradients' size.
+// terms, which are of other gradients' size.
 void expect_same(const Results& a, const Results& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   float largest_gradient = 0;

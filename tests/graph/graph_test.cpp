@@ -58,8 +58,7 @@ std::vector<float> gradient_of_w(const Graph& g, ValueId x, ValueId t, ValueId l
 
 // z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of
 // squared_error(z + z, 0), written as squared_error(dense(z, identity * 2)): compare with the same
-// value made another
-// way.
+// value made another way.
 TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
   // Two heads read one parameter: d(loss)/dw of "head a + head b" is the sum of those of each
   // alone.

@@ -6,9 +6,8 @@
 //
 // A round is every scenario once, in random order. After each round, when everything is closed, the
 // program notes what it holds. The first third of the time is a warm-up: caches of the library, the
-// driver and the C library
-// fill. With `--leak` the program itself leaks a little in every round, to show that it would
-// notice.
+// driver and the C library fill. With `--leak` the program itself leaks a little in every round, to
+// show that it would notice.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +146,10 @@ class Soak {
     std::printf(" %zu samples after the warm-up\n", samples_.size());
     const std::vector<std::string> faults = growing(samples_);
     for (const std::string& fault : faults) std::printf("soak: %s\n", fault.c_str());
+    const double covered = samples_.back().seconds - samples_.front().seconds;
+    for (const Kind& kind : kinds())
+      if (covered < kind.settled_after)
+        std::printf("not judged in less than %.0f seconds: %s\n", kind.settled_after, kind.name);
     std::printf(faults.empty() ? "passed: flat, seed %u\n" : "FAILED, seed %u\n", settings_.seed);
     return faults.empty();
   }

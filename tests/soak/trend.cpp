@@ -30,6 +30,7 @@ std::vector<std::string> growing(const std::vector<Sample>& samples) {
   std::vector<std::string> out;
   for (size_t k = 0; k < kinds().size(); ++k) {
     const Kind& kind = kinds()[k];
+    if (samples.back().seconds - samples.front().seconds < kind.settled_after) continue;
     std::vector<double> times, values;
     for (const Sample& sample : samples) {
       times.push_back(sample.seconds);

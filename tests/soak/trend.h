@@ -17,10 +17,9 @@ struct Sample {
 
 // Names what grew by more than its margin, and how; empty: all is flat. Two things have to stay
 // within the margin: the median of the last third of the samples above that of the first, and, so
-// that a long run finds what is
-// slower, the growth over the whole time that the slope of the second half means. That slope is the
-// median of the slopes of all pairs
-// of samples (Theil and Sen), which a few outliers do not move. Needs 9 samples.
+// that a long run finds what is slower, the growth over the whole time that the slope of the second
+// half means. That slope is the median of the slopes of all pairs of samples (Theil and Sen), which
+// a few outliers do not move. Needs 9 samples.
 std::vector<std::string> growing(const std::vector<Sample>& samples);
 
 }  // namespace soak
