@@ -26,6 +26,7 @@ inline std::string letters(int version, int file, int record, size_t size = kByt
 }
 
 enum class Reading {
+  once,           // when the pipeline is opened
   by_position,    // files are opened once, or for each record
   front_to_back,  // each epoch anew; pipes, too, whose writer is waited for
   text,           // the same, and a file that was shortened before it is opened is a good one
@@ -163,10 +164,10 @@ inline std::vector<ChangingCase> changing_cases() {
                    std::filesystem::remove(plain);
                  }),
        in_order("webdataset", ".gz")},
-      {"fast_shard", Reading::by_position, each_file(".ets", write_fast_shard), fast},
+      {"fast_shard", Reading::once, each_file(".ets", write_fast_shard), fast},
       {"fast_shard from the disk", Reading::by_position, each_file(".ets", write_fast_shard), fast,
        kFromDisk},
-      {"npy", Reading::by_position, each_file(".npy", write_npy), arrays},
+      {"npy", Reading::once, each_file(".npy", write_npy), arrays},
       {"npy from the disk", Reading::by_position, each_file(".npy", write_npy), arrays, kFromDisk},
       {"idx from the disk", Reading::by_position, each_file(".idx", write_idx), images, kFromDisk},
       {"cifar from the disk", Reading::by_position, each_file(".bin", write_cifar), cifar,

@@ -92,6 +92,7 @@ namespace EchoTrain
                     bool last = asked.operation() == (int)TransportCall.Operation.close;
                     Run(asked);
                     call.finish("");
+                    ServedQueues.ForgetStack();
                     if (last) queue.close();
                 }
             ServedQueues.Remove(queue);

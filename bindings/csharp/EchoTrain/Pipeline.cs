@@ -333,6 +333,7 @@ namespace EchoTrain
                         string reason = Run(call);
                         Interlocked.Decrement(ref busy);
                         call.finish(reason);
+                        ServedQueues.ForgetStack();
                     }
                 ServedQueues.Remove(Queue);
             }

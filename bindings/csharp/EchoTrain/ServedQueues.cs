@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Runtime.CompilerServices;
 using System.Threading;
 using EchoTrain.Native;
 
@@ -36,13 +37,23 @@ namespace EchoTrain
             lock (served) served.Remove(queue);
         }
 
+        /// Overwrites what ended calls have left on this thread's stack, or ended threads in its memory.
+        /// Mono's collector takes every word on a stack for a reference, and this thread waits most of
+        /// the time, at the same depth: it might keep an unreachable pipeline for as long as it lives.
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        internal static void ForgetStack()
+        {
+            Span<byte> below = stackalloc byte[32768];
+            below.Clear();
+        }
+
         /// Starts a thread that serves a queue. If the system has no thread to give, throws an
         /// EchoTrainException of the code OutOfMemory, as the library does for its own threads.
         internal static void StartThread(string name, ThreadStart serve)
         {
             try
             {
-                new Thread(serve) { IsBackground = true, Name = name }.Start();
+                new Thread(() => { ForgetStack(); serve(); }) { IsBackground = true, Name = name }.Start();
             }
             catch (SystemException error)  // OutOfMemoryException; Mono throws others, too
             {
