@@ -43,7 +43,7 @@ struct Expectations {
 // Runs the scenario once for each error of each call, and adds a gtest failure, with how to repeat
 // it, on the first run that
 //  - ends with an error other than the expected ones, or with success and other results,
-//  - leaves something behind, or breaks a rule of what it calls,
+//  - leaves something behind, memory included, or breaks a rule of what it calls,
 //  - does not end within ten minutes: this ends the program;
 // and at the end, if fewer than half of the runs have met their failure.
 //
