@@ -38,6 +38,7 @@ struct Expectations {
   std::function<void(const Outcome&)> after = [](const Outcome&) {};
   size_t runs = 120;  // calls and errors that are tried, evenly; ECHOTRAIN_TEST_FAILURES changes it
   int least_calls = 10;
+  bool frees_memory = true;
 };
 
 // Runs the scenario once for each error of each call, and adds a gtest failure, with how to repeat
