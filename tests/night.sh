@@ -23,6 +23,7 @@
 #   crash            500 states of the disk after each change that a save makes
 #   remote_faults    500 reads over the network from a server with faults
 #   changing_files   1,000 files that change while they are read
+#   allocation       the memory runs out at every allocation (hours; ECHOTRAIN_TEST_FAILURES as below)
 #   failing_vulkan   every call of the Vulkan driver fails, with every error that it may give (hours; with ECHOTRAIN_TEST_FAILURES=N in
 #                    the environment, N cases of each test, evenly spread, with K/N the K-th of N parts; also in the next two)
 #   failing_system   the same for starts of threads and for sockets

@@ -156,7 +156,8 @@ gpu::HostDevice host_device(const etr_vulkan_device& given) {
 void set_last_error(const char* message) noexcept {
   try {
     last_error() = as_utf8(message);
-  } catch (...) {  // no memory for the message: keep the old one
+  } catch (...) {  // no memory for the message; this one is short enough to need none
+    last_error() = "out of memory";
   }
 }
 

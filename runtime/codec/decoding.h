@@ -4,6 +4,7 @@
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdio>
+#include <new>
 
 #include "codec/image_codec.h"
 #include "core/error.h"
@@ -43,11 +44,15 @@ inline void check_cancelled(const ImageOptions& options) {
 // Leaves a C library whose error callback must not return.
 class ErrorJump {
  public:
-  // Runs `part`, which calls the library, and throws the error it raised. An error skips the
-  // destructors of the part's local variables, so they must be trivial.
+  // Runs `part`, which calls the library, and throws the error it raised; of out_of_memory, which
+  // is not the image's, std::bad_alloc. An error skips the destructors of the part's local
+  // variables, so they must be trivial.
   template <typename Part>
   void call(const Part& part) {
-    if (setjmp(target_) != 0) fail(code_, message_);
+    if (setjmp(target_) != 0) {
+      if (code_ == Code::out_of_memory) throw std::bad_alloc();
+      fail(code_, message_);
+    }
     part();
   }
 

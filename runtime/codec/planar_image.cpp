@@ -1,10 +1,9 @@
 #include "codec/planar_image.h"
 
-#include <zstd.h>
-
 #include <array>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #if defined(__SSE2__)
 #include <tmmintrin.h>
@@ -15,6 +14,7 @@
 #include "codec/decoding.h"
 #include "core/error.h"
 #include "core/per_thread.h"
+#include "core/zstd.h"
 #include "core/zstd_limit.h"
 
 namespace etr::codec {
@@ -63,13 +63,12 @@ void subtract_left(uint8_t* plane, size_t height, size_t width) {
 constexpr int kFewMatches = 7;  // zstd's longest minimum for a match
 
 std::vector<std::byte> compress(const std::vector<uint8_t>& content, int level, int least_match) {
-  const std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd(ZSTD_createCCtx(), ZSTD_freeCCtx);
-  ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_compressionLevel, level);
+  const ZstdCompressor zstd = zstd_compressor(level);
   ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_checksumFlag, 1);
   ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_minMatch, least_match);
   std::vector<std::byte> out(ZSTD_compressBound(content.size()));
-  const size_t size =
-      ZSTD_compress2(zstd.get(), out.data(), out.size(), content.data(), content.size());
+  const size_t size = zstd_result(
+      ZSTD_compress2(zstd.get(), out.data(), out.size(), content.data(), content.size()));
   if (ZSTD_isError(size)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(size));
   out.resize(size);
   return out;
@@ -219,6 +218,10 @@ Header read_image_header(const std::byte* at) {
 
 // A thread's decompression context, and its memory for the planes.
 struct Scratch {
+  Scratch() {
+    if (!zstd) throw std::bad_alloc();  // the thread's next image tries again
+  }
+
   std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> zstd{ZSTD_createDCtx(), ZSTD_freeDCtx};
   std::unique_ptr<std::byte[]> bytes;
   size_t capacity = 0;
@@ -274,7 +277,6 @@ bool looks_planar(std::span<const std::byte> bytes) {
 
 Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& options) {
   Scratch& scratch = per_thread<Scratch>();
-  if (!scratch.zstd) fail(Code::out_of_memory, "no memory for a zstd context");
   const uint64_t size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
   if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size < kHeader)
     bad("not a zstd frame of known size");
@@ -286,8 +288,8 @@ Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& optio
   const uint64_t most = options.channels == Channels::rgb ? 4 : 2;
   const auto hold = reserve(static_cast<int64_t>(most * size), options);
   std::byte* content = scratch.reserve(size);
-  const size_t got =
-      ZSTD_decompressDCtx(scratch.zstd.get(), content, size, bytes.data(), bytes.size());
+  const size_t got = zstd_result(
+      ZSTD_decompressDCtx(scratch.zstd.get(), content, size, bytes.data(), bytes.size()));
   if (ZSTD_isError(got)) bad(ZSTD_getErrorName(got));
   const Header h = read_image_header(content);
   check_pixels(static_cast<int64_t>(h.width), static_cast<int64_t>(h.height), options);

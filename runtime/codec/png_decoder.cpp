@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #if defined(__SSE2__)
@@ -259,15 +260,13 @@ void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
 
 // One decompressor per thread, because creating one costs more than a small image.
 struct Inflater {
+  Inflater() {
+    if (!made) throw std::bad_alloc();  // the thread's next image tries again
+  }
+
   std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> made{
       libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
 };
-
-libdeflate_decompressor* inflater() {
-  const Inflater& own = per_thread<Inflater>();
-  if (!own.made) fail(Code::out_of_memory, "no memory for a PNG decoder");
-  return own.made.get();
-}
 
 // Memory for the filtered rows. Each thread keeps enough for images of common sizes.
 class Scratch {
@@ -350,8 +349,9 @@ std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool r
   const auto hold =
       reserve(static_cast<int64_t>(size + out_pixel * pixels + png.joined.size()) + band, options);
   const Scratch scratch(size + 1);
-  const libdeflate_result result = libdeflate_zlib_decompress(
-      inflater(), png.data.data(), png.data.size(), scratch.rows(), size, nullptr);
+  const libdeflate_result result =
+      libdeflate_zlib_decompress(per_thread<Inflater>().made.get(), png.data.data(),
+                                 png.data.size(), scratch.rows(), size, nullptr);
   if (result != LIBDEFLATE_SUCCESS) corrupt("its compressed pixels are damaged or too few");
   check_cancelled(options);
   const bool turned = swaps_sides(orientation);

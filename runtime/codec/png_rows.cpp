@@ -3,8 +3,10 @@
 #include <png.h>
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include "codec/decoding.h"
@@ -75,11 +77,12 @@ class PngRows {
  public:
   PngRows(std::span<const std::byte> bytes, const PngOutline& outline, const ImageOptions& options)
       : left_(bytes), outline_(outline), options_(options) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &jump_, on_error, on_warning);
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, on_error, on_warning, this,
+                                    allocate, release);
     if (png_) info_ = png_create_info_struct(png_);
     if (!info_) {
       png_destroy_read_struct(&png_, &info_, nullptr);
-      fail(Code::out_of_memory, "no memory for a PNG decoder");
+      throw std::bad_alloc();
     }
   }
   ~PngRows() { png_destroy_read_struct(&png_, &info_, nullptr); }
@@ -109,7 +112,7 @@ class PngRows {
 
  private:
   void read_header() {
-    jump_.call([this] {
+    call([this] {
       // Skip chunks about display properties and compressed text.
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
@@ -121,7 +124,7 @@ class PngRows {
     interlaced_ = png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE;
     const int64_t stored = int64_t{png_get_bit_depth(png_, info_)} * png_get_channels(png_, info_);
     check_png_size(width_, height_, stored, outline_, options_);
-    jump_.call([this] {
+    call([this] {
       png_set_expand(png_);
       if (std::endian::native == std::endian::little) png_set_swap(png_);
       png_read_update_info(png_, info_);
@@ -149,15 +152,30 @@ class PngRows {
       if (count <= 0) continue;
       for (int64_t y = y0; y < height_; y += dy) {
         check_cancelled(options_);
-        jump_.call([&] { png_read_row(png_, row.data(), nullptr); });
+        call([&] { png_read_row(png_, row.data(), nullptr); });
         put(row.data(), count, pixels + place.at(x0, y) * channels, place.along * dx * channels);
       }
     }
   }
 
+  // libpng goes on without a chunk for which it has no memory: other pixels, no error.
+  template <typename Part>
+  void call(const Part& part) {
+    jump_.call(part);
+    if (no_memory_) throw std::bad_alloc();
+  }
+
+  static void* allocate(png_structp png, png_alloc_size_t size) {
+    void* const memory = std::malloc(size);
+    if (!memory) static_cast<PngRows*>(png_get_mem_ptr(png))->no_memory_ = true;
+    return memory;
+  }
+  static void release(png_structp, void* memory) { std::free(memory); }
+
   static void on_error(png_structp png, png_const_charp message) {
-    static_cast<ErrorJump*>(png_get_error_ptr(png))
-        ->raise(Code::corrupt_data, "bad PNG: %s", message);
+    auto& own = *static_cast<PngRows*>(png_get_error_ptr(png));
+    own.jump_.raise(own.no_memory_ ? Code::out_of_memory : Code::corrupt_data, "bad PNG: %s",
+                    message);
   }
   static void on_warning(png_structp, png_const_charp) {}
   static void read(png_structp png, png_bytep to, size_t size) {
@@ -174,7 +192,7 @@ class PngRows {
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   int64_t width_ = 0, height_ = 0;
-  bool interlaced_ = false, deep_ = false, colour_ = false, alpha_ = false;
+  bool interlaced_ = false, deep_ = false, colour_ = false, alpha_ = false, no_memory_ = false;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace {
 std::vector<std::string> split_choices(const char* choices) {
   std::vector<std::string> out;
   std::stringstream in(choices);
+  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
   for (std::string word; std::getline(in, word, '|');) out.push_back(word);
   return out;
 }

@@ -1,10 +1,9 @@
 #include "core/packed.h"
 
-#include <zstd.h>
-
 #include <array>
 
 #include "core/error.h"
+#include "core/zstd.h"
 
 namespace etr {
 namespace {
@@ -57,7 +56,8 @@ std::string pack_numbers(std::span<const uint64_t> numbers) {
     bytes += static_cast<char>(n);
   }
   std::string packed(ZSTD_compressBound(bytes.size()), '\0');
-  const size_t size = ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), 3);
+  const size_t size =
+      zstd_result(ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), 3));
   if (ZSTD_isError(size)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(size));
   return to_text({packed.data(), size});
 }
@@ -69,7 +69,9 @@ std::vector<uint64_t> unpack_numbers(std::string_view text) {
   if (size > kLargest)
     fail(Code::corrupt_data, "a packed list of ", size, " bytes; at most ", kLargest, " are read");
   std::string bytes(size, '\0');
-  if (ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size()) != size) damaged();
+  if (zstd_result(ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size())) !=
+      size)
+    damaged();
   std::vector<uint64_t> numbers;
   uint64_t n = 0;
   unsigned shift = 0;

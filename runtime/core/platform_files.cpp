@@ -309,11 +309,11 @@ void write_file_atomic(const std::string& asked, std::span<const std::byte> byte
   const std::string path = file_behind(asked);
   static std::atomic<uint64_t> number = 0;  // threads may write the same file concurrently
   const auto parent = std::filesystem::path(path).parent_path();
-  const std::string temporary =  // short: the requested name may be of maximum length
-      (parent / cat(kUnfinished, process_id(), "-", ++number, kUnfinishedEnding)).string();
+  const auto temporary =  // short: the requested name may be of maximum length
+      parent / cat(kUnfinished, process_id(), "-", ++number, kUnfinishedEnding);
   std::error_code error;
   try {
-    write_synced(temporary, asked, bytes);
+    write_synced(temporary.string(), asked, bytes);
   } catch (...) {
     std::filesystem::remove(temporary, error);
     throw;

@@ -63,8 +63,12 @@ namespace {
 // The numbers in a control group file; fewer if it is missing or says "max".
 std::vector<double> group_numbers(const std::string& name) {
   std::ifstream in("/sys/fs/cgroup/" + name);
+  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
   std::vector<double> numbers;
-  for (double n = 0; in >> n;) numbers.push_back(n);
+  try {
+    for (double n = 0; in >> n;) numbers.push_back(n);
+  } catch (const std::ios_base::failure&) {  // it cannot be read
+  }
   return numbers;
 }
 

@@ -1,8 +1,6 @@
 #include "io/byte_stream.h"
 
 #include <zlib.h>
-#include <zstd.h>
-#include <zstd_errors.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/zstd.h"
 #include "io/pieces.h"
 #include "io/remote_file.h"
 #include "io/tar_format.h"
@@ -202,7 +201,7 @@ class ZstdStream final : public Decompressor {
  public:
   ZstdStream(const std::string& path, const ReadOptions& options)
       : Decompressor(path, options), context_(ZSTD_createDStream(), ZSTD_freeDStream) {
-    if (!context_) fail(Code::out_of_memory, "no memory for a zstd context");
+    if (!context_) throw std::bad_alloc();
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window_log());
   }
 
@@ -254,7 +253,7 @@ class ZstdStream final : public Decompressor {
       const auto rest = input_.rest();
       ZSTD_inBuffer input{rest.data(), rest.size(), 0};
       const size_t before = output.pos;
-      const size_t left = ZSTD_decompressStream(context_.get(), &output, &input);
+      const size_t left = zstd_result(ZSTD_decompressStream(context_.get(), &output, &input));
       if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge)
         window_too_large(rest);
       input_.take(input.pos);
@@ -278,8 +277,7 @@ class GzipStream final : public Decompressor {
  public:
   GzipStream(const std::string& path, const ReadOptions& options) : Decompressor(path, options) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
-    if (inflateInit2(&stream_, kGzipOnly) != Z_OK)
-      fail(Code::out_of_memory, "no memory for a gzip context");
+    if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
   ~GzipStream() override { inflateEnd(&stream_); }
   GzipStream(const GzipStream&) = delete;
@@ -309,6 +307,7 @@ class GzipStream final : public Decompressor {
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
     stream_.avail_out = static_cast<uInt>(room);
     const int status = inflate(&stream_, Z_NO_FLUSH);
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();
     input_.take(offered - stream_.avail_in);
     in_member_ = status != Z_STREAM_END;
     if (status == Z_STREAM_END)

@@ -1,12 +1,11 @@
 #include "io/fast_shard.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/zstd.h"
 #include "io/new_file.h"
 
 namespace etr::io {
@@ -108,7 +107,7 @@ void FastShard::unpack_index(uint64_t begin) {
   if (size > kMostIndexBytes || !in_proportion(size, packed, kMostIndexRatio))
     corrupt("its index has no size, or one out of all proportion");
   index_.resize(size);
-  if (ZSTD_decompress(index_.data(), size, bytes.get(), packed) != size)
+  if (zstd_result(ZSTD_decompress(index_.data(), size, bytes.get(), packed)) != size)
     corrupt("its index is damaged");
 }
 
@@ -218,12 +217,11 @@ void put_text(std::string& to, std::string_view text) {
 }  // namespace
 
 std::vector<std::byte> zstd_frame(std::span<const std::byte> bytes, int level) {
-  const std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd(ZSTD_createCCtx(), ZSTD_freeCCtx);
-  ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_compressionLevel, level);
+  const ZstdCompressor zstd = zstd_compressor(level);
   ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_checksumFlag, 1);
   std::vector<std::byte> out(ZSTD_compressBound(bytes.size()));
   const size_t size =
-      ZSTD_compress2(zstd.get(), out.data(), out.size(), bytes.data(), bytes.size());
+      zstd_result(ZSTD_compress2(zstd.get(), out.data(), out.size(), bytes.data(), bytes.size()));
   if (ZSTD_isError(size)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(size));
   out.resize(size);
   return out;
@@ -263,7 +261,8 @@ void FastShardWriter::finish() {
     fail(Code::unsupported, "'", s.file.path(),
          "': an index of more than 1 GiB; take fewer samples a shard");
   std::string packed(ZSTD_compressBound(index.size()), '\0');
-  const size_t size = ZSTD_compress(packed.data(), packed.size(), index.data(), index.size(), 3);
+  const size_t size =
+      zstd_result(ZSTD_compress(packed.data(), packed.size(), index.data(), index.size(), 3));
   if (ZSTD_isError(size)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(size));
   s.write_u32(kIndexMagic);
   s.write_u32(static_cast<uint32_t>(size));

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <random>
 #include <thread>
 
@@ -54,7 +55,11 @@ struct Curl {
   decltype(&curl_slist_free_all) slist_free_all =
       get<decltype(&curl_slist_free_all)>("curl_slist_free_all");
 
-  Curl() { global_init(CURL_GLOBAL_DEFAULT); }
+  Curl() {
+    const CURLcode code = global_init(CURL_GLOBAL_DEFAULT);
+    if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    if (code != CURLE_OK) fail(Code::unsupported, "libcurl cannot be used: ", easy_strerror(code));
+  }
 
   template <typename Function>
   Function get(const char* name) const {
@@ -226,7 +231,7 @@ struct HttpConnection::State {
 
 HttpConnection::HttpConnection(const RemoteOptions& options)
     : options_(options), state_(std::make_unique<State>()) {
-  if (!state_->curl) fail(Code::out_of_memory, "no memory for an HTTP connection");
+  if (!state_->curl) throw std::bad_alloc();
 }
 
 HttpConnection::~HttpConnection() = default;
@@ -240,10 +245,17 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   exchange.max_body = max_body;
   exchange.cancelled = &options_.cancelled;
   char reason[CURL_ERROR_SIZE] = {};
-  curl_slist* list = nullptr;
-  for (const std::string& header : request.headers) list = lib.slist_append(list, header.c_str());
-  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, lib.slist_free_all);
-  const auto set = [&](CURLoption option, auto value) { lib.easy_setopt(curl, option, value); };
+  std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(nullptr, lib.slist_free_all);
+  for (const std::string& header : request.headers) {
+    curl_slist* const longer = lib.slist_append(headers.get(), header.c_str());
+    if (!longer) throw std::bad_alloc();
+    if (!headers) headers.reset(longer);  // later ones are added behind it
+  }
+  const auto set = [&](CURLoption option, auto value) {
+    const CURLcode code = lib.easy_setopt(curl, option, value);
+    if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    return code;
+  };
   set(CURLOPT_URL, request.url.c_str());
   set(CURLOPT_PATH_AS_IS, request.keep_path ? 1L : 0L);
   set(CURLOPT_HTTPHEADER, headers.get());
@@ -251,7 +263,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   set(CURLOPT_USERAGENT, "echotrain");
   // An older libcurl ignores these, and would follow a redirect from https to http.
   const auto restrict_to = [&](CURLoption option, const char* protocols) {
-    if (lib.easy_setopt(curl, option, protocols) != CURLE_OK)
+    if (set(option, protocols) != CURLE_OK)
       fail(Code::unsupported, "the installed libcurl cannot be restricted to '", protocols,
            "': install version 7.85 or later");
   };
@@ -280,6 +292,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   CURLcode code = lib.easy_perform(curl);
   if (exchange.has_said_enough) code = CURLE_OK;
   if (exchange.failed) std::rethrow_exception(exchange.failed);
+  if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
   if (exchange.too_long)
     fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body,
          " bytes; the limit is ", limit);

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 NewFile::NewFile(std::string path, const std::string& ending)
     : path_(std::move(path)),
       temporary_(path_ + ending),
-      file_(std::in_place, temporary_, platform::OutputFile::Mode::replace) {}
+      file_(std::in_place, path_ + ending, platform::OutputFile::Mode::replace) {}
 
 NewFile::~NewFile() {
   if (!file_) return;

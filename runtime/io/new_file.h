@@ -1,6 +1,7 @@
 // Files that appear complete.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,7 +26,8 @@ class NewFile {
   void keep();
 
  private:
-  const std::string path_, temporary_;
+  const std::string path_;
+  const std::filesystem::path temporary_;     // a path: removing it takes no memory
   std::optional<platform::OutputFile> file_;  // until it is kept
 };
 

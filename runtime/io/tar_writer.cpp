@@ -1,13 +1,12 @@
 #include "io/tar_writer.h"
 
-#include <zstd.h>
-
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "core/error.h"
+#include "core/zstd.h"
 #include "io/new_file.h"
 
 namespace etr::io {
@@ -31,7 +30,7 @@ std::string pax_record(const std::string& key, const std::string& value) {
 
 struct TarWriter::State {
   NewFile file;
-  std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd{nullptr, ZSTD_freeCCtx};
+  ZstdCompressor zstd{nullptr, ZSTD_freeCCtx};
   std::vector<char> out = std::vector<char>(1 << 16);
 
   explicit State(const std::string& path) : file(path, ".tmp") {}
@@ -42,7 +41,7 @@ struct TarWriter::State {
     size_t left = 0;
     do {
       ZSTD_outBuffer output{out.data(), out.size(), 0};
-      left = ZSTD_compressStream2(zstd.get(), &output, &input, directive);
+      left = zstd_result(ZSTD_compressStream2(zstd.get(), &output, &input, directive));
       if (ZSTD_isError(left)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(left));
       file.write(std::as_bytes(std::span(out.data(), output.pos)));
     } while (input.pos < input.size || (directive == ZSTD_e_end && left != 0));
@@ -50,10 +49,7 @@ struct TarWriter::State {
 };
 
 TarWriter::TarWriter(const std::string& path, int level) : state_(std::make_unique<State>(path)) {
-  if (path.ends_with(".zst")) {
-    state_->zstd.reset(ZSTD_createCCtx());
-    ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, level);
-  }
+  if (path.ends_with(".zst")) state_->zstd = zstd_compressor(level);
 }
 
 TarWriter::~TarWriter() = default;

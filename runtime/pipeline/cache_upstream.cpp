@@ -61,11 +61,11 @@ std::string claim_text(const Json& upstream) { return upstream.dump(1) + "\n"; }
 void write_once(const std::string& path, const std::string& text) {
   // Threads, and containers with equal process ids, may write at once.
   static std::atomic<uint64_t> number{0};
-  const std::string temporary =
+  const fs::path temporary =  // a path: removing it takes no memory
       cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
   std::error_code error, ignored;
   try {
-    platform::write_file_synced(temporary, std::as_bytes(std::span(text)));
+    platform::write_file_synced(temporary.string(), std::as_bytes(std::span(text)));
   } catch (...) {
     fs::remove(temporary, ignored);
     throw;

@@ -63,6 +63,16 @@ std::ifstream open_log(const std::string& path, const char* stage) {
   return in;
 }
 
+// Reads a line; false at the end, and where the file cannot be read any further (in.bad()).
+bool next_line(std::ifstream& in, std::string& line) {
+  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would look the same
+  try {
+    return static_cast<bool>(std::getline(in, line));
+  } catch (const std::ios_base::failure&) {
+    return false;
+  }
+}
+
 // Runs decide in order. If lines are not in order, the log was edited, or two runs have written to
 // it.
 void check_place(const std::string& where, std::pair<uint64_t, uint64_t> place,
@@ -130,7 +140,7 @@ void read_decision_log(const std::string& path, const char* stage, const char* k
   // The smallest place that the next line may have.
   std::pair<uint64_t, uint64_t> least(0, first_place);
   int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; next_line(in, line);) {
     const std::string where = cat("'", path, "', line ", ++number);
     const Json row = parse_json(line, where);
     const JsonMembers members(row, cat(where, " is not a decision of the stage '", stage, "'"),

@@ -1,13 +1,12 @@
 // Samples from fast shards, as written by `echotrain pack --format fast`: random access, shuffled
 // over all shards.
-#include <zstd.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "core/zstd.h"
 #include "core/zstd_limit.h"
 #include "io/fast_shard.h"
 #include "io/pattern.h"
@@ -155,7 +154,9 @@ class FastShardSource final : public IndexedSource {
       fail(Code::corrupt_data, "field '", field.name, "' is damaged: ", field.frame.size,
            " bytes cannot hold the ", size, " that its frame promises");
     Tensor out(DType::u8, {static_cast<int64_t>(size)});
-    if (ZSTD_decompress(out.mutable_data(), size, field.frame.data.get(), field.frame.size) != size)
+    const auto& frame = field.frame;
+    if (zstd_result(ZSTD_decompress(out.mutable_data(), size, frame.data.get(), frame.size)) !=
+        size)
       fail(Code::corrupt_data, "field '", field.name, "' is damaged");
     return out;
   }

@@ -165,7 +165,7 @@ class Packing {
       if (!*set) continue;
       (*set)->finish();
       result.samples += (*set)->samples();
-      for (const std::string& shard : (*set)->shards()) {
+      for (const fs::path& shard : (*set)->shards()) {
         result.shards.push_back(shard);
         result.packed_bytes += static_cast<int64_t>(platform::InputFile(shard).size());
       }

@@ -106,7 +106,7 @@ ShardSet::~ShardSet() {
   if (kept_) return;
   writer_.reset();
   std::error_code ignored;
-  for (const std::string& shard : shards_) fs::remove(shard, ignored);
+  for (const fs::path& shard : shards_) fs::remove(shard, ignored);
 }
 
 // Makes the key unique and free of dots: readers of tar shards end the key at the first dot of the
@@ -138,9 +138,9 @@ void ShardSet::open_next() {
   shards_.push_back(prefix_ + number + ending(form_));
   writer_.reset();
   if (form_.fast)
-    writer_ = std::make_unique<FastShard>(shards_.back(), form_.level);
+    writer_ = std::make_unique<FastShard>(shards_.back().string(), form_.level);
   else
-    writer_ = std::make_unique<TarShard>(shards_.back(), form_.level);
+    writer_ = std::make_unique<TarShard>(shards_.back().string(), form_.level);
 }
 
 std::string ShardSet::add(const std::string& name, const std::string& format,

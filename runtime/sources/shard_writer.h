@@ -37,7 +37,7 @@ class ShardSet {
 
   bool replaces() const { return !old_.empty(); }
 
-  const std::vector<std::string>& shards() const { return shards_; }
+  const std::vector<std::filesystem::path>& shards() const { return shards_; }
   int64_t samples() const { return samples_; }
 
   class Writer;
@@ -51,7 +51,7 @@ class ShardSet {
   const Form form_;
   std::unique_ptr<Writer> writer_;
   std::vector<std::filesystem::path> old_;
-  std::vector<std::string> shards_;
+  std::vector<std::filesystem::path> shards_;  // paths: removing them takes no memory
   std::set<std::string> keys_;
   int64_t samples_ = 0;
   bool kept_ = false;

@@ -171,9 +171,11 @@ Json to_json(const Summary& summary, const std::vector<Record>& records) {
 bool is_own_column(const std::string& name) {
   static const std::set<std::string> kColumns = [] {
     std::istringstream heads(conditions_csv({}, {}) + trials_csv({}));
+    heads.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
     std::set<std::string> out;
     for (std::string line; std::getline(heads, line);) {
       std::istringstream columns(line);
+      columns.exceptions(std::ios::badbit);
       for (std::string column; std::getline(columns, column, ',');) out.insert(column);
     }
     return out;

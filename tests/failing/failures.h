@@ -38,12 +38,13 @@ struct Expectations {
   std::function<void(const Outcome&)> after = [](const Outcome&) {};
   size_t runs = 120;  // calls and errors that are tried, evenly; ECHOTRAIN_TEST_FAILURES changes it
   int least_calls = 10;
+  bool frees_memory = true;
 };
 
 // Runs the scenario once for each error of each call, and adds a gtest failure, with how to repeat
 // it, on the first run that
 //  - ends with an error other than the expected ones, or with success and other results,
-//  - leaves something behind, or breaks a rule of what it calls,
+//  - leaves something behind, memory included, or breaks a rule of what it calls,
 //  - does not end within ten minutes: this ends the program;
 // and at the end, if fewer than half of the runs have met their failure.
 //

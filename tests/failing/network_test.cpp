@@ -17,22 +17,12 @@ TEST(FailingNetwork, IsAnErrorOrTriedAgain) {
   const std::string spec =
       R"({"remote_part_bytes": 65536, "stages": [{"stage": "text_lines", "pattern": ")" +
       server.address() + R"(/lines.txt"}, {"stage": "batch", "size": 1000}]})";
-  const auto read = [&](std::string& results) -> int32_t {
-    Pipeline pipeline;
-    ETR_TRY(etr_pipeline_create_from_json(spec.c_str(), &pipeline.p));
-    while (true) {
-      Batch batch;
-      const int32_t status = etr_pipeline_next(pipeline.p, &batch.p);
-      ETR_TRY(status);
-      if (status == ETR_END) return ETR_OK;
-      ETR_TRY(append_fields(batch.p, results));
-    }
-  };
+  const auto read = [&](std::string& results) { return read_epochs(spec, results, 1); };
   const auto after = [&](const Outcome& outcome) {
     const bool named = outcome.message.find(server.address()) != std::string::npos;
     EXPECT_TRUE(outcome.status == ETR_OK || named) << "the error names no address";
   };
-  fail_everywhere(system, through_c(read),
+  fail_everywhere(system, read,
                   {.statuses = {ETR_IO, ETR_OUT_OF_MEMORY}, .after = after, .runs = 60});
 }
 

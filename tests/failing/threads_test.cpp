@@ -55,21 +55,6 @@ class FailingThreads : public testing::Test {
   const fs::path images_ = dir_.path("images");
 };
 
-int32_t read_epochs(const std::string& spec, std::string& results) {
-  Pipeline pipeline;
-  ETR_TRY(etr_pipeline_create_from_json(spec.c_str(), &pipeline.p));
-  for (int epochs = 0; epochs < 2;) {
-    Batch batch;
-    const int32_t status = etr_pipeline_next(pipeline.p, &batch.p);
-    ETR_TRY(status);
-    if (status == ETR_END)
-      ++epochs;
-    else
-      ETR_TRY(append_fields(batch.p, results));
-  }
-  return ETR_OK;
-}
-
 TEST_F(FailingThreads, OfAPipeline) {
   const std::string stages =
       R"([{"stage": "folder", "root": ")" + images_.string() +
@@ -78,7 +63,7 @@ TEST_F(FailingThreads, OfAPipeline) {
   for (const std::string more : {"", R"("budget_bytes": 20000000, )"}) {
     const std::string spec =
         R"({"seed": 3, "threads": 2, )" + more + R"("stages": )" + stages + "}";
-    fail_in(through_c([&](std::string& results) { return read_epochs(spec, results); }), 2);
+    fail_in([&](std::string& results) { return read_epochs(spec, results); }, 2);
   }
 }
 
@@ -87,7 +72,7 @@ TEST_F(FailingThreads, ThatReadPartsOfTheFiles) {
       R"({"epochs": 2, "stages": [{"stage": "interleave", "cycle_length": 3, "sources":
       [{"stage": "text_lines", "pattern": ")" +
       dir_.path("*.txt") + R"("}]}, {"stage": "batch", "size": 4}]})";
-  fail_in(through_c([&](std::string& results) { return read_epochs(spec, results); }), 3);
+  fail_in([&](std::string& results) { return read_epochs(spec, results); }, 3);
 }
 
 TEST_F(FailingThreads, OfARun) { fail_in_a_run("", 2); }

@@ -81,6 +81,9 @@ TEST_F(Vulkan, TrainingMayFail) {
   fail_everywhere(driver, through_c(train), {.statuses = kRefusals, .runs = 300});
 }
 
+// What a device that hangs may still use is kept.
+bool frees_memory(VulkanFault::Kind kind) { return kind != VulkanFault::hang; }
+
 void lose_in_a_loop(VulkanFault::Kind kind, const std::string& folder) {
   Driver driver(kind);
   const auto train = [&](std::string& results) -> int32_t {
@@ -88,7 +91,8 @@ void lose_in_a_loop(VulkanFault::Kind kind, const std::string& folder) {
     ETR_TRY(open(runtime, "", kHangSeconds));
     return train_loop(runtime.p, folder, results);
   };
-  fail_everywhere(driver, through_c(train), {.statuses = {ETR_DEVICE_LOST}, .runs = 40});
+  fail_everywhere(driver, through_c(train),
+                  {.statuses = {ETR_DEVICE_LOST}, .runs = 40, .frees_memory = frees_memory(kind)});
 }
 
 TEST_F(Vulkan, ADeviceMayBeLostInALoop) { lose_in_a_loop(VulkanFault::lose, folder("loop")); }
@@ -130,7 +134,8 @@ class VulkanJob : public Vulkan, public testing::WithParamInterface<bool> {
         driver, [&](std::string& results) { return run_anew(results); },
         {.statuses = kind == VulkanFault::refuse ? kRefusals : std::set<int32_t>{ETR_DEVICE_LOST},
          .after = [&](const Outcome& outcome) { go_on(kind, outcome); },
-         .runs = 40});
+         .runs = 40,
+         .frees_memory = frees_memory(kind)});
   }
 
   std::string whole_;

@@ -101,6 +101,31 @@ int32_t append_fields(const etr_batch* batch, std::string& results) {
   }
 }
 
+int32_t read_epoch(etr_pipeline* pipeline, std::string& results) {
+  while (true) {
+    Batch batch;
+    const int32_t status = etr_pipeline_next(pipeline, &batch.p);
+    ETR_TRY(status);
+    if (status == ETR_END) return ETR_OK;
+    ETR_TRY(append_fields(batch.p, results));
+  }
+}
+
+Outcome read_epochs(const std::string& spec, std::string& results, int epochs) {
+  Pipeline pipeline;
+  int32_t status = etr_pipeline_create_from_json(spec.c_str(), &pipeline.p);
+  if (status < 0) return outcome_of(status);
+  for (int i = 0; i < epochs && status == ETR_OK; ++i) status = read_epoch(pipeline.p, results);
+  char* text = nullptr;
+  if (status == ETR_OK) status = etr_pipeline_save(pipeline.p, &text);
+  const Outcome outcome = outcome_of(status);
+  etr_string_free(text);
+  Batch batch;
+  if (status < 0) etr_pipeline_next(pipeline.p, &batch.p);
+  if (etr_pipeline_stats(pipeline.p, &text) == ETR_OK) etr_string_free(text);
+  return outcome;
+}
+
 namespace {
 
 int32_t losses(etr_trainer* trainer, std::string& results) {
@@ -129,6 +154,7 @@ int32_t train_loop(etr_runtime* runtime, const std::string& folder, std::string&
   ETR_TRY(etr_trainer_step(trainer.p, batch.p));
   ETR_TRY(losses(trainer.p, results));
   ETR_TRY(etr_trainer_get_weights(trainer.p, nullptr, &weights.p));
+  ETR_TRY(etr_trainer_export_onnx(trainer.p, (folder + "/model.onnx").c_str()));
   return append_fields(weights.p, results);
 }
 

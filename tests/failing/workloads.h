@@ -41,11 +41,16 @@ void write_images(const std::filesystem::path& folder);
 int32_t open(Runtime& runtime, const std::string& cache = "", double hang_seconds = 0,
              bool compare = false);
 
-// Appends all fields of a batch.
+// Appends all fields of a batch, or of all batches in the rest of an epoch.
 int32_t append_fields(const etr_batch* batch, std::string& results);
+int32_t read_epoch(etr_pipeline* pipeline, std::string& results);
 
-// A loop of one's own on a small model: trains, predicts, saves, loads, and trains on. Appends what
-// it computed to `results`.
+// Creates a pipeline and reads so many epochs. After a failure, calls what can still be called on
+// the pipeline.
+Outcome read_epochs(const std::string& spec, std::string& results, int epochs = 2);
+
+// A loop of one's own on a small model: trains, predicts, saves, loads, trains on, and exports to
+// model.onnx. Appends what it computed to `results`.
 int32_t train_loop(etr_runtime* runtime, const std::string& folder, std::string& results);
 
 // A job on `images`: 20 steps, a checkpoint after each third one, an evaluation after each epoch;
