@@ -33,7 +33,7 @@
 #   walk_java        one over the Java binding
 #   walk_csharp      and one over the C# binding
 #   soak             everything opened and closed in one process for 90 minutes
-#   mutation         every small mistake in the parsers, the checkpoint and the echo node: would the tests notice?
+#   mutation         every small mistake in the parsers, positions, checkpoints and the echo node: would the tests notice?
 #   windows          cross-built for Windows, and run under Wine
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   release          the packages of a release, made (tools/release.sh) and installed in Debian 12 and 11 (release.sh)

@@ -60,9 +60,9 @@ class Remote {
   // Returns bytes [begin, begin + size), fewer at the end. The first call sets the state unless it
   // is known. A later response with another version is Error(io).
   std::vector<std::byte> get(HttpConnection& connection, uint64_t begin, uint64_t size) {
-    HttpResponse answer = connection.get([&] { return request(begin, size); },
-                                         begin == 0 ? whole_limit_.bytes : size,
-                                         begin == 0 ? whole_limit_.name : "the part asked for");
+    HttpResponse answer =
+        connection.get([&] { return request(begin, size); }, begin == 0 ? whole_limit_.bytes : size,
+                       begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
     if (answer.status == 416) {
       if (begin > 0 || state_.bytes > 0)
@@ -153,8 +153,8 @@ class Remote {
     uint64_t total = 0;
     const char* end = text.data() + text.size();
     constexpr uint64_t kMost = uint64_t{1} << 62;  // more wraps
-    if ((!whole && begin == 0) ||
-        std::from_chars(text.data() + begin, end, total).ptr != end || total > kMost)
+    const auto [rest, error] = std::from_chars(text.data() + begin, end, total);
+    if ((!whole && begin == 0) || error != std::errc() || rest != end || total > kMost)
       fail(Code::io, "'", address_, "': the server does not say how long it is ('",
            answer.header_text(name), "')");
     return total;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <locale>
 #include <numeric>
 #include <set>
@@ -13,6 +14,7 @@
 #include "core/error.h"
 #include "core/format_text.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "core/log.h"
 #include "core/nearest.h"
 #include "core/number_text.h"
@@ -22,6 +24,7 @@
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "support/data.h"
 #include "support/error_text.h"
 
@@ -312,6 +315,29 @@ TEST(PackedNumbers, DamageIsAnError) {
   EXPECT_THROW(unpack_numbers(packed.substr(0, packed.size() - 3)), Error);
 }
 
+TEST(PackedNumbers, AreBase64) {
+  std::string packed;
+  for (uint64_t n = 0; n < 8; ++n) {
+    const std::string text = pack_numbers(std::vector<uint64_t>(n, n + 1000 * n * n));
+    EXPECT_NE(text.size() % 4, 1u) << "a digit too many";
+    if (text.size() % 4 == 0) packed = text;
+  }
+  ASSERT_FALSE(packed.empty());
+  EXPECT_NO_THROW(unpack_numbers(packed));
+  for (const char other : {'?', '\0', '=', '-'})
+    EXPECT_THROW(unpack_numbers(packed + other), Error) << "not a digit";
+}
+
+TEST(PackedNumbers, DamageInsideIsAnError) {
+  for (const char* text : {"", "AAAA",          // no frames of zstd
+                           "KLUv/QBYAQAA",      // a frame that does not tell its size
+                           "KLUv/aAAAAAIAQAA",  // one that promises the most, and has nothing in it
+                           "KLUv/SALWQAAgICAgICAgICAgAA",  // a number of more than 64 bits
+                           "KLUv/SABCQAAgA"})              // a number without its end
+    EXPECT_EQ(error_text([&] { unpack_numbers(text); }), "a packed list of numbers is damaged")
+        << text;
+}
+
 // Few bytes of text can stand for a list that fills the memory.
 TEST(PackedNumbers, AListOfMoreThanAnyPositionHoldsIsRefused) {
   std::string packed = pack_numbers(std::vector<uint64_t>(1'000'000));
@@ -320,6 +346,92 @@ TEST(PackedNumbers, AListOfMoreThanAnyPositionHoldsIsRefused) {
   // A zstd frame without blocks that says it has 2^27 + 1 bytes.
   EXPECT_EQ(error_text([&] { unpack_numbers("KLUv/aABAAAIAQAA"); }),
             "a packed list of 134217729 bytes; at most 134217728 are read");
+}
+
+// By table 3-7 of the Unicode standard, the ends of each of its ranges.
+TEST(Utf8, CharactersAreThoseOfTheStandard) {
+  for (const char* text :
+       {"\x01", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xe0\xbf\xbf", "\xe1\x80\x80",
+        "\xec\xbf\xbf", "\xed\x80\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
+        "\xf0\x90\x80\x80", "\xf0\xbf\xbf\xbf", "\xf1\x80\x80\x80", "\xf3\xbf\xbf\xbf",
+        "\xf4\x80\x80\x80", "\xf4\x8f\xbf\xbf"})
+    EXPECT_EQ(character_length(text + std::string("\xbf")), std::string_view(text).size()) << text;
+  for (const char* text :
+       {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2\x7f", "\xc2\xc0", "\xe0\x9f\x80",
+        "\xe1\x80\x7f", "\xe1\x80\xc0", "\xed\xa0\x80", "\xf0\x8f\x80\x80", "\xf1\x80\x80\xc0",
+        "\xf1\x80\x7f\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff\x80\x80\x80"})
+    EXPECT_EQ(character_length(text), 0u) << text;
+  // The end of a view may lie within a character.
+  const std::string_view euro = "\xe2\x82\xac";
+  const std::vector<char> alone{'\xff'};  // beyond which the address sanitizer lets nobody read
+  EXPECT_EQ(character_length({alone.data(), 1}), 0u);
+  EXPECT_EQ(character_length(euro.substr(0, 2)), 0u);
+  EXPECT_EQ(as_utf8(euro.substr(0, 2)), "\\xE2\\x82");
+  EXPECT_EQ(as_utf8(std::string("a\0\xe2\x82\xac\xff", 6)), "a\\x00\xe2\x82\xac\\xFF");
+}
+
+class Members : public testing::Test {
+ protected:
+  template <typename Read>
+  std::string problem(const Json& value, Read&& read) const {
+    const Json object = {{"key", value}};
+    const JsonMembers members(object, "the thing", Code::corrupt_data);
+    try {
+      read(members);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::corrupt_data);
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(Members, HaveTheTypeThatIsAskedFor) {
+  const std::function<void(const JsonMembers&)> reads[] = {
+      [](const JsonMembers& m) { EXPECT_EQ(m.object("key"), Json::object()); },
+      [](const JsonMembers& m) { EXPECT_EQ(m.list("key"), Json::array()); },
+      [](const JsonMembers& m) { EXPECT_EQ(m.text("key"), "x"); },
+      [](const JsonMembers& m) { EXPECT_TRUE(m.flag("key")); },
+      [](const JsonMembers& m) { EXPECT_EQ(m.number("key"), 1.5); }};
+  const Json values[] = {Json::object(), Json::array(), "x", true, 1.5};
+  const char* names[] = {"an object", "a list", "a string", "true or false",
+                         "a number from 0 to 1e+15"};
+  for (size_t of = 0; of < std::size(reads); ++of)
+    for (const Json& value : values)
+      EXPECT_EQ(problem(value, reads[of]),
+                value == values[of]
+                    ? ""
+                    : cat("the thing: 'key' is ", value.dump(), ", not ", names[of]));
+  EXPECT_EQ(problem(1, [](const JsonMembers& m) { m.at("other"); }),
+            "the thing: it has no 'other'");
+  EXPECT_EQ(problem(1, [](const JsonMembers& m) { EXPECT_EQ(m.at("key"), 1); }), "");
+  EXPECT_EQ(error_text([] { JsonMembers(Json(3), "the thing", Code::state); }),
+            "the thing: it is 3, not an object");
+}
+
+TEST_F(Members, NumbersHaveARange) {
+  const auto number = [&](const Json& value) {
+    return problem(value, [&](const JsonMembers& m) { EXPECT_EQ(m.number("key"), value); });
+  };
+  for (const Json& value : {Json(0), Json(1), Json(0.5), Json(1e15)}) EXPECT_EQ(number(value), "");
+  for (const Json& value : {Json(-0.5), Json(-1), Json(2e15), Json(NAN)})
+    EXPECT_NE(number(value), "") << value;
+  const auto whole = [&](const Json& value, uint64_t most = UINT64_MAX) {
+    return problem(value, [&](const JsonMembers& m) { EXPECT_EQ(m.whole("key", most), value); });
+  };
+  for (const Json& value : {Json(0), Json(0u), Json(7), Json(UINT64_MAX)})
+    EXPECT_EQ(whole(value), "") << value;
+  for (const Json& value : {Json(-1), Json(1.0), Json("1"), Json(nullptr)})
+    EXPECT_EQ(whole(value), cat("the thing: 'key' is ", value.dump(), ", not a whole number"));
+  EXPECT_EQ(whole(7, 7), "");
+  EXPECT_EQ(whole(8, 7), "the thing: 'key' is 8, not a whole number up to 7");
+}
+
+TEST(Json, LongValuesAreShownInPart) {
+  EXPECT_EQ(brief_json(Json{{"a", {1, 2}}}), R"({"a":[1,2]})");
+  EXPECT_EQ(brief_json("\xc3\xa9\xff"), "\"\xc3\xa9\xef\xbf\xbd\"") << "UTF-8 as it is";
+  EXPECT_EQ(brief_json(std::string(58, 'x')), '"' + std::string(58, 'x') + '"');
+  EXPECT_EQ(brief_json(std::string(59, 'x')), '"' + std::string(59, 'x') + "...");
 }
 
 TEST(Text, MatchesPatterns) {

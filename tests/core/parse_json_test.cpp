@@ -70,6 +70,10 @@ TEST(ParseJson, RefusesKeysThatComeTwice) {
   EXPECT_NE(error_of(R"([{"\"\\": 1, "\u0022\\": 2}])").find("and at line 1, column 14"),
             std::string::npos)
       << "the same key, written otherwise";
+  EXPECT_EQ(error_of(R"({"\\\"b\"": 1, "\\\u0022b\"": 2})"),
+            "the thing: duplicate key '\\\"b\"' in one object, at line 1, column 2 and at line 1, "
+            "column 16")
+      << "quotation marks within";
   EXPECT_NE(
       error_of(R"({"": 1, "": 2})")
           .find("duplicate key '' in one object, at line 1, column 2 and at line 1, column 9"),
@@ -118,6 +122,7 @@ TEST(ParseJson, MayHaveALimitOnContainers) {
   EXPECT_EQ(error_of("[{}, [], 1, 2, 3]", {.most_containers = 3}), "");
   EXPECT_EQ(error_of("[{}, [], 1, 2, 3]", {.most_containers = 2}),
             "the thing has more than 2 lists and objects");
+  EXPECT_NE(error_of("[{}", {.most_containers = 2}).find("is not valid JSON"), std::string::npos);
 }
 
 TEST(ParseJson, HasALimitOnDepth) {
@@ -127,6 +132,7 @@ TEST(ParseJson, HasALimitOnDepth) {
     EXPECT_NE(error_of(text).find("256 levels deep"), std::string::npos);
   EXPECT_THROW(parse_if_json(nested(kMaxJsonDepth + 1), "--set x"), Error);
   EXPECT_FALSE(parse_if_json("plain text", "--set x"));
+  EXPECT_FALSE(parse_if_json("2 // two", "--set x"));
   EXPECT_EQ(parse_if_json("[2]", "--set x"), Json::array({2}));
 }
 

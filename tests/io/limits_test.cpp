@@ -14,6 +14,8 @@
 #include "io/tar_reader.h"
 #include "support/child.h"
 #include "support/data.h"
+#include "support/error_text.h"
+#include "support/http_server.h"
 
 namespace etr::test {
 namespace {
@@ -316,6 +318,25 @@ TEST(Zstd, AWindowBeyondTheBudgetIsToldWithTheBudgetThatItTakes) {
                                     frame_of_window(0, 32 << 20)})
     EXPECT_NE(said(frames, kBudget).find(wanted), std::string::npos) << said(frames, kBudget);
   EXPECT_EQ(said(frame_of_window(10) + frame_of_window(25), 128 << 20), "hellohello");
+  EXPECT_NE(said(frame_of_window(27), kBudget).find("budget_bytes leaves"), std::string::npos);
+  // The header may come in pieces.
+  const HttpServer server({{"/a.zst", frame_of_window(10) + frame_of_window(25)}});
+  for (const uint64_t piece : {1, 3, 17}) {
+    io::ReadOptions options{.remote = {.part_bytes = piece}, .budget_bytes = kBudget};
+    const std::string text =
+        error_text([&] { io::read_whole(server.address() + "/a.zst", options); });
+    EXPECT_NE(text.find(wanted), std::string::npos) << piece << text;
+  }
+  // The other forms of a header (RFC 8878, 3.1.1.1).
+  const std::string magic = "\x28\xb5\x2f\xfd", block("\x29\0\0hello", 8),
+                    eight("\0\0\0\x09\0\0\0\0", 8);
+  for (const auto& [header, window] : {std::pair(std::string("\0\x8b", 2), uint64_t{11} << 24),
+                                       {std::string("\0\x8f", 2), uint64_t{15} << 24},
+                                       {"\xe0" + eight, uint64_t{9} << 24},
+                                       {std::string("\x40\x8c\0\0", 4), uint64_t{12} << 24}})
+    EXPECT_NE(said(magic + header + block, 1).find(cat("takes a window of ", window, " bytes")),
+              std::string::npos)
+        << window << said(magic + header + block, 1);
   for (const uint64_t budget : {uint64_t{0}, kBudget})
     EXPECT_NE(said(frame_of_window(28), budget)
                   .find(cat("': its zstd data takes a window of ", 256 << 20,

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Would the tests notice a mistake? Changes the parsers, the checkpoint and the echo node in small ways, one at a time, and runs the
-tests that come past the change.
+"""Would the tests notice a mistake? Changes the parsers, positions, checkpoints and the echo node in small ways, one at a time, and runs
+the tests that come past the change.
 
     mutate.py BUILD [FILE ...] [--sample N | --seconds N] [--seed 1] [--least 85] [--report PATH] [--again PATH] [--programs NAME,NAME]
               [--jobs N]
@@ -12,7 +12,8 @@ them it is (mutation.h).
 
 Not changed: constants of the compiler, macros, texts of the log, and calls that only reserve memory.
 
-Survivors that no test could or should kill are in equivalent.json, with the reason. They are counted apart.
+Survivors that no test could or should kill are in equivalent.json, with the reason. They are counted apart. If BUILD is that of the
+address sanitizer, those that only it can see are not excused.
 
 --sample    only so many mutants, drawn with the seed
 --seconds   as many mutants, drawn with the seed, as can be tried in that time, which does not include compiling
@@ -44,21 +45,27 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Files, and the programs whose tests should notice. Of these, only those tests run that come past the mutant.
 ROOMS = [
+    (["runtime/core/parse_json.cpp", "runtime/core/json_members.cpp", "runtime/core/packed.cpp", "runtime/core/utf8.cpp"], ["core_tests"]),
     (["runtime/checkpoint/manifest.cpp", "runtime/checkpoint/safetensors*.cpp"], ["checkpoint_tests"]),
     (["runtime/checkpoint/store.cpp"], ["checkpoint_tests", "crash_tests"]),
     (["runtime/echo/*.cpp"], ["echo_tests", "pipeline_tests"]),
     (["runtime/io/tar_format.cpp", "runtime/io/tar_reader.cpp", "runtime/io/line_reader.cpp", "runtime/io/fast_shard.cpp",
-      "runtime/io/record_file.cpp", "runtime/io/pattern.cpp"], ["io_tests", "sources_tests"]),
+      "runtime/io/record_file.cpp", "runtime/io/pattern.cpp", "runtime/io/byte_stream.cpp", "runtime/io/http.cpp", "runtime/io/s3.cpp",
+      "runtime/io/remote_file.cpp"], ["io_tests", "sources_tests"]),
     (["runtime/codec/png_decoder.cpp", "runtime/codec/png_rows.cpp", "runtime/codec/jpeg_decoder.cpp",
       "runtime/codec/orientation.cpp"], ["codec_tests"]),
     (["runtime/sources/npy_header.cpp", "runtime/sources/npy.cpp", "runtime/sources/csv.cpp", "runtime/sources/jsonl.cpp",
       "runtime/sources/tfrecord.cpp", "runtime/sources/idx.cpp", "runtime/sources/cifar.cpp", "runtime/sources/zip.cpp"],
      ["sources_tests"]),
+    (["runtime/sources/webdataset.cpp"], ["sources_tests", "pipeline_tests"]),
+    (["runtime/pipeline/position*.cpp", "runtime/pipeline/done_samples.cpp", "runtime/pipeline/decision_log.cpp"], ["pipeline_tests"]),
+    (["runtime/nn/onnx.cpp", "runtime/nn/onnx_file.cpp", "runtime/nn/onnx_reader.cpp"], ["nn_tests"]),
 ]
 DROPPED = 0.25  # of the mutants may not compile
 MEMORY = 4 << 30  # a mutant may ask for any amount
 LONGEST = 60  # seconds of tests for one mutant, the fastest first
 SKIPPED = "all tests were skipped"
+SANITIZER = "address sanitizer"  # reasons with these words do not hold in a build with it
 Test = collections.namedtuple("Test", "program name")
 
 
@@ -91,6 +98,7 @@ class Programs:
             elif "-c" in words:
                 self.compiles[words[words.index("-c") + 1]] = words
         self.units = {file: self.unit_of(str(ROOT / file)) for file in files}
+        self.sanitized = any(re.match("-fsanitize=.*address", word) for unit in self.units.values() for word in self.compiles[unit])
 
     def unit_of(self, path):
         """The file that is compiled: the file itself, or the one of a unity build that includes it."""
@@ -175,8 +183,12 @@ def compiled(programs, sites, jobs):
 
 
 class Runner:
-    def __init__(self, work, jobs):
-        self.work, self.jobs = work, jobs
+    def __init__(self, work, jobs, sanitized):
+        self.work, self.jobs, self.sanitized = work, jobs, sanitized
+        self.environment = dict(os.environ)
+        if sanitized:
+            self.environment.update(ASAN_OPTIONS=f"detect_leaks=1:quarantine_size_mb=16:hard_rss_limit_mb={MEMORY >> 20}",
+                                    LSAN_OPTIONS=f"suppressions={ROOT / 'tests/lsan.supp'}")
 
     def run(self, program, arguments, environment, seconds, cpu_seconds):
         """Returns whether it passed, what it did instead, and the seconds of processor time it took. In a folder of its own."""
@@ -184,12 +196,13 @@ class Runner:
             os.chmod(folder, 0o755)
             def limits():
                 # Soft limits, because tests raise them again.
-                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
+                if not self.sanitized:  # it reserves terabytes
+                    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
             with open(pathlib.Path(folder, "output"), "w+b") as output:
                 child = subprocess.Popen([self.work / program, *arguments], stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-                                         env={**os.environ, **environment, "TMPDIR": folder}, cwd=folder, preexec_fn=limits,
+                                         env={**self.environment, **environment, "TMPDIR": folder}, cwd=folder, preexec_fn=limits,
                                          start_new_session=True)
                 try:
                     status = child.wait(seconds)
@@ -292,7 +305,10 @@ def main():
     work = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-mutation-"))
     work.chmod(0o755)  # some tests go on as another user
     try:
-        return test_mutants(options, files, excused, Programs(options.build.resolve(), work, files), Runner(work, options.jobs))
+        programs = Programs(options.build.resolve(), work, files)
+        if programs.sanitized:
+            excused = {mutant: reason for mutant, reason in excused.items() if SANITIZER not in reason}
+        return test_mutants(options, files, excused, programs, Runner(work, options.jobs, programs.sanitized))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

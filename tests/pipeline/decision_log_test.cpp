@@ -120,6 +120,14 @@ TEST_F(WrittenLog, ForgetsWhatAnEarlierRunDecidedBeyondAPosition) {
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{9, 8}}}}));
 }
 
+TEST_F(WrittenLog, BeginsWithWhatARestoredRunHasDecided) {
+  {
+    pipeline::DecisionLog log = this->log();
+    log.begin(1, EpochDecisions{{2, 5}});
+  }
+  EXPECT_EQ(known(), (DecisionsByEpoch{{1, {{2, 5}}}}));
+}
+
 TEST_F(WrittenLog, AFileThatCannotBeWrittenIsNamed) {
   pipeline::DecisionLog log(dir_.path("none/log.jsonl"), "echo", "echoes");
   const std::string text = error_text([&] { log.begin(0, std::nullopt); });
@@ -200,6 +208,8 @@ TEST_F(DecisionLog, PlacesRise) {
        {std::tuple(line(0, 5) + line(0, 2), 2, "after 2 of epoch 0 stands behind a later one"),
         {line(0, 1) + line(0, 5) + line(0, 5), 3, "one for the same place"},
         {line(1, 3) + line(0, 7), 2, "after 7 of epoch 0"},
+        {"{\"epoch\": 0, \"after\": 5, \"echoes\": 1, \"again\": false}\n" + line(0, 5), 2,
+         "one for the same place"},
         {line(0, 0), 1, "'after' is 0, and nothing can be decided in front of 1"}}) {
     const std::string text = error_text([&, given = lines] { read(given); });
     EXPECT_NE(text.find(cat("'", path_, "', line ", number, ": ")), std::string::npos) << text;

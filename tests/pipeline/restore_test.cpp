@@ -409,6 +409,28 @@ TEST(Restore, PositionsOfVersionsWithFewerOptionsLoad) {
             std::string::npos);
 }
 
+TEST(Restore, RefusesPositionsWithOptionsThatItDoesNotKnow) {
+  TempDir dir;
+  const Json spec = restorable_spec(make_shards(dir, 2, 10, 8), kStages[1]);
+  Json state = Pipeline(spec).save();
+  state["pipeline"]["stages"][4]["batch"]["new_option"] = 3;
+  EXPECT_NE(refusal(spec, state).find("'new_option' was 3 and is not set"), std::string::npos)
+      << refusal(spec, state);
+}
+
+// Which noted no more of the data than where it lay.
+TEST(Restore, PositionsOfEarlierVersionsBelongToTheirPlace) {
+  TempDir dir, elsewhere;
+  const Json spec = restorable_spec(make_shards(dir, 2, 10, 8), kStages[1]);
+  const Json moved = restorable_spec(make_shards(elsewhere, 2, 10, 8), kStages[1]);
+  Json state = Pipeline(spec).save();
+  EXPECT_EQ(refusal(moved, state), "accepted");
+  state.erase("data");
+  EXPECT_EQ(refusal(spec, state), "accepted");
+  EXPECT_NE(refusal(moved, state).find("the position is of an earlier version"), std::string::npos)
+      << refusal(moved, state);
+}
+
 TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 10);
@@ -486,7 +508,8 @@ TEST(Restore, RefusesAnotherPipelinesState) {
   Pipeline a(restorable_spec(pattern, "")),
       b(restorable_spec(pattern, R"(, {"stage": "batch", "size": 2})"));
   EXPECT_THROW(b.restore(a.save()), Error);
-  EXPECT_THROW(b.restore(Json::object()), Error);
+  for (const Json& other : {Json::object(), Json{{"epoch", 1}}, Json(3)})
+    EXPECT_EQ(error_text([&] { b.restore(other); }), "this is not the saved state of a pipeline");
   Item item;
   a.next(item);
   EXPECT_THROW(a.restore(a.save()), Error) << "reading has begun";
@@ -585,6 +608,13 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
   EXPECT_NE(longer.find("'pass_lengths' holds 1000000, and a pass has 60 samples"),
             std::string::npos)
       << longer;
+  for (const char* length : {"\"x\"", "-1", "1.5", "1099511627777"}) {
+    long_pass["pass_lengths"] = Json::array({Json::parse(length)});
+    EXPECT_NE(said_of(idx_spec(dir), long_pass)
+                  .find(cat("'pass_lengths' holds ", length, ", not a number of samples")),
+              std::string::npos)
+        << length;
+  }
   Json copies = saved_within_an_epoch(idx_spec(dir));
   for (const Json& value :
        {Json(3), Json{{"2", 3}}, Json{{"2", pack_numbers(std::vector<uint64_t>{1, 0, 1})}}}) {

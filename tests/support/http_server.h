@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -18,7 +19,8 @@
 
 namespace etr::test {
 
-// Serves files from memory on the loopback and closes each connection.
+// Serves files from memory, or whatever a function answers, on the loopback and closes each
+// connection.
 class HttpServer {
  public:
   // In the ranges that are asked for; as a whole; as a whole without telling its length.
@@ -27,7 +29,12 @@ class HttpServer {
   // `files`: contents by path, "/x.txt".
   explicit HttpServer(std::map<std::string, std::string> files,
                       Answers answers = Answers::in_ranges)
-      : files_(std::move(files)), answers_(answers) {
+      : HttpServer([files = std::move(files), answers](const std::string& request) {
+          return answer_to(request, files, answers);
+        }) {}
+  // Sends what `answer` returns for a request's head, byte for byte. One call at a time.
+  explicit HttpServer(std::function<std::string(const std::string&)> answer)
+      : answer_(std::move(answer)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -83,17 +90,18 @@ class HttpServer {
     }
     if (!request.ends_with("\r\n\r\n")) return;
     ++requests_;
-    const std::string answer = answer_to(request);
+    const std::string answer = answer_(request);
     ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
   }
 
-  std::string answer_to(const std::string& request) const {
+  static std::string answer_to(const std::string& request,
+                               const std::map<std::string, std::string>& files, Answers answers) {
     const size_t path = request.find(' ') + 1;
-    const auto file = files_.find(request.substr(path, request.find(' ', path) - path));
-    if (file == files_.end())
+    const auto file = files.find(request.substr(path, request.find(' ', path) - path));
+    if (file == files.end())
       return "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     const std::string& text = file->second;
-    if (answers_ == Answers::chunked) {
+    if (answers == Answers::chunked) {
       char size[20];
       std::snprintf(size, sizeof size, "%zx\r\n", text.size());
       return "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nConnection: close\r\n"
@@ -101,8 +109,7 @@ class HttpServer {
              (size + text) + "\r\n0\r\n\r\n";
     }
     size_t begin = 0, end = text.size() - 1;
-    const size_t range =
-        answers_ == Answers::in_ranges ? request.find("bytes=") : std::string::npos;
+    const size_t range = answers == Answers::in_ranges ? request.find("bytes=") : std::string::npos;
     const bool part = range != std::string::npos;
     if (part) std::sscanf(request.c_str() + range, "bytes=%zu-%zu", &begin, &end);
     end = std::min(end, text.size() - 1);
@@ -117,8 +124,7 @@ class HttpServer {
     return head + text.substr(begin, end - begin + 1);
   }
 
-  const std::map<std::string, std::string> files_;
-  const Answers answers_;
+  const std::function<std::string(const std::string&)> answer_;
   std::atomic<size_t> wait_for_{1};
   std::atomic<int> requests_{0};
   std::atomic<size_t> most_together_{0};
