@@ -79,10 +79,9 @@ fuzz() {
     [ -x "$target" ] && [ -f "$target" ] || continue
     name=$(basename "$target")
     corpus=tests/fuzz/corpus/${name#fuzz_}
-    [ "$name" != fuzz_webdataset ] || corpus=tests/fuzz/corpus/tar
     [ -d "$corpus" ] || corpus=
     mkdir -p "$work/found/$name"
-    "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+    "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -print_funcs=0 \
       -artifact_prefix="$work/$name-" "$work/found/$name" $corpus 2>&1 | tee "$work/$name.log" || failed=1
   done
   grep -h number_of_executed_units "$work"/fuzz_*.log | awk '{sum += $2} END {print sum " inputs of " NR " targets"}'

@@ -18,7 +18,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform.h"
-#include "core/text.h"
 
 namespace etr::io {
 namespace {
@@ -84,7 +83,8 @@ const Curl& curl_library() {
 
 // A failed request that may succeed when retried.
 struct Temporary {
-  std::string why, retry_after;
+  std::string why;
+  double asked_pause = 0;  // seconds
 };
 
 struct Exchange {
@@ -129,24 +129,10 @@ size_t take_body(char* data, size_t, size_t size, void* user) try {
 
 size_t take_header(char* data, size_t, size_t size, void* user) try {
   auto& exchange = *static_cast<Exchange*>(user);
-  auto& response = exchange.response;
   exchange.header_bytes += size;
   if (exchange.header_bytes > kMostAround)
     fail(Code::io, "cannot read '", exchange.url, "': the server sends headers without an end");
-  std::string line(data, size);
-  if (line.starts_with("HTTP/")) {  // a new response after a redirect
-    response.headers.clear();
-    response.body.clear();
-    const size_t space = line.find(' ');
-    response.status = space == std::string::npos ? 0 : std::atol(line.c_str() + space);
-  }
-  const size_t colon = line.find(':');
-  if (colon == std::string::npos) return size;
-  const std::string name = lower_case(line.substr(0, colon));
-  std::string value = line.substr(colon + 1);
-  value.erase(0, value.find_first_not_of(" \t"));
-  value.erase(value.find_last_not_of(" \t\r\n") + 1);
-  response.headers[name] = value;
+  exchange.response.take_line({data, size});
   return size;
 } catch (...) {
   return keep_error(user);
@@ -176,53 +162,7 @@ bool is_temporary(CURLcode code) {
   }
 }
 
-// Rejects an answer of HTTP/1 that ends when the connection does: it could be cut short anywhere.
-void check_told_length(const HttpResponse& response, long version, const std::string& url) {
-  if (response.status != 200 || version >= CURL_HTTP_VERSION_2_0) return;
-  const bool chunked =
-      lower_case(response.header("transfer-encoding")).find("chunked") != std::string::npos;
-  if (!chunked && response.header("content-length").empty())
-    fail(Code::io, "'", url,
-         "' comes without Content-Length, so that nobody knows whether it is whole; let the "
-         "server say how long it is");
-}
-
-// At most this many characters of what a server says are shown; others than ASCII's as spaces.
-std::string readable(std::string_view text) {
-  constexpr size_t kShown = 300;
-  std::string out(text.substr(0, kShown));
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c > 0x7E; }, ' ');
-  return out;
-}
-
-// Rejects an encoding, since none was requested. Exception: some servers report the compression of
-// the file itself, such as x.tar.gz, as an encoding.
-void check_coding(const HttpResponse& response, const std::string& url) {
-  const std::string coding = lower_case(response.header("content-encoding"));
-  if (coding.empty() || coding == "identity" || response.status >= 300) return;
-  const std::string path = lower_case(url.substr(0, url.find_first_of("?#")));
-  const bool gzip = path.ends_with(".gz") || path.ends_with(".tgz");
-  const bool zstd = path.ends_with(".zst") || path.ends_with(".tzst");
-  if ((gzip && (coding == "gzip" || coding == "x-gzip")) || (zstd && coding == "zstd")) return;
-  fail(Code::unsupported, "'", url, "' comes with Content-Encoding '", readable(coding),
-       "', which was not asked for; let the server give the file as it is");
-}
-
 }  // namespace
-
-std::string HttpResponse::header(const std::string& name) const {
-  const auto it = headers.find(name);
-  return it == headers.end() ? "" : it->second;
-}
-
-std::string HttpResponse::header_text(const std::string& name) const {
-  return readable(header(name));
-}
-
-std::string HttpResponse::body_text() const {
-  return readable({reinterpret_cast<const char*>(body.data()), body.size()});
-}
 
 struct HttpConnection::State {
   std::unique_ptr<CURL, void (*)(CURL*)> curl{curl_library().easy_init(),
@@ -299,7 +239,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   if (code == CURLE_ABORTED_BY_CALLBACK)
     fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   const std::string why = readable(*reason ? reason : lib.easy_strerror(code));
-  if (code != CURLE_OK && is_temporary(code)) throw Temporary{why, ""};
+  if (code != CURLE_OK && is_temporary(code)) throw Temporary{why};
   if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);
   long version = 0;
   lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &exchange.response.status);
@@ -307,19 +247,18 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   const long status = exchange.response.status;
   if (status == 408 || status == 429 || status >= 500)
     throw Temporary{cat("the server answers ", status, " ", exchange.response.body_text()),
-                    exchange.response.header("retry-after")};
-  check_told_length(exchange.response, version, request.url);
-  check_coding(exchange.response, request.url);
+                    exchange.response.asked_pause()};
+  if (version < CURL_HTTP_VERSION_2_0) exchange.response.check_told_length(request.url);
+  exchange.response.check_coding(request.url);
   return std::move(exchange.response);
 }
 
 // Exponential backoff with jitter, so that many connections do not retry at once.
-void HttpConnection::pause(int tries, const std::string& retry_after) const {
+void HttpConnection::pause(int tries, double asked) const {
   thread_local std::minstd_rand random(std::random_device{}());
   const double spread = std::uniform_real_distribution(0.5, 1.5)(random);
   double seconds = std::min(kLongestPause, kFirstPause * std::exp2(tries)) * spread;
-  if (const double asked = std::atof(retry_after.c_str()); asked > 0)
-    seconds = std::min(asked, kLongestPause);
+  if (asked > 0) seconds = std::min(asked, kLongestPause);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
     if (options_.cancelled && options_.cancelled()) fail(Code::cancelled, "reading was cancelled");
@@ -338,7 +277,7 @@ HttpResponse HttpConnection::get(const std::function<HttpRequest()>& make, uint6
         fail(Code::io, "cannot read '", request.url, "': ", problem.why, " (tried ", tries + 1,
              " times)");
       log_line(LogLevel::info, cat("'", request.url, "': ", problem.why, "; trying again"));
-      pause(tries, problem.retry_after);
+      pause(tries, problem.asked_pause);
     }
   }
 }

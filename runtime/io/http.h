@@ -1,12 +1,13 @@
 // HTTP(S) downloads with limits, retries and certificate verification, by libcurl.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "io/http_response.h"
 
 namespace etr::io {
 
@@ -30,19 +31,8 @@ struct HttpRequest {
   std::vector<std::string> headers;  // "Name: value"
   // Must be false for signed requests: the signature covers the host name.
   bool follow_redirects = true;
-  bool keep_path = false;  // sends "/../" and "/./" as they are
+  bool keep_path = false;    // sends "/../" and "/./" as they are
   bool only_length = false;  // leaves out the body of an answer 200, which is a whole file
-};
-
-struct HttpResponse {
-  long status = 0;
-  std::map<std::string, std::string> headers;  // by lower-case name
-  std::vector<std::byte> body;
-
-  std::string header(const std::string& name) const;
-  // For errors: the beginning of a header or of the body, in ASCII.
-  std::string header_text(const std::string& name) const;
-  std::string body_text() const;
 };
 
 // A keep-alive connection. For one thread at a time.
@@ -64,7 +54,7 @@ class HttpConnection {
  private:
   struct State;
   HttpResponse try_once(const HttpRequest& request, uint64_t max_body, const char* limit);
-  void pause(int tries, const std::string& retry_after) const;
+  void pause(int tries, double asked) const;
 
   const RemoteOptions& options_;
   std::unique_ptr<State> state_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -15,7 +14,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/start_thread.h"
-#include "core/text.h"
 #include "io/byte_stream.h"
 #include "io/disk_cache.h"
 #include "io/pieces.h"
@@ -64,15 +62,7 @@ class Remote {
         connection.get([&] { return request(begin, size); }, begin == 0 ? whole_limit_.bytes : size,
                        begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
-    if (answer.status == 416) {
-      if (begin > 0 || state_.bytes > 0)
-        fail(Code::io, "'", address_, "': the server says that it ends before byte ", begin,
-             " and that it has ", state_.bytes, " bytes");
-      answer.body.clear();  // the file is empty
-    }
-    if (answer.status == 200) check_whole(answer, begin);
-    if (answer.status == 206) check_part(answer, begin, std::min(size, state_.bytes - begin));
-    return std::move(answer.body);
+    return part_of(std::move(answer), address_, state_, begin, size);
   }
 
   // Asks for the state, without reading the file. Nothing: the server does not say how long it is.
@@ -93,8 +83,6 @@ class Remote {
   bool has_version() const { return state_.version != kNoVersion; }
 
  private:
-  static constexpr const char* kNoVersion = " ";  // neither an entity tag nor a time
-
   HttpRequest request(uint64_t begin, uint64_t size) const {
     HttpRequest made = s3_ ? s3_request(address_, settings_) : HttpRequest{address_, {}};
     made.headers.push_back(cat("Range: bytes=", begin, "-", begin + size - 1));
@@ -116,48 +104,12 @@ class Remote {
     if (status != 200 && status != 206 && status != 416)
       fail(Code::io, "cannot read '", address_, "': the server answers ", status, " ",
            answer.body_text());
-    const std::string version = answer.header("etag") + kNoVersion + answer.header("last-modified");
     std::scoped_lock lock(mutex_);
-    if (known_ && version != state_.version)
+    if (known_ && version_of(answer) != state_.version)
       fail(Code::io, "'", address_, "' was changed while it was read");
     if (known_) return;
+    state_ = state_of(answer, address_);
     known_ = true;
-    state_ = {total_of(answer), version};
-  }
-
-  // Some servers and caches return other ranges than requested, or of another version.
-  void check_part(const HttpResponse& answer, uint64_t begin, uint64_t size) const {
-    const std::string range = lower_case(answer.header("content-range"));
-    const std::string part = cat("bytes ", begin, "-", begin + size - 1, "/");
-    if (answer.body.size() != size || (range != cat(part, state_.bytes) && range != part + "*"))
-      fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1, " of ",
-           state_.bytes, ", the server sent ", answer.body.size(), " bytes as '",
-           answer.header_text("content-range"), "'");
-  }
-
-  void check_whole(const HttpResponse& answer, uint64_t begin) const {
-    if (begin > 0) fail(Code::io, "'", address_, "': the server stopped answering by ranges");
-    if (answer.body.size() != state_.bytes)
-      fail(Code::io, "'", address_, "': the server sent ", answer.body.size(),
-           " bytes, and said before that it has ", state_.bytes);
-  }
-
-  uint64_t total_of(const HttpResponse& answer) const {
-    const bool whole = answer.status == 200;
-    if (whole && (!answer.body.empty() || answer.header("content-length").empty()))
-      return answer.body.size();
-    // "1234"; "bytes 0-99/1234", "bytes */0"
-    const char* const name = whole ? "content-length" : "content-range";
-    const std::string text = answer.header(name);
-    const size_t begin = whole ? 0 : text.find('/') + 1;  // 0: there is none
-    uint64_t total = 0;
-    const char* end = text.data() + text.size();
-    constexpr uint64_t kMost = uint64_t{1} << 62;  // more wraps
-    const auto [rest, error] = std::from_chars(text.data() + begin, end, total);
-    if ((!whole && begin == 0) || error != std::errc() || rest != end || total > kMost)
-      fail(Code::io, "'", address_, "': the server does not say how long it is ('",
-           answer.header_text(name), "')");
-    return total;
   }
 
   const std::string address_;

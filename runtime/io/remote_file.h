@@ -10,6 +10,7 @@
 
 #include "io/byte_stream.h"
 #include "io/http.h"
+#include "io/remote_answer.h"
 
 namespace etr::io {
 
@@ -22,12 +23,6 @@ class Pieces;
 // the disk. If the cache cannot be written, the log says so once. Throws Error(io),
 // Error(not_found) or Error(cancelled), which name the address.
 std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options);
-
-// What a server says about a file.
-struct RemoteState {
-  uint64_t bytes = 0;
-  std::string version;  // entity tag and time
-};
 
 // Asks for the states of those of `paths` that are remote, with one request for each and up to
 // `options.connections` at a time. Reads none of the files. There is no state for a local path, nor

@@ -1,9 +1,9 @@
 #include "io/s3.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -79,16 +79,44 @@ Address parse(const std::string& address) {
   return out;
 }
 
+// The UTF-8 of a character; "" if XML cannot mean it.
+std::string utf8_of(uint32_t character) {
+  if (character == 0 || character > 0x10FFFF || (character >= 0xD800 && character < 0xE000))
+    return "";
+  if (character < 0x80) return std::string(1, static_cast<char>(character));
+  std::string out;
+  int more = character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+  constexpr unsigned kFirst[] = {0, 0xC0, 0xE0, 0xF0};
+  out += static_cast<char>(kFirst[more] | character >> (6 * more));
+  while (more-- > 0) out += static_cast<char>(0x80 | (character >> (6 * more) & 0x3F));
+  return out;
+}
+
+// What "&NAME;" stands for; "" if that is not known. Some servers, such as those written in Go,
+// give quotes by their numbers: "&#39;", "&#x27;".
+std::string entity(std::string_view name) {
+  constexpr std::pair<std::string_view, const char*> kNamed[] = {
+      {"lt", "<"}, {"gt", ">"}, {"quot", "\""}, {"apos", "'"}, {"amp", "&"}};
+  for (const auto& [known, text] : kNamed)
+    if (name == known) return text;
+  if (!name.starts_with('#')) return "";
+  name.remove_prefix(1);
+  const bool hex = name.starts_with('x');
+  if (hex) name.remove_prefix(1);
+  uint32_t character = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, character, hex ? 16 : 10);
+  return error == std::errc() && stop == end ? utf8_of(character) : "";
+}
+
 std::string without_entities(std::string_view text) {
-  constexpr std::pair<std::string_view, char> kEntities[] = {
-      {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&amp;", '&'}};
+  constexpr size_t kLongest = 10;  // "&#1114111;"
   std::string out;
   while (!text.empty()) {
-    const auto found = std::find_if(std::begin(kEntities), std::end(kEntities),
-                                    [&](const auto& row) { return text.starts_with(row.first); });
-    const bool is_entity = found != std::end(kEntities);
-    out += is_entity ? found->second : text[0];
-    text.remove_prefix(is_entity ? found->first.size() : 1);
+    const size_t end = text[0] == '&' ? text.substr(0, kLongest).find(';') : text.npos;
+    const std::string meant = end == text.npos ? "" : entity(text.substr(1, end - 1));
+    out += meant.empty() ? text.substr(0, 1) : meant;
+    text.remove_prefix(meant.empty() ? 1 : end + 1);
   }
   return out;
 }
@@ -107,22 +135,16 @@ std::vector<std::string> elements(const std::string& xml, const std::string& nam
   return out;
 }
 
-// One page of a list of objects.
-struct Page {
-  std::vector<std::string> keys;
-  std::string next;  // token of the next page; "": this is the last one
-};
-
 constexpr size_t kMostPages = 100'000;                // of 1,000 objects
+constexpr uint64_t kMostOfPage = 64 << 20;            // bytes
 constexpr size_t kMostOfKey = 1024;                   // bytes, as S3 has it
 constexpr size_t kMostOfToken = 8192;                 // bytes; servers take no longer addresses
 constexpr int kMostEmptyPages = 1000;                 // in a row
 constexpr uint64_t kMostOfNames = uint64_t{1} << 30;  // bytes of all that match
 
-Page list_page(HttpConnection& connection, const std::function<HttpRequest()>& request,
-               const std::string& pattern) {
-  constexpr uint64_t kMostXml = 64 << 20;
-  const HttpResponse answer = connection.get(request, kMostXml, "for a list of objects");
+}  // namespace
+
+S3Page s3_page_of(const HttpResponse& answer, const std::string& pattern) {
   if (answer.status != 200)
     fail(answer.status == 404 ? Code::not_found : Code::io, "cannot list '", pattern,
          "': the server answers ", answer.status, " ", answer.body_text());
@@ -132,7 +154,7 @@ Page list_page(HttpConnection& connection, const std::function<HttpRequest()>& r
   };
   if (xml.find("</ListBucketResult>") == std::string::npos)
     bad("the server's answer is no list of objects");
-  Page page;
+  S3Page page;
   page.keys = elements(xml, "Key");
   for (const std::string& key : page.keys)
     if (key.size() > kMostOfKey) bad("the server's list has a key of more than 1,024 bytes");
@@ -144,8 +166,6 @@ Page list_page(HttpConnection& connection, const std::function<HttpRequest()>& r
     bad("the server's list goes on, and it does not say how to ask for the rest");
   return page;
 }
-
-}  // namespace
 
 S3Settings S3Settings::find() {
   const auto first = [](std::initializer_list<std::string> candidates) {
@@ -247,8 +267,9 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
     std::string query;
     if (!token.empty()) query = "continuation-token=" + encode(token, true) + "&";
     query += "list-type=2&prefix=" + encode(prefix, true);
-    const Page page = list_page(
-        connection, [&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
+    const S3Page page = s3_page_of(
+        connection.get([&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
+                       kMostOfPage, "for a list of objects"),
         pattern);
     const auto unending = [&](const char* how) {
       fail(Code::io, "cannot list '", pattern, "': the server's list does not end; ", how,

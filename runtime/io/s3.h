@@ -32,6 +32,15 @@ std::vector<std::string> sign_v4(const std::string& url, const S3Settings& setti
 HttpRequest s3_request(const std::string& address, const S3Settings& settings,
                        const std::string& query = "");
 
+// One page of a list of objects.
+struct S3Page {
+  std::vector<std::string> keys;
+  std::string next;  // token of the next page; "": this is the last one
+};
+// Parses an answer to the request for a list (ListObjectsV2). Throws Error(io) or
+// Error(not_found), which name the pattern.
+S3Page s3_page_of(const HttpResponse& answer, const std::string& pattern);
+
 // The addresses of all objects that match a pattern like "s3://bucket/train-*.tar". Throws
 // Error(io) or Error(not_found).
 std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions& options);

@@ -30,9 +30,9 @@ std::string straight(const char* style, Spot from, Spot to) {
 }
 
 std::string value_text(const Axis& axis, double value) {
-  const auto index = static_cast<size_t>(std::max(0.0, std::round(value)));
-  if (axis.scale == Scale::category && index < axis.categories.size())
-    return axis.categories[index];
+  const double index = std::max(0.0, std::round(value));
+  if (axis.scale == Scale::category && index < static_cast<double>(axis.categories.size()))
+    return axis.categories[static_cast<size_t>(index)];
   if (std::isinf(value)) return "never";
   return axis.percent ? format_text("%.6g %%", value * 100) : format_text("%.6g", value);
 }

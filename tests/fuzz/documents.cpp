@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/json.h"
-#include "core/log.h"
 #include "core/options.h"
 #include "core/packed.h"
 #include "core/parse_json.h"
@@ -19,6 +18,7 @@
 #include "pipeline/pipeline.h"
 #include "pipeline/tune.h"
 #ifdef ETR_FUZZ_TRAINING  // the targets that link both wings
+#include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
 #include "gpu/device.h"
 #include "gpu/tuning.h"
@@ -122,15 +122,6 @@ std::string changed_lines(std::vector<Json> rows, Choices& choose) {
   return text;
 }
 
-// Warnings about damaged files are right, and slow.
-void be_quiet() {
-  static const bool once = [] {
-    set_log_hook([](LogLevel, const char*) {});
-    return true;
-  }();
-  static_cast<void>(once);
-}
-
 Json pipeline_spec() {
   std::string lines = "x\n";
   for (int i = 0; i < 20; ++i) lines += i % 7 == 5 ? "not a number\n" : cat(i, "\n");
@@ -178,7 +169,6 @@ std::vector<Start> starts() {
 }
 
 void position(Bytes bytes) {
-  be_quiet();
   static const std::vector<Start> all = starts();
   Choices choose(bytes);
   const Start& start = all[choose.below(all.size())];
@@ -192,15 +182,10 @@ void position(Bytes bytes) {
   // What was accepted is saved and restored again. Another thread may not have read as far.
   const Json saved = pipeline.save();
   pipeline::Pipeline again(start.spec);
-  try {
-    again.restore(saved);
-  } catch (const Error&) {
-    std::abort();
-  }
+  require_no_error([&] { again.restore(saved); });
 }
 
 void decisions(Bytes bytes) {
-  be_quiet();
   static const std::vector<Json> rows = {
       {{"epoch", 0}, {"after", 1}, {"echoes", 2}},
       {{"epoch", 0}, {"after", 2}, {"echoes", 1}, {"size", 3}},
@@ -220,7 +205,7 @@ void decisions(Bytes bytes) {
     }
     replayed.end_pass();
     Json saved = replayed.save(epoch);
-    echo::Decisions("", "").load(epoch, saved);
+    require_no_error([&] { echo::Decisions("", "").load(epoch, saved); });
     change_all(saved, choose);
     echo::Decisions restored("", "");
     try {
@@ -234,7 +219,6 @@ void decisions(Bytes bytes) {
 }
 
 void tuned(Bytes bytes) {
-  be_quiet();
   Choices choose(bytes);
   Json file{{"options", {{"threads", 2}, {"remote_connections", 4}, {"prefetch", 2}}},
             {"samples_per_s", 1000.0},
@@ -254,28 +238,30 @@ void tuned(Bytes bytes) {
 // A manifest beside files that are as it says.
 void manifest(Bytes bytes) {
   static const std::string folder = [] {
-    const std::string root = as_file(Bytes{}, ".checkpoints") + ".d";
     checkpoint::Files files;
     checkpoint::put_text(files, "state.json", R"({"step": 3})");
     checkpoint::put_text(files, "weights.safetensors", "not really");
-    return checkpoint::Store(root).save(3, files);
+    return checkpoint::Store(path_of(".checkpoints")).save(3, files);
   }();
-  static const Json original = parse_json(platform::read_document(folder + "/manifest.json"), "m");
+  static const Json original =
+      parse_json(platform::read_document(folder + "/" + checkpoint::kManifestName), "m");
   Choices choose(bytes);
   Json changed = original;
   change_all(changed, choose);
-  std::FILE* file = std::fopen((folder + "/manifest.json").c_str(), "wb");
-  if (!file) std::abort();
-  const std::string text = changed.dump();
-  std::fwrite(text.data(), 1, text.size(), file);
-  std::fclose(file);
+  const auto write = [&](const Json& json) {
+    const std::string text = json.dump();
+    write_file(folder + "/" + checkpoint::kManifestName, std::as_bytes(std::span(text)));
+  };
+  write(changed);
+  const Json read = checkpoint::manifest_json(checkpoint::read_manifest(folder));
+  write(read);
+  require(checkpoint::manifest_json(checkpoint::read_manifest(folder)) == read);
   const checkpoint::Loaded loaded = checkpoint::load_checkpoint(folder);
   checkpoint::json_of(loaded.files, "state.json", "fuzz");
 }
 
 // The choices of kernels, and the verdicts over them.
 void tuning(Bytes bytes) {
-  be_quiet();
   constexpr auto kKind = gpu::DeviceKind::cpu;
   static const Json choices{
       {"format", "echotrain kernels 1"},
@@ -299,19 +285,22 @@ void tuning(Bytes bytes) {
   if (readable) {
     read.choice("other", {"x"}, {});
     read.write(path, "a");
-    gpu::Tuning(kKind).read(path, "a");
+    gpu::Tuning again(kKind);
+    require_no_error([&] { again.read(path, "a"); });
+    require(again.size() == read.size());
   }
   changed = verdicts;
   change_all(changed, choose);
-  gpu::Verdicts known(as_file(changed.dump(), ".verdicts"));
+  const std::string kept = as_file(changed.dump(), ".verdicts");
+  gpu::Verdicts known(kept);
   if (bytes.empty() && known.of("k") != gpu::Verdict::right) std::abort();
   known.set("m", known.of("k"));
   known.save();
+  require(gpu::Verdicts(kept).of("m") == known.of("m"));
 }
 
 // What the report of runs reads.
 void metrics(Bytes bytes) {
-  be_quiet();
   std::vector<Json> rows;
   for (int step = 1; step < 4; ++step) {
     const double seconds = 0.1 * step;
@@ -336,9 +325,14 @@ void metrics(Bytes bytes) {
   train::write_report("Fuzz", {{"one", path}, {"two", path}}, 0.4, path + ".html");
 }
 
-// What the report of a study reads.
+std::string lines_of(const std::vector<study::Record>& records) {
+  std::string lines;
+  for (const study::Record& record : records) lines += study::to_json(record).dump() + "\n";
+  return lines;
+}
+
+// What the report of a study reads. What is read can be written again.
 void records(Bytes bytes) {
-  be_quiet();
   std::vector<Json> rows;
   for (uint64_t trial = 0; trial < 3; ++trial) {
     study::Record record;
@@ -356,10 +350,13 @@ void records(Bytes bytes) {
   Choices choose(bytes);
   const std::string path = as_file(changed_lines(rows, choose), ".trials.jsonl");
   const std::vector<study::Record> read = study::read_records(path);
+  const std::string written = lines_of(read);
+  require_no_error(
+      [&] { require(lines_of(study::read_records(as_file(written, ".again.jsonl"))) == written); });
   study::Outline outline;
   outline.objectives.push_back({.workload = "w", .accuracy = true, .target = 0.6});
   const study::Summary summary = study::summarize(outline, read);
-  if (study::to_json(summary, read).dump().empty()) std::abort();
+  study::to_json(summary, read).dump();
   study::conditions_csv(summary, read);
   study::trials_csv(read);
   std::filesystem::create_directories(path + ".d");

@@ -112,6 +112,28 @@ def put_images():
     put("image", "no_end.jpg", half[:-2])
 
 
+def put_answers():
+    """Of servers; the first byte says which part of a file was asked for."""
+    head = b"\r\nContent-Type: text/plain\r\nETag: \"1\"\r\nLast-Modified: Mon, 30 Nov 2026 10:00:00 GMT\r\n"
+    for name, data in (("part", b"\0HTTP/1.1 206 Partial Content" + head + b"Content-Range: bytes 0-3/10\r\n\r\nabcd"),
+                       ("last", b"\2HTTP/2 206 " + head + b"content-range: bytes 8-9/*\r\nContent-Range: bytes 8-9/10\r\n\r\nij"),
+                       ("whole", b"\0HTTP/1.1 200 OK" + head + b"Content-Length: 2\r\nContent-Encoding: gzip\r\n\r\nab"),
+                       ("chunked", b"\0HTTP/1.0 200 OK" + head + b"Transfer-Encoding: chunked\r\n\r\nab"),
+                       ("only_length", b"\0HTTP/1.1 200 OK" + head + b"Content-Length: 12345\r\n\r\n"),
+                       ("empty", b"\0HTTP/1.1 416 Range Not Satisfiable" + head + b"Content-Range: bytes */0\r\n\r\n"),
+                       ("no_total", b"\0HTTP/1.1 416 Range Not Satisfiable" + head + b"Content-Range: bytes */\r\n\r\n"),
+                       ("vast", b"\0HTTP/1.1 416 Range Not Satisfiable" + head + b"Content-Range: bytes */" + b"9" * 30 + b"\r\n\r\n"),
+                       ("redirect", b"\0HTTP/1.1 302 Found\r\nLocation: /b\r\nRetry-After: 3\r\n\r\n"),
+                       ("busy", b"\0HTTP/1.1 503 Busy\r\nRetry-After: 1e999\r\nRetry-After: -1\r\n\r\nwait")):
+        put("http", name, data)
+    contents = b"".join(b"<Contents><Key>%s</Key><Size>1</Size></Contents>" % key for key in
+                        (b"a/1.tar", b"a&amp;b&lt;&gt;&quot;&apos;", b"it&#39;s &#x20AC;&#128512;&#0;&#xD800;&nbsp;&", b""))
+    page = b"<?xml version='1.0'?><ListBucketResult><IsTruncated>%s</IsTruncated>%s</ListBucketResult>"
+    put("s3_list", "last", page % (b"false", contents))
+    put("s3_list", "more", page % (b"true", contents + b"<NextContinuationToken>1/+=&#34;</NextContinuationToken>"))
+    put("s3_list", "no_token", page % (b"true", contents))
+
+
 def protobuf(field, data):
     return bytes([field << 3 | 2, len(data)]) + data
 
@@ -148,6 +170,7 @@ def main():
     put_images()
     length = struct.pack("<Q", len(tf_record()))
     put("tfrecord", "example", length + crc32c(length) + tf_record() + crc32c(tf_record()))
+    put_answers()
     put("idx", "images", struct.pack(">4B3I", 0, 0, 8, 3, 2, 3, 3) + bytes(range(18)))
     for name, array in (("f32", np.zeros((3, 2), np.float32)), ("i64", np.arange(3))):
         out = io.BytesIO()
@@ -170,6 +193,9 @@ def main():
     put("jsonl", "rows", b'{"a": 1.5, "c": {"d": 2}, "t": "text"}\n{"a": [1, 2], "c": {"d": 3}, "t": ""}\n')
     put("json", "text", b'{"a": [1, {"b": null}], "c": "\\u00e9", "a": 2} // a comment\n')
     put("json", "deep", bytes([9] * 16 + [7] + [10] * 16))  # numbers of pieces, see data.cpp
+    # Choices, see target.h. These two were read out of bounds and converted out of range.
+    put("layers", "norm_of_number", b"oF_D\0m`\0\0.vD\0v>")
+    put("metrics", "vast_accuracy", b"s\x03}\x07s")
     put("model", "nested", bytes([0, 3, 1, 2, 5, 4, 5]))
     header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                          "b": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]},

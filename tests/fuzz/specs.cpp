@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/json.h"
-#include "core/log.h"
 #include "core/options.h"
 #include "core/text.h"
 #include "fuzz/target.h"
@@ -165,7 +164,6 @@ void check_same(const pipeline::Item& one, const pipeline::Item& other) {
 
 // A pipeline that is valid is read; at a saved position, another one delivers what this one does.
 void stages(Bytes bytes) {
-  set_log_hook([](LogLevel, const char*) {});
   static const Json source = images();
   Choices choose(bytes);
   Json spec{{"stages", {source}}, {"threads", 1 + choose.below(2)}, {"seed", 3}};
@@ -217,7 +215,6 @@ Json random_layers(Choices& choose, size_t most, int depth) {
 
 // The graph of a model for a batch, with its loss.
 void layers(Bytes bytes) {
-  set_log_hook([](LogLevel, const char*) {});
   Choices choose(bytes);
   constexpr const char* kLosses[] = {"softmax_cross_entropy", "mse", "huber", "l1",
                                      "binary_cross_entropy"};

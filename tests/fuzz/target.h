@@ -27,18 +27,41 @@ inline int run(void (*target)(Bytes), const uint8_t* data, size_t size) {
   return 0;
 }
 
-// Writes the input to a file in memory and returns its path. A process has one of each ending.
-inline std::string as_file(Bytes bytes, const char* ending) {
-  static const std::string stem = "/dev/shm/echotrain-fuzz-" + std::to_string(getpid());
-  const std::string path = stem + ending;
+inline void write_file(const std::string& path, Bytes bytes) {
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (!file) std::abort();
   std::fwrite(bytes.data(), 1, bytes.size(), file);
   std::fclose(file);
+}
+
+// In memory. A process has one of each ending.
+inline std::string path_of(const char* ending) {
+  static const std::string stem = "/dev/shm/echotrain-fuzz-" + std::to_string(getpid());
+  return stem + ending;
+}
+// Writes the input to such a file and returns its path.
+inline std::string as_file(Bytes bytes, const char* ending) {
+  const std::string path = path_of(ending);
+  write_file(path, bytes);
   return path;
 }
 inline std::string as_file(const std::string& text, const char* ending) {
   return as_file(std::as_bytes(std::span(text)), ending);
+}
+
+// Ends the program, which libFuzzer reports with the input.
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+// Of what was accepted, and so must be taken again.
+template <typename Call>
+void require_no_error(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::abort();
+  }
 }
 
 // Makes choices from the input's bytes; zeros when they are used up.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <locale>
+#include <span>
 
 #include "core/error.h"
 #include "io/pieces.h"
@@ -299,6 +300,20 @@ TEST_F(S3List, EndsThoughTheServersDoesNot) {
   EXPECT_EQ(list(pages).size(), 2u);
   empty.push_back(page({}, "last"));
   EXPECT_NE(said(empty).find("1,000 pages without an object in a row"), std::string::npos);
+}
+
+// Servers may give any character by its number; those written in Go do for quotes.
+TEST_F(S3List, KeysAreWithoutEntities) {
+  const auto key = [](const std::string& text) {
+    const std::string xml = "<ListBucketResult><Key>" + text + "</Key></ListBucketResult>";
+    const auto bytes = std::as_bytes(std::span(xml));
+    return io::s3_page_of({200, {}, {bytes.begin(), bytes.end()}}, "s3://bucket/*").keys.at(0);
+  };
+  EXPECT_EQ(key("a&lt;&gt;&quot;&apos;&amp;lt;"), "a<>\"'&lt;");
+  EXPECT_EQ(key("it&#39;s &#x22;&#228;&#x20ac;&#128512;"), "it's \"\u00e4\u20ac\U0001F600");
+  for (const char* none : {"&", "&amp", "&nbsp;", "&#;", "&#x;", "&#0;", "&#xD800;", "&#x110000;",
+                           "&#-1;", "&ltx;", "&;"})
+    EXPECT_EQ(key(none), none);
 }
 
 }  // namespace

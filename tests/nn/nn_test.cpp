@@ -329,6 +329,13 @@ TEST(Model, ErrorsNameLayerAndKey) {
   EXPECT_NE(error_of(R"({"layer": "conv2d", "filters": 3, "kernel": 11, "pad": 0})", true)
                 .find("conv2d_1"),
             std::string::npos);
+  for (const char* norm : {"batch_norm", "layer_norm", "rms_norm", "bias"})
+    EXPECT_NE(error_of(cat(R"({"layer": "parameter", "shape": [], "name": "a"}, {"layer": ")", norm,
+                           R"(", "input": "a"})"),
+                       true)
+                  .find("takes [..., channels], not a single number"),
+              std::string::npos)
+        << norm;
 }
 
 // Otherwise repeated rows, which fill a batch up, would count.

@@ -161,6 +161,7 @@ TEST(Plot, ExtremeNumbersStayReadable) {
     EXPECT_EQ(xml_problem(svg), "");
     EXPECT_LT(svg.size(), 60000u) << size;
     expect_no_overlaps(svg);
+    EXPECT_EQ(xml_problem(plot::html_figure(figure)), "");  // with a text for each point
   }
 }
 

@@ -22,14 +22,20 @@ constexpr OptionSpec kGroupNorm[] = {
     kActivation,
 };
 
+int64_t channels_of(const LayerCall& call) {
+  if (call.shape().empty())  // a parameter of shape []
+    fail(Code::invalid_argument, call.name, ": takes [..., channels], not a single number");
+  return call.shape().back();
+}
+
 graph::ValueId parameter(const LayerCall& call, const char* name, double value) {
-  return call.graph.add_parameter(cat(call.name, ".", name), {call.shape().back()},
+  return call.graph.add_parameter(cat(call.name, ".", name), {channels_of(call)},
                                   /*decay=*/false, constant(static_cast<float>(value)));
 }
 
 graph::ValueId build_batch_norm(const LayerCall& call) {
   graph::Graph& g = call.graph;
-  const int64_t c = call.shape().back();
+  const int64_t c = channels_of(call);
   const std::vector<graph::ValueId> inputs{
       call.input(), parameter(call, "gamma", call.options.number("gamma")),
       parameter(call, "beta", 0), g.add_state(call.name + ".running_mean", {c}, constant(0)),
