@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace etr::io {
@@ -25,12 +26,15 @@ struct RemoteOptions {
   uint64_t parts_ahead() const { return 2 * static_cast<uint64_t>(connections); }
 };
 
+// For errors: what a server says, at most 300 characters of it, in ASCII.
+std::string readable(std::string_view text);
+
 struct HttpRequest {
   std::string url;
   std::vector<std::string> headers;  // "Name: value"
   // Must be false for signed requests: the signature covers the host name.
   bool follow_redirects = true;
-  bool keep_path = false;  // sends "/../" and "/./" as they are
+  bool keep_path = false;    // sends "/../" and "/./" as they are
   bool only_length = false;  // leaves out the body of an answer 200, which is a whole file
 };
 
@@ -54,7 +58,8 @@ class HttpConnection {
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   // Sends a GET request. `make` is called for each attempt, because signatures contain the time.
-  // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. Throws
+  // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. The
+  // pauses before the retries grow, or are as long as the server asks for, but at most 30 s. Throws
   // - Error(io), which names the URL, the failure and the number of attempts, or says that the
   //   answer may be incomplete, because its length is unknown;
   // - Error(cancelled);

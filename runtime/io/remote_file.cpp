@@ -60,9 +60,9 @@ class Remote {
   // Returns bytes [begin, begin + size), fewer at the end. The first call sets the state unless it
   // is known. A later response with another version is Error(io).
   std::vector<std::byte> get(HttpConnection& connection, uint64_t begin, uint64_t size) {
-    HttpResponse answer = connection.get([&] { return request(begin, size); },
-                                         begin == 0 ? whole_limit_.bytes : size,
-                                         begin == 0 ? whole_limit_.name : "the part asked for");
+    HttpResponse answer =
+        connection.get([&] { return request(begin, size); }, begin == 0 ? whole_limit_.bytes : size,
+                       begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
     if (answer.status == 416) {
       if (begin > 0 || state_.bytes > 0)
@@ -105,17 +105,12 @@ class Remote {
     const long status = answer.status;
     if (status == 404) fail(Code::not_found, "'", address_, "' does not exist (404)");
     if (status == 401 || status == 403)
-      fail(Code::io, "'", address_, "': access denied (", status, "; ",
-           !s3_                           ? "the server wants other credentials"
-           : settings_.access_key.empty() ? "no credentials were found"
-                                          : "the credentials found are not accepted",
-           ") ", answer.body_text());
-    if (s3_ && (status == 301 || status == 307))
-      fail(Code::io, "'", address_, "' lies in another region than '", settings_.region,
-           "'; set AWS_REGION (", answer.header_text("x-amz-bucket-region"), ")");
+      fail(Code::io, "'", address_, "': access denied: ",
+           s3_ ? s3_error(answer, settings_)
+               : cat(status, ", the server wants other credentials ", answer.body_text()));
     if (status != 200 && status != 206 && status != 416)
-      fail(Code::io, "cannot read '", address_, "': the server answers ", status, " ",
-           answer.body_text());
+      fail(Code::io, "cannot read '", address_, "': the server answers ",
+           s3_ ? s3_error(answer, settings_) : cat(status, " ", answer.body_text()));
     const std::string version = answer.header("etag") + kNoVersion + answer.header("last-modified");
     std::scoped_lock lock(mutex_);
     if (known_ && version != state_.version)
@@ -153,8 +148,8 @@ class Remote {
     uint64_t total = 0;
     const char* end = text.data() + text.size();
     constexpr uint64_t kMost = uint64_t{1} << 62;  // more wraps
-    if ((!whole && begin == 0) ||
-        std::from_chars(text.data() + begin, end, total).ptr != end || total > kMost)
+    if ((!whole && begin == 0) || std::from_chars(text.data() + begin, end, total).ptr != end ||
+        total > kMost)
       fail(Code::io, "'", address_, "': the server does not say how long it is ('",
            answer.header_text(name), "')");
     return total;

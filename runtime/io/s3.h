@@ -32,6 +32,10 @@ std::vector<std::string> sign_v4(const std::string& url, const S3Settings& setti
 HttpRequest s3_request(const std::string& address, const S3Settings& settings,
                        const std::string& query = "");
 
+// For errors: what an answer with another status than 200 says, and what can be done about it.
+// Leaves out the rest of the answer, which may contain the session token.
+std::string s3_error(const HttpResponse& answer, const S3Settings& settings);
+
 // The addresses of all objects that match a pattern like "s3://bucket/train-*.tar". Throws
 // Error(io) or Error(not_found).
 std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions& options);

@@ -97,5 +97,31 @@ TEST(S3Request, KeysAreEncodedAlikeInEveryLocale) {
   EXPECT_EQ(url, "https://bucket.s3.us-east-1.amazonaws.com/%E4/1%20b~");
 }
 
+// tests/remote has the errors of reads.
+TEST(S3Error, SaysWhatToChangeAndNothingSecret) {
+  const auto error = [](long status, const std::string& xml, const io::S3Settings& settings) {
+    io::HttpResponse answer;
+    answer.status = status;
+    for (const char c : xml) answer.body.push_back(static_cast<std::byte>(c));
+    return io::s3_error(answer, settings);
+  };
+  const std::string expired =
+      "<Error><Code>ExpiredToken</Code><Message>Too late</Message>"
+      "<Token-0>secret</Token-0></Error>";
+  EXPECT_EQ(error(400, expired, {.access_key = "a"}),
+            "400 ExpiredToken: Too late; get new temporary credentials: AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN");
+  EXPECT_EQ(error(403, "<Error><Code>AccessDenied</Code></Error>", {}),
+            "403 AccessDenied; no credentials were found: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY");
+  const std::string elsewhere =
+      "<Code>AuthorizationHeaderMalformed</Code><Message>No</Message>"
+      "<Region>eu-west-1</Region>";
+  EXPECT_EQ(error(400, elsewhere, {.access_key = "a"}),
+            "400 AuthorizationHeaderMalformed: No; the bucket lies in the region 'eu-west-1', not "
+            "in 'us-east-1': set AWS_REGION");
+  EXPECT_EQ(error(418, "a teapot", {.access_key = "a"}), "418 a teapot");
+}
+
 }  // namespace
 }  // namespace etr::test
