@@ -7,6 +7,9 @@
 
 namespace etr::platform {
 
+// As socket() does, but the socket does not block, and child processes do not inherit it.
+int open_socket(int family, int type, int protocol);
+
 // Listens on an address of this machine; host "" means all addresses. Throws Error(state) if the
 // port is taken, Error(io) otherwise.
 Descriptor listen_at(const std::string& host, const std::string& port);

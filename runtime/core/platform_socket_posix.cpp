@@ -37,8 +37,7 @@ Addresses look_up(const std::string& host, const std::string& port, int flags) {
 }
 
 Descriptor socket_for(const addrinfo& address) {
-  return Descriptor(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                             address.ai_protocol));
+  return Descriptor(open_socket(address.ai_family, address.ai_socktype, address.ai_protocol));
 }
 
 void send_at_once(int socket) {
@@ -54,7 +53,8 @@ bool connected(const Descriptor& socket, const addrinfo& address, Deadline deadl
   while (::poll(&waits, 1, milliseconds_until(deadline)) < 0 && errno == EINTR) continue;
   int error = waits.revents ? 0 : ETIMEDOUT;
   socklen_t size = sizeof error;
-  if (waits.revents) ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (waits.revents && ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+    error = errno;
   errno = error;
   return error == 0;
 }
@@ -70,6 +70,10 @@ bool is_own_peer(const Descriptor& connection) {
 }
 
 }  // namespace
+
+int open_socket(int family, int type, int protocol) {
+  return ::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+}
 
 Descriptor listen_at(const std::string& host, const std::string& port) {
   const Addresses addresses = look_up(host, port, AI_PASSIVE);

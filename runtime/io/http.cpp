@@ -18,12 +18,15 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform.h"
+#include "core/platform_socket.h"
 
 namespace etr::io {
 namespace {
 
-constexpr double kConnectSeconds = 15, kFirstPause = 0.2, kLongestPause = 30;
+constexpr double kConnectSeconds = 15, kFirstPause = 0.3, kLongestPause = 30;
 constexpr long kRedirects = 5, kLowSpeed = 1024;
+// Since libcurl 7.87; an older one ignores it.
+constexpr auto kQuickExit = static_cast<CURLoption>(CURLOPTTYPE_LONG + 322);
 constexpr size_t kMostOfError = 64 << 10;  // bytes read of an answer that is an error
 // Bytes of headers, trailers included, and of a redirect's body. libcurl limits neither.
 constexpr uint64_t kMostAround = 1 << 20;
@@ -83,8 +86,9 @@ const Curl& curl_library() {
 
 // A failed request that may succeed when retried.
 struct Temporary {
-  std::string why;
+  std::string why{};
   double asked_pause = 0;  // seconds
+  std::string remedy{};    // what to do if no retry helps
 };
 
 struct Exchange {
@@ -146,6 +150,14 @@ int check_progress(void* user, curl_off_t, curl_off_t received, curl_off_t, curl
   return exchange.too_long || (cancelled && cancelled()) ? 1 : 0;
 }
 
+#ifndef _WIN32
+// libcurl's own sockets would be inherited by child processes, and would block if libcurl failed to
+// change that, for longer than the time-outs.
+curl_socket_t open_socket(void*, curlsocktype, curl_sockaddr* address) {
+  return platform::open_socket(address->family, address->socktype, address->protocol);
+}
+#endif
+
 bool is_temporary(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -200,6 +212,10 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   set(CURLOPT_PATH_AS_IS, request.keep_path ? 1L : 0L);
   set(CURLOPT_HTTPHEADER, headers.get());
   set(CURLOPT_NOSIGNAL, 1L);
+#ifndef _WIN32
+  set(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+#endif
+  set(kQuickExit, 1L);  // time-outs and cancelling do not wait until a name is resolved
   set(CURLOPT_USERAGENT, "echotrain");
   // An older libcurl ignores these, and would follow a redirect from https to http.
   const auto restrict_to = [&](CURLoption option, const char* protocols) {
@@ -239,15 +255,19 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   if (code == CURLE_ABORTED_BY_CALLBACK)
     fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   const std::string why = readable(*reason ? reason : lib.easy_strerror(code));
-  if (code != CURLE_OK && is_temporary(code)) throw Temporary{why};
+  if (code != CURLE_OK && is_temporary(code)) throw Temporary{.why = why};
   if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);
   long version = 0;
   lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &exchange.response.status);
   lib.easy_getinfo(curl, CURLINFO_HTTP_VERSION, &version);
   const long status = exchange.response.status;
   if (status == 408 || status == 429 || status >= 500)
-    throw Temporary{cat("the server answers ", status, " ", exchange.response.body_text()),
-                    exchange.response.asked_pause()};
+    throw Temporary{
+        .why = cat("the server answers ", status, " ", exchange.response.body_text()),
+        .asked_pause = exchange.response.asked_pause(),
+        .remedy = status == 429 || status == 503
+                      ? "; it is overloaded: lower 'remote_connections' or raise 'remote_retries'"
+                      : ""};
   if (version < CURL_HTTP_VERSION_2_0) exchange.response.check_told_length(request.url);
   exchange.response.check_coding(request.url);
   return std::move(exchange.response);
@@ -256,7 +276,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
 // Exponential backoff with jitter, so that many connections do not retry at once.
 void HttpConnection::pause(int tries, double asked) const {
   thread_local std::minstd_rand random(std::random_device{}());
-  const double spread = std::uniform_real_distribution(0.5, 1.5)(random);
+  const double spread = std::uniform_real_distribution(0.5, 1.0)(random);
   double seconds = std::min(kLongestPause, kFirstPause * std::exp2(tries)) * spread;
   if (asked > 0) seconds = std::min(asked, kLongestPause);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -275,7 +295,7 @@ HttpResponse HttpConnection::get(const std::function<HttpRequest()>& make, uint6
     } catch (const Temporary& problem) {
       if (tries >= options_.retries)
         fail(Code::io, "cannot read '", request.url, "': ", problem.why, " (tried ", tries + 1,
-             " times)");
+             " times)", problem.remedy);
       log_line(LogLevel::info, cat("'", request.url, "': ", problem.why, "; trying again"));
       pause(tries, problem.asked_pause);
     }

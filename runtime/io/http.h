@@ -44,7 +44,8 @@ class HttpConnection {
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   // Sends a GET request. `make` is called for each attempt, because signatures contain the time.
-  // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. Throws
+  // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. The
+  // pauses before the retries grow, or are as long as the server asks for, but at most 30 s. Throws
   // - Error(io), which names the URL, the failure and the number of attempts, or says that the
   //   answer may be incomplete, because its length is unknown;
   // - Error(cancelled);

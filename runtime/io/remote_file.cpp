@@ -93,17 +93,12 @@ class Remote {
     const long status = answer.status;
     if (status == 404) fail(Code::not_found, "'", address_, "' does not exist (404)");
     if (status == 401 || status == 403)
-      fail(Code::io, "'", address_, "': access denied (", status, "; ",
-           !s3_                           ? "the server wants other credentials"
-           : settings_.access_key.empty() ? "no credentials were found"
-                                          : "the credentials found are not accepted",
-           ") ", answer.body_text());
-    if (s3_ && (status == 301 || status == 307))
-      fail(Code::io, "'", address_, "' lies in another region than '", settings_.region,
-           "'; set AWS_REGION (", answer.header_text("x-amz-bucket-region"), ")");
+      fail(Code::io, "'", address_, "': access denied: ",
+           s3_ ? s3_error(answer, settings_)
+               : cat(status, ", the server wants other credentials ", answer.body_text()));
     if (status != 200 && status != 206 && status != 416)
-      fail(Code::io, "cannot read '", address_, "': the server answers ", status, " ",
-           answer.body_text());
+      fail(Code::io, "cannot read '", address_, "': the server answers ",
+           s3_ ? s3_error(answer, settings_) : cat(status, " ", answer.body_text()));
     std::scoped_lock lock(mutex_);
     if (known_ && version_of(answer) != state_.version)
       fail(Code::io, "'", address_, "' was changed while it was read");

@@ -135,6 +135,36 @@ std::vector<std::string> elements(const std::string& xml, const std::string& nam
   return out;
 }
 
+std::string first_element(const HttpResponse& answer, const std::string& name) {
+  const auto found = elements(
+      std::string(reinterpret_cast<const char*>(answer.body.data()), answer.body.size()), name);
+  return found.empty() ? "" : found[0];
+}
+
+// What to do about an error of a store, by its code.
+std::string remedy_for(const std::string& code) {
+  constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
+      {"AccessDenied",
+       "these credentials do not allow reading it (s3:GetObject; for a pattern, "
+       "s3:ListBucket)"},
+      {"AuthorizationHeaderMalformed", "set AWS_REGION to the bucket's region"},
+      {"ExpiredToken",
+       "get new temporary credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
+       "and AWS_SESSION_TOKEN"},
+      {"InvalidAccessKeyId", "set AWS_ACCESS_KEY_ID; a temporary key also needs AWS_SESSION_TOKEN"},
+      {"InvalidToken", "set AWS_SESSION_TOKEN to the token that came with AWS_ACCESS_KEY_ID"},
+      {"NoSuchBucket", "there is no such bucket at this endpoint"},
+      {"RequestTimeTooSkewed", "set this machine's clock"},
+      {"SignatureDoesNotMatch", "set AWS_SECRET_ACCESS_KEY to that of AWS_ACCESS_KEY_ID"},
+      {"TokenRefreshRequired",
+       "get new temporary credentials: AWS_ACCESS_KEY_ID, "
+       "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"},
+  };
+  for (const auto& [known, remedy] : kRemedies)
+    if (code == known) return std::string(remedy);
+  return "";
+}
+
 constexpr size_t kMostPages = 100'000;                // of 1,000 objects
 constexpr uint64_t kMostOfPage = 64 << 20;            // bytes
 constexpr size_t kMostOfKey = 1024;                   // bytes, as S3 has it
@@ -144,10 +174,11 @@ constexpr uint64_t kMostOfNames = uint64_t{1} << 30;  // bytes of all that match
 
 }  // namespace
 
-S3Page s3_page_of(const HttpResponse& answer, const std::string& pattern) {
+S3Page s3_page_of(const HttpResponse& answer, const S3Settings& settings,
+                  const std::string& pattern) {
   if (answer.status != 200)
     fail(answer.status == 404 ? Code::not_found : Code::io, "cannot list '", pattern,
-         "': the server answers ", answer.status, " ", answer.body_text());
+         "': the server answers ", s3_error(answer, settings));
   const std::string xml(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
   const auto bad = [&](const char* why) {
     fail(Code::io, "cannot list '", pattern, "': ", why, ": ", answer.body_text());
@@ -253,6 +284,26 @@ HttpRequest s3_request(const std::string& address, const S3Settings& settings,
   return request;
 }
 
+std::string s3_error(const HttpResponse& answer, const S3Settings& settings) {
+  const std::string code = first_element(answer, "Code"),
+                    message = first_element(answer, "Message");
+  std::string region = answer.header("x-amz-bucket-region");
+  if (region.empty()) region = first_element(answer, "Region");
+  std::string remedy = remedy_for(code);
+  if (!region.empty() && region != settings.region)
+    remedy = cat("the bucket lies in the region '", readable(region), "', not in '",
+                 settings.region, "': set AWS_REGION");
+  else if (answer.status == 301 || answer.status == 307)
+    remedy = cat("the bucket lies in another region than '", settings.region,
+                 "', or at another endpoint: set AWS_REGION or AWS_ENDPOINT_URL");
+  else if (settings.access_key.empty() && (answer.status == 401 || answer.status == 403))
+    remedy = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+  return cat(answer.status, " ",
+             code.empty() ? answer.body_text()
+                          : readable(message.empty() ? code : cat(code, ": ", message)),
+             remedy.empty() ? "" : "; ", remedy);
+}
+
 std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions& options) {
   const S3Settings settings = S3Settings::find();
   const Address at = parse(pattern);
@@ -270,7 +321,7 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
     const S3Page page = s3_page_of(
         connection.get([&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
                        kMostOfPage, "for a list of objects"),
-        pattern);
+        settings, pattern);
     const auto unending = [&](const char* how) {
       fail(Code::io, "cannot list '", pattern, "': the server's list does not end; ", how,
            " after ", counted(static_cast<int64_t>(tokens.size()), "page"));

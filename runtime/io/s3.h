@@ -39,7 +39,12 @@ struct S3Page {
 };
 // Parses an answer to the request for a list (ListObjectsV2). Throws Error(io) or
 // Error(not_found), which name the pattern.
-S3Page s3_page_of(const HttpResponse& answer, const std::string& pattern);
+S3Page s3_page_of(const HttpResponse& answer, const S3Settings& settings,
+                  const std::string& pattern);
+
+// For errors: what an answer with another status than 200 says, and what can be done about it.
+// Leaves out the rest of the answer, which may contain the session token.
+std::string s3_error(const HttpResponse& answer, const S3Settings& settings);
 
 // The addresses of all objects that match a pattern like "s3://bucket/train-*.tar". Throws
 // Error(io) or Error(not_found).

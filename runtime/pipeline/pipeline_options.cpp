@@ -69,7 +69,8 @@ constexpr OptionSpec kOptions[] = {
      "ahead take a quarter of it",
      1024, 1e10, "bytes"},
     {"remote_retries", OptionType::integer, "5",
-     "how often a request is retried after a broken connection, a time-out or an overloaded server",
+     "how often a request is retried after a broken connection, a time-out or an overloaded "
+     "server; the pauses in between grow, or are as the server asks (Retry-After), up to 30 s each",
      0, 1000},
     {"remote_low_speed_s", OptionType::number, "30",
      "a request fails after this long below 1 KiB/s", 1, 1e6, "s"},

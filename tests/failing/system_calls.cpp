@@ -6,24 +6,29 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <initializer_list>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "support/interposed.h"
 
 namespace etr::failing {
 namespace {
 
-constexpr int kShort = -1;  // the call does less than it was asked for
+// The call does less than it was asked for, or does it late. No error of getaddrinfo(), either.
+constexpr int kShort = -1001, kSlow = -1002;
 
 struct State {
   std::mutex mutex;
@@ -49,7 +54,7 @@ std::string name_of(int error) {
   return name ? name : std::to_string(error);
 }
 
-// Returns 0, one of the errors or kShort. `what`: for messages.
+// Returns 0, one of the errors, kShort or kSlow. `what`: for messages.
 int next_call(const char* name, const std::string& what, std::initializer_list<int> errors) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
@@ -58,7 +63,9 @@ int next_call(const char* name, const std::string& what, std::initializer_list<i
   if (s.calls != s.at) return 0;
   const int error = errors.begin()[s.error % errors.size()];
   s.failed_call = std::string(name) + "(" + what + ") " +
-                  (error == kShort ? "is short" : "gives " + name_of(error));
+                  (error == kShort  ? "is short"
+                   : error == kSlow ? "is slow"
+                                    : "gives " + name_of(error));
   return error;
 }
 
@@ -75,6 +82,13 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(real_call(name));
 }
 
+// Whether a call comes from a library whose name contains this.
+bool is_in(const void* caller, std::string_view library) {
+  Dl_info info{};
+  return dladdr(caller, &info) && info.dli_fname &&
+         std::string_view(info.dli_fname).find(library) != std::string_view::npos;
+}
+
 // Whether a call comes from the library, or from one that works for it.
 bool is_for_library(const void* caller) {
   Dl_info info{}, own{};
@@ -82,10 +96,8 @@ bool is_for_library(const void* caller) {
   if (has_library_objects && dladdr(caller, &info) &&
       dladdr(reinterpret_cast<void*>(&real_call), &own) && info.dli_fbase == own.dli_fbase)
     return true;
-  if (!dladdr(caller, &info) || !info.dli_fname) return false;
-  const std::string_view file = info.dli_fname;
-  for (const char* name : {"libechotrain", "libstdc++", "libcurl"})
-    if (file.find(name) != std::string_view::npos) return true;
+  for (const char* name : {"libechotrain", "libstdc++", "libcurl", "libssl", "libcrypto"})
+    if (is_in(caller, name)) return true;
   return false;
 }
 
@@ -115,9 +127,10 @@ int failed(int error) {
 }
 
 // Those of a call on a socket, or 0.
-int fault_of_network(const char* name, const void* caller, std::initializer_list<int> errors) {
+int fault_of_network(const char* name, const void* caller, std::initializer_list<int> errors,
+                     const std::string& what = "") {
   if (!counts(Calls::network) || !is_for_library(caller)) return 0;
-  return next_call(name, "", errors);
+  return next_call(name, what, errors);
 }
 
 size_t shorter(size_t size, int error) { return error == kShort ? (size + 1) / 2 : size; }
@@ -213,6 +226,8 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   if (!is_for_library(CALLER)) return call(thread, attributes, body, argument);
   if (counts(Calls::threads))
     if (const int error = next_call("pthread_create", "", {EAGAIN})) return error;
+  if (is_in(CALLER, "libcurl"))  // a thread that resolves a name
+    if (const int error = fault_of_network("pthread_create", CALLER, {EAGAIN})) return error;
   auto* of = new Thread{body, argument};
   ++threads_alive;
   const int error = call(thread, attributes, run_thread, of);
@@ -367,8 +382,89 @@ int getaddrinfo(const char* host, const char* service, const addrinfo* hints, ad
   static auto* const call =
       real<int(const char*, const char*, const addrinfo*, addrinfo**)>("getaddrinfo");
   const int error =
-      fault_of_network("getaddrinfo", CALLER, {EAI_AGAIN, EAI_FAIL, EAI_MEMORY, EAI_NONAME});
-  return error ? error : call(host, service, hints, found);
+      is_in(CALLER, "libcurl")
+          ? fault_of_network("getaddrinfo", CALLER,
+                             {EAI_AGAIN, EAI_FAIL, EAI_MEMORY, EAI_NONAME, EAI_SYSTEM, kSlow})
+          : fault_of_network("getaddrinfo", CALLER, {EAI_AGAIN, EAI_FAIL, EAI_MEMORY, EAI_NONAME});
+  if (error == kSlow) std::this_thread::sleep_for(std::chrono::seconds(kSlowLookupSeconds));
+  if (error == EAI_SYSTEM) errno = EMFILE;
+  if (error && error != kSlow) return error;
+  const bool is_test_host = host && std::strcmp(host, kTestHost) == 0;
+  return call(is_test_host ? "127.0.0.1" : host, service, hints, found);
+}
+
+int getsockopt(int socket, int level, int option, void* value, socklen_t* size) noexcept {
+  static auto* const call = real<int(int, int, int, void*, socklen_t*)>("getsockopt");
+  const int error =
+      fault_of_network("getsockopt", CALLER, {ENOBUFS, ENOPROTOOPT}, std::to_string(option));
+  return error ? failed(error) : call(socket, level, option, value, size);
+}
+
+int setsockopt(int socket, int level, int option, const void* value, socklen_t size) noexcept {
+  static auto* const call = real<int(int, int, int, const void*, socklen_t)>("setsockopt");
+  const int error =
+      fault_of_network("setsockopt", CALLER, {ENOMEM, ENOPROTOOPT}, std::to_string(option));
+  return error ? failed(error) : call(socket, level, option, value, size);
+}
+
+int getsockname(int socket, sockaddr* address, socklen_t* size) noexcept {
+  static auto* const call = real<int(int, sockaddr*, socklen_t*)>("getsockname");
+  const int error = fault_of_network("getsockname", CALLER, {ENOBUFS});
+  return error ? failed(error) : call(socket, address, size);
+}
+
+int getpeername(int socket, sockaddr* address, socklen_t* size) noexcept {
+  static auto* const call = real<int(int, sockaddr*, socklen_t*)>("getpeername");
+  const int error = fault_of_network("getpeername", CALLER, {ENOBUFS, ENOTCONN});
+  return error ? failed(error) : call(socket, address, size);
+}
+
+int fcntl(int file, int command, ...) {
+  static auto* const call = real<int(int, int, ...)>("fcntl");
+  va_list list;
+  va_start(list, command);
+  void* const argument = va_arg(list, void*);  // a pointer or a number, or unset and not read
+  va_end(list);
+  const int error = fault_of_network("fcntl", CALLER, {ENOMEM}, std::to_string(command));
+  return error ? failed(error) : call(file, command, argument);
+}
+
+int eventfd(unsigned value, int flags) noexcept {
+  static auto* const call = real<int(unsigned, int)>("eventfd");
+  const int error = fault_of_network("eventfd", CALLER, {EMFILE, ENOMEM});
+  return error ? failed(error) : call(value, flags);
+}
+
+int pipe(int pair[2]) noexcept {  // newer versions of libcurl call it in place of socketpair()
+  static auto* const call = real<int(int*)>("pipe");
+  const int error = fault_of_network("pipe", CALLER, {EMFILE});
+  return error ? failed(error) : call(pair);
+}
+
+int pipe2(int pair[2], int flags) noexcept {
+  static auto* const call = real<int(int*, int)>("pipe2");
+  const int error = fault_of_network("pipe2", CALLER, {EMFILE});
+  return error ? failed(error) : call(pair, flags);
+}
+
+// OpenSSL opens the file of certificates so.
+static FILE* open_certificates(const char* name, const void* caller, const char* path,
+                               const char* mode) {
+  static auto* const call = real<FILE*(const char*, const char*)>("fopen64");
+  const bool is_ours = is_in(caller, "libcrypto") || is_in(caller, "libcurl");
+  const int error =
+      is_ours ? fault_of_network(name, caller, {EMFILE, ENOMEM, EIO, EACCES}, path) : 0;
+  if (!error) return call(path, mode);
+  errno = error;
+  return nullptr;
+}
+
+FILE* fopen(const char* path, const char* mode) {
+  return open_certificates("fopen", CALLER, path, mode);
+}
+
+FILE* fopen64(const char* path, const char* mode) {
+  return open_certificates("fopen64", CALLER, path, mode);
 }
 
 }  // extern "C"

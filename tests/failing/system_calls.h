@@ -12,10 +12,15 @@ namespace etr::failing {
 enum class Calls {
   threads,  // pthread_create
   files,    // what opens, reads and lists files and folders below one folder
-  // sockets, of the library and of libcurl; in a program that links the library's objects,
+  // sockets and what they need, of the library, of libcurl and of OpenSSL; in a program that links
+  // the library's objects, those of the whole program
   network,
-            // those of the whole program
 };
+
+// A host name that getaddrinfo() finds at 127.0.0.1. (libcurl resolves "localhost" itself.)
+constexpr const char* kTestHost = "echotrain.test";
+// How long it takes one that is slow, which is one of its failures.
+constexpr int kSlowLookupSeconds = 12;
 
 // One at a time. Errors are those that the manual pages list; beside them a read, a receipt and a
 // sending may be short or interrupted, which is no error.

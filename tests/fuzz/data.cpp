@@ -180,7 +180,7 @@ void http(Bytes bytes) {
 // A page of a list of objects, which is the same when it is written again.
 void s3_list(Bytes bytes) {
   const auto page_of = [](Bytes body) {
-    return io::s3_page_of({200, {}, {body.begin(), body.end()}}, "s3://bucket/*");
+    return io::s3_page_of({200, {}, {body.begin(), body.end()}}, {}, "s3://bucket/*");
   };
   const auto element = [](const std::string& name, const std::string& text) {
     std::string out = "<" + name + ">";

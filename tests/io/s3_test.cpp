@@ -194,23 +194,25 @@ TEST(S3Request, KeysAreEncodedAlikeInEveryLocale) {
 TEST_F(S3SettingsTest, ARefusedObjectSaysWhatToSet) {
   std::string status;
   const HttpServer server([&](const std::string&) {
-    return cat("HTTP/1.1 ", status,
-               "\r\nConnection: close\r\nContent-Length: 3\r\n"
-               "x-amz-bucket-region: eu-west-1\r\nLocation: /\r\n\r\nwhy");
+    return cat("HTTP/1.1 ", status, "\r\nConnection: close\r\nContent-Length: 3\r\n",
+               status[0] == '3' ? "x-amz-bucket-region: eu-west-1\r\nLocation: /\r\n" : "",
+               "\r\nwhy");
   });
   set("AWS_ENDPOINT_URL", server.address());
   const auto said = [&](const char* wanted) {
     status = wanted;
     return error_text([] { io::open_remote("s3://b/a", {.retries = 0}); });
   };
-  EXPECT_EQ(said("403 X"), "'s3://b/a': access denied (403; no credentials were found) why");
+  EXPECT_EQ(said("403 X"),
+            "'s3://b/a': access denied: 403 why; no credentials were found: set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
   for (const char* moved : {"301", "307"})
-    EXPECT_EQ(said(moved),
-              "'s3://b/a' lies in another region than 'us-east-1'; set AWS_REGION (eu-west-1)");
+    EXPECT_EQ(said(moved), cat("cannot read 's3://b/a': the server answers ", moved,
+                               " why; the bucket lies in the region 'eu-west-1', not in "
+                               "'us-east-1': set AWS_REGION"));
   EXPECT_EQ(said("400 X"), "cannot read 's3://b/a': the server answers 400 why");
   set("AWS_ACCESS_KEY_ID", "key");
-  EXPECT_EQ(said("401 X"),
-            "'s3://b/a': access denied (401; the credentials found are not accepted) why");
+  EXPECT_EQ(said("401 X"), "'s3://b/a': access denied: 401 why");
 }
 
 // What a store answers to requests for its lists, one after the other; the last answer again and
@@ -307,13 +309,39 @@ TEST_F(S3List, KeysAreWithoutEntities) {
   const auto key = [](const std::string& text) {
     const std::string xml = "<ListBucketResult><Key>" + text + "</Key></ListBucketResult>";
     const auto bytes = std::as_bytes(std::span(xml));
-    return io::s3_page_of({200, {}, {bytes.begin(), bytes.end()}}, "s3://bucket/*").keys.at(0);
+    return io::s3_page_of({200, {}, {bytes.begin(), bytes.end()}}, {}, "s3://bucket/*").keys.at(0);
   };
   EXPECT_EQ(key("a&lt;&gt;&quot;&apos;&amp;lt;"), "a<>\"'&lt;");
   EXPECT_EQ(key("it&#39;s &#x22;&#228;&#x20ac;&#128512;"), "it's \"\u00e4\u20ac\U0001F600");
   for (const char* none : {"&", "&amp", "&nbsp;", "&#;", "&#x;", "&#0;", "&#xD800;", "&#x110000;",
                            "&#-1;", "&ltx;", "&;"})
     EXPECT_EQ(key(none), none);
+}
+
+// tests/remote has the errors of reads.
+TEST(S3Error, SaysWhatToChangeAndNothingSecret) {
+  const auto error = [](long status, const std::string& xml, const io::S3Settings& settings) {
+    io::HttpResponse answer;
+    answer.status = status;
+    for (const char c : xml) answer.body.push_back(static_cast<std::byte>(c));
+    return io::s3_error(answer, settings);
+  };
+  const std::string expired =
+      "<Error><Code>ExpiredToken</Code><Message>Too late</Message>"
+      "<Token-0>secret</Token-0></Error>";
+  EXPECT_EQ(error(400, expired, {.access_key = "a"}),
+            "400 ExpiredToken: Too late; get new temporary credentials: AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN");
+  EXPECT_EQ(error(403, "<Error><Code>AccessDenied</Code></Error>", {}),
+            "403 AccessDenied; no credentials were found: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY");
+  const std::string elsewhere =
+      "<Code>AuthorizationHeaderMalformed</Code><Message>No</Message>"
+      "<Region>eu-west-1</Region>";
+  EXPECT_EQ(error(400, elsewhere, {.access_key = "a"}),
+            "400 AuthorizationHeaderMalformed: No; the bucket lies in the region 'eu-west-1', not "
+            "in 'us-east-1': set AWS_REGION");
+  EXPECT_EQ(error(418, "a teapot", {.access_key = "a"}), "418 a teapot");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
     fault_matrix.py [--trials 500] [--seed 1] [--only NUMBER]
 
 After each trial: what was read is what the server has, byte for byte, or the read ended with an error of the library, within the time
-that its time-outs allow; faults that another try gets past were got past; and the file can be read whole from then on, also from the
+that its options promise; faults that another try gets past were got past; and the file can be read whole from then on, also from the
 cache. Bad records that are skipped leave out samples, and change none. PYTHONPATH has to name the package `echotrain`.
 """
 
@@ -14,24 +14,23 @@ import io
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
-import time
 
 import numpy as np
 
 import echotrain as et
+import server_checks
+from certificates import Authority
 from faulty_server import Server
-from server_faults import FAULTS, HARMLESS, LASTING, PASSING
+from reading import ALLOWED, SLACK_S, Reading, longest_pauses_s
+from server_faults import FAULTS, HARMLESS, PASSING
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "bindings"))
 from png import png  # noqa: E402
 
 TIMEOUT_S = 1.0
-ALLOWED = (et.errors.DataIOError, et.errors.CorruptDataError, et.errors.UnsupportedError, et.errors.NotFoundError)
 LINES = [f"line {i}: {random.Random(i).getrandbits(256):x}".encode() for i in range(1500)]
 
 
@@ -60,38 +59,6 @@ def make_files(root):
     for name in ("fast-000000.ets", "train-000000.tar.zst"):
         files[name] = (root / name).read_bytes()
     return files
-
-
-def stage_of(address):
-    if address.endswith(".csv"):
-        return et.stages.csv(address, columns="x:f32,name:text")
-    if address.endswith(".ets"):
-        return et.stages.fast_shard(address, shuffle=False)
-    return et.stages.webdataset(address) if ".tar" in address else et.stages.text_lines(address)
-
-
-class Reading:
-    """What one read of an address gave: samples, or the error that it ended with."""
-
-    def __init__(self, address, limit_s, **options):
-        self.samples, self.error, self.bad, began = [], None, 0, time.monotonic()
-        self.late = False
-        try:
-            with et.Pipeline([stage_of(address)], epochs=1, **options) as pipeline:
-                def give_up():
-                    self.late = True
-                    pipeline.cancel()
-                watch = threading.Timer(limit_s, give_up)
-                watch.start()
-                try:
-                    for sample in pipeline:
-                        self.samples.append(tuple((name, bytes(np.asarray(sample[name]))) for name in sorted(sample)))
-                    self.bad = pipeline.stats()["bad_records"]
-                finally:
-                    watch.cancel()
-        except et.EchoTrainError as error:
-            self.error = error
-        self.seconds = time.monotonic() - began
 
 
 class Trial:
@@ -134,13 +101,19 @@ class Trial:
         return kinds <= {HARMLESS} or (kinds <= {HARMLESS, PASSING} and not self.lasting)
 
     def limit_s(self):
-        """Each try may take the time-out and the pause after it, and parts may come one after the other."""
-        pauses = sum(min(30, 0.2 * 2 ** i) * 1.5 for i in range(self.retries))
-        return 30 + (2 + len(self.of_part)) * ((self.retries + 1) * self.timeout_s + pauses)
+        """What the options promise: each try of a request may take the time-out, if its fault does, and a pause follows it. Requests with
+        faults may come one after the other, and the first part is asked for twice if there is a cache."""
+        limit = SLACK_S
+        for begin, faults in self.of_part.items():
+            tries = self.retries + 1 if self.lasting else len(faults)
+            slow = sum(faults[i % len(faults)].slow for i in range(tries))
+            requests = 2 if begin == 0 and self.cached else 1
+            limit += requests * (slow * self.timeout_s + longest_pauses_s(min(tries, self.retries)))
+        return limit
 
-    def read(self, cache, retries, timeout_s):
+    def read(self, cache, retries, timeout_s, limit_s):
         options = {"remote_cache_dir": cache} if self.cached else {}
-        return Reading(self.address, self.limit_s(), remote_part_bytes=self.part, remote_retries=retries, remote_timeout_s=timeout_s,
+        return Reading(self.address, limit_s, remote_part_bytes=self.part, remote_retries=retries, remote_timeout_s=timeout_s,
                        remote_low_speed_s=timeout_s, remote_connections=self.connections, on_error="skip" if self.skips else "fail",
                        **options)
 
@@ -148,18 +121,19 @@ class Trial:
         expected = whole[self.name]
         with tempfile.TemporaryDirectory() as cache:
             self.server.begin(self.script)
-            reading = self.read(cache, self.retries, self.timeout_s)
+            reading = self.read(cache, self.retries, self.timeout_s, self.limit_s())
+            self.spare_s = self.limit_s() - reading.seconds
             hurt = len(self.server.hurt)
             outcome = self.judge(reading, expected)
             self.server.begin(None)
-            again = self.read(cache, 5, 20)
+            again = self.read(cache, 5, 20, SLACK_S)
             assert again.error is None and again.samples == expected, f"the read after it: {again.error or 'other samples'}"
             if self.cached:
                 assert not [name for name in os.listdir(cache) if ".part-" in name], "an unfinished file is left in the cache"
         return outcome, hurt
 
     def judge(self, reading, expected):
-        assert not reading.late, f"no answer after {reading.seconds:.1f} s"
+        assert not reading.late, f"no end within the {self.limit_s():.1f} s that the options promise"
         if reading.error is not None:
             assert isinstance(reading.error, ALLOWED), f"{type(reading.error).__name__}: {reading.error}"
             assert not self.must_succeed(), f"another try gets past it: {reading.error}"
@@ -179,72 +153,6 @@ class Trial:
                 f"{', cached' if self.cached else ''}{', skipping' if self.skips else ''}: {'always ' if self.lasting else ''}{what}")
 
 
-# Lists of objects ------------------------------------------------------------------------------------
-
-
-def listing(keys, more=""):
-    rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys)
-    return f'<?xml version="1.0"?><ListBucketResult>{rows}{more}</ListBucketResult>'.encode()
-
-
-def next_token(token):
-    return f"<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
-
-
-LISTS = {
-    "nothing": lambda path: b"",
-    "a page for people": lambda path: b"<html>Please log in</html>",
-    "a list that is cut short": lambda path: listing(["a.txt"])[:-10],
-    "the same page for ever": lambda path: listing(["a.txt"], next_token("again")),
-    "two pages in a circle": lambda path: listing([], next_token("b" if "token=a" in path else "a")),
-    "the same page under ever new tokens": lambda path: listing(["a.txt", "b.txt"], next_token(time.monotonic_ns())),
-    "empty pages for ever": lambda path: listing([], next_token(time.monotonic_ns())),
-    "more, and no way to ask for it": lambda path: listing(["a.txt"], "<IsTruncated>true</IsTruncated>"),
-    "a key of a megabyte": lambda path: listing(["a" * 1_000_000 + ".txt"]),
-    "a key of stars and dashes": lambda path: listing(["a" + "-" * 1020]),
-    "keys within keys": lambda path: b"<ListBucketResult>" + b"<Key>" * 2_000_000 + b"</Key></ListBucketResult>",
-    "keys without an end": lambda path: b"<ListBucketResult>" + b"<Key>" * 2_000_000 + b"</ListBucketResult>",
-    "a key of entities": lambda path: listing(["&lt;&amp;" * 1_000_000]),
-    "a token of eight megabytes": lambda path: listing(["a.txt"], next_token("x" * 8_000_000)),
-}
-
-
-def run_lists(server):
-    """Lists of objects that lie: an error after few of their pages."""
-    for name, answer in LISTS.items():
-        pages = []
-
-        def listed(path, answer=answer, pages=pages):
-            pages.append(path)
-            return answer(path)
-
-        server.begin(None)
-        server.listing = listed
-        reading = Reading("s3://bucket/a*-*-*-*.txt", 300, remote_retries=0, remote_timeout_s=20)
-        assert not reading.late, f"list of objects, {name}: no answer after {reading.seconds:.1f} s"
-        assert isinstance(reading.error, ALLOWED), f"list of objects, {name}: {reading.error!r}"
-        assert len(pages) < 1100, f"list of objects, {name}: {len(pages)} pages were read"
-    server.listing = lambda path: listing(["z.txt"] if "token=2" in path else ["a.txt"], "" if "token=2" in path else next_token("2"))
-    reading = Reading("s3://bucket/a*.txt", 60)
-    assert reading.error is None and len(reading.samples) == len(LINES), f"list of objects: {reading.error}"
-    server.listing = None
-
-
-def check_certificates(server):
-    """A certificate that nobody trusts, and one of another host."""
-    def refused(host):
-        server.begin(None)
-        reading = Reading(f"https://{host}:{server.port}/files/a.txt", 60, remote_retries=0)
-        assert isinstance(reading.error, et.errors.DataIOError) and not reading.samples, f"{host}: {reading.error!r}"
-
-    trusted = os.environ.pop("SSL_CERT_FILE")
-    try:
-        refused("localhost")
-    finally:
-        os.environ["SSL_CERT_FILE"] = trusted
-    refused("127.0.0.2")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=500)
@@ -256,12 +164,10 @@ def main():
 
 
 def run_all(options, root):
-    key, certificate = root / "key.pem", root / "certificate.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-                    "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
     files = make_files(root)
-    servers = {"http": Server(files), "https": Server(files, (certificate, key))}
-    os.environ.update(SSL_CERT_FILE=str(certificate), AWS_ENDPOINT_URL=f"http://127.0.0.1:{servers['http'].port}", AWS_REGION="us-east-1",
+    authority = Authority(root)
+    servers = {"http": Server(files), "https": Server(files, authority.sign("right"))}
+    os.environ.update(SSL_CERT_FILE=str(authority.certificate), AWS_ENDPOINT_URL=f"http://127.0.0.1:{servers['http'].port}", AWS_REGION="us-east-1",
                       AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s", HOME=str(root))
     whole = {}
     for name in files:
@@ -270,13 +176,16 @@ def run_all(options, root):
         assert len(whole[name]) >= 40, name
     assert [line for sample in whole["a.txt"] for _, line in sample] == LINES, "a.txt: other lines than the file has"
     if options.only is None:
-        run_lists(servers["http"])
-        check_certificates(servers["https"])
-        print(f"{len(LISTS)} lists of objects that lie, 2 bad certificates", flush=True)
+        text = {"a.txt": files["a.txt"]}
+        print(f"{server_checks.lists(servers['http'], len(LINES))} lists of objects that lie, "
+              f"{server_checks.refusals(servers['http'])} refusals of a store, "
+              f"{server_checks.certificates(authority, text, len(LINES))} bad certificates, "
+              f"{server_checks.handshakes()} handshakes that fail, "
+              f"{server_checks.pauses(text, len(LINES))} wishes for a pause", flush=True)
     # A short run takes trials from all over the list: every fault, some by themselves, some lasting, some together.
     most = 2 * len(FAULTS) + 200
     numbers = range(options.trials) if options.trials > most else sorted(random.Random(options.seed).sample(range(most), options.trials))
-    counts, met = {"identical": 0, "error": 0, "skipped": 0}, []
+    counts, met, spare_s = {"identical": 0, "error": 0, "skipped": 0}, [], SLACK_S
     for done, number in enumerate([options.only] if options.only is not None else numbers):
         trial = Trial(number, options, servers)
         try:
@@ -285,12 +194,13 @@ def run_all(options, root):
             sys.exit(f"fault_matrix: trial {number}, seed {options.seed}: {error}\n{trial}\nagain: --seed {options.seed} --only {number}")
         counts[outcome] += 1
         met.append(hurt)
+        spare_s = min(spare_s, trial.spare_s)
         if done % 50 == 49:
             print(f"{done + 1} trials", flush=True)
     hit = sum(map(bool, met))
     assert options.only is not None or 2 * hit >= len(met), f"only {hit} of {len(met)} trials met a fault"
     print(f"passed: {sum(counts.values())} trials, seed {options.seed}, {hit} met {sum(met)} faults of {len(FAULTS)} kinds: {counts['identical']} reads were "
-          f"identical, {counts['error']} ended with an error, {counts['skipped']} left out bad records")
+          f"identical, {counts['error']} ended with an error, {counts['skipped']} left out bad records; each had {spare_s:.1f} s to spare")
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ class Answer:
         self.headers = {"Content-Length": str(len(self.body)), **{name.replace("_", "-"): text for name, text in headers.items()}}
 
 
+def listing(keys, more=""):
+    """A list of objects, as S3 gives it."""
+    rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys)
+    return f'<?xml version="1.0"?><ListBucketResult>{rows}{more}</ListBucketResult>'.encode()
+
+
 class Gone(Exception):
     """The connection is of no more use."""
 
@@ -110,10 +116,11 @@ class Connection:
 
 class Server:
     """Serves `files`, name to bytes. `script` says what becomes of a request: a function of the request and of how often the same
-    part was asked for before, which returns a fault (see server_faults.py) or None."""
+    part was asked for before, which returns a fault (see server_faults.py) or None. `listing` answers requests for a list of objects,
+    by their path, and `refusal`, if it is set, all requests."""
 
     def __init__(self, files, certificate=None):
-        self.files, self.script, self.listing = files, None, None
+        self.files, self.script, self.listing, self.refusal = files, None, None, b""
         self.over = threading.Event()  # a trial is over: whoever hangs on its behalf lets go
         self.lock, self.seen, self.requests, self.hurt = threading.Lock(), {}, 0, []
         self.context = None
@@ -164,6 +171,9 @@ class Server:
             head += more
         path = head.split(b" ", 2)[1].decode("latin-1")
         name = path.split("?")[0].rsplit("/", 1)[-1]
+        if self.refusal:
+            sock.sendall(self.refusal)
+            return True
         if "list-type=2" in path and self.listing:
             body = self.listing(path)
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
