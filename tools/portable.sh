@@ -14,6 +14,7 @@ root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/dependencies.sh"
 glibc=2.28
 zig_version=$(sed -nE 's/^ziglang==([0-9.]+).*/\1/p' "$root/tools/portable_requirements.txt")
+[ -n "$zig_version" ] || die "tools/portable_requirements.txt names no version of Zig"
 [ $# = 1 ] || die "usage: portable.sh DIRECTORY"
 architecture=$(uname -m)
 mkdir -p "$1"

@@ -174,7 +174,7 @@ int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline)
   return guarded([&] {
     auto made = std::make_unique<etr_pipeline>();
     made->spec = options ? required(options, "options").values : Json::object();
-    made->spec.erase("stages");
+    remove_member(made->spec, "stages");
     const Options check(pipeline::pipeline_schema(), "pipeline", made->spec);
     made->spec["stages"] = Json::array();
     hand_out(pipeline, std::move(made), "pipeline");

@@ -56,8 +56,8 @@ template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
   out.imbue(std::locale::classic());  // the program's may group the digits of a number
-  out.exceptions(std::ios::badbit);   // otherwise a lack of memory would cut the text short
   (out << ... << parts);
+  if (out.bad()) throw std::bad_alloc();  // streams keep it to themselves
   return out.str();
 }
 

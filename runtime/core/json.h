@@ -5,6 +5,8 @@
 #include "core/json_assert.h"  // before the library
 
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "core/json_fwd.h"
 
@@ -18,3 +20,18 @@ inline bool operator==(const ordered_json& json, const char* text) noexcept {
 }
 
 }  // namespace nlohmann
+
+namespace etr {
+
+// As erase(), which leaves a destroyed member behind if there is no memory for the key of the next.
+inline void remove_member(Json& object, std::string_view key) {
+  if (!object.contains(key)) return;
+  auto& members = object.get_ref<Json::object_t&>();
+  Json::object_t kept;
+  kept.reserve(members.size());
+  for (auto& [name, value] : members)
+    if (name != key) kept.emplace_back(name, std::move(value));
+  members.swap(kept);
+}
+
+}  // namespace etr

@@ -20,7 +20,7 @@ class JsonMembers {
   bool has(const char* key) const;
   const Json& at(const char* key) const;
   const Json& object(const char* key) const;
-  JsonMembers part(const char* key) const;  // of an object; errors name its place
+  JsonMembers part(const char* key) const;  // the members of an object; errors also name `key`
   const Json& list(const char* key) const;
   const std::string& text(const char* key) const;
   bool flag(const char* key) const;

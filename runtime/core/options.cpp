@@ -18,7 +18,7 @@ namespace {
 std::vector<std::string> split_choices(const char* choices) {
   std::vector<std::string> out;
   std::stringstream in(choices);
-  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
+  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would look like the end
   for (std::string word; std::getline(in, word, '|');) out.push_back(word);
   return out;
 }
@@ -191,7 +191,7 @@ std::string changed_options(Schema schema, const Options& options,
 
 void set_option(Json& options, Schema schema, std::string_view name, Json value) {
   for (const OptionSpec& spec : schema)
-    if (spec.name == name) options.erase(spec.former);
+    if (spec.name == name) remove_member(options, spec.former);
   options[std::string(name)] = std::move(value);
 }
 
@@ -206,7 +206,7 @@ std::string suggestion(std::string_view word, std::span<const std::string> candi
 Json schema_json(Schema schema) {
   Json out = Json::array();
   for (const OptionSpec& spec : schema) {
-    Json row;
+    Json row = Json::object();
     row["name"] = spec.name;
     row["type"] = option_type_name(spec.type);
     row["required"] = spec.default_json == nullptr;

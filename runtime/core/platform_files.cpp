@@ -308,9 +308,9 @@ bool is_unfinished_file(const std::string& name) {
 void write_file_atomic(const std::string& asked, std::span<const std::byte> bytes) {
   const std::string path = file_behind(asked);
   static std::atomic<uint64_t> number = 0;  // threads may write the same file concurrently
-  const auto parent = std::filesystem::path(path).parent_path();
+  const std::filesystem::path target = path;
   const auto temporary =  // short: the requested name may be of maximum length
-      parent / cat(kUnfinished, process_id(), "-", ++number, kUnfinishedEnding);
+      target.parent_path() / cat(kUnfinished, process_id(), "-", ++number, kUnfinishedEnding);
   std::error_code error;
   try {
     write_synced(temporary.string(), asked, bytes);
@@ -318,7 +318,7 @@ void write_file_atomic(const std::string& asked, std::span<const std::byte> byte
     std::filesystem::remove(temporary, error);
     throw;
   }
-  std::filesystem::rename(temporary, path, error);
+  std::filesystem::rename(temporary, target, error);
   if (error) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);

@@ -63,7 +63,7 @@ namespace {
 // The numbers in a control group file; fewer if it is missing or says "max".
 std::vector<double> group_numbers(const std::string& name) {
   std::ifstream in("/sys/fs/cgroup/" + name);
-  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
+  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would look like the end
   std::vector<double> numbers;
   try {
     for (double n = 0; in >> n;) numbers.push_back(n);

@@ -7,7 +7,8 @@
 
 namespace etr::platform {
 
-// As socket() does, but the socket does not block, and child processes do not inherit it.
+// As socket() does, but the socket does not block, and child processes do not inherit it. POSIX
+// only.
 int open_socket(int family, int type, int protocol);
 
 // Listens on an address of this machine; host "" means all addresses. Throws Error(state) if the

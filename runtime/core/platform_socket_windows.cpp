@@ -11,7 +11,6 @@ namespace {
 
 }  // namespace
 
-int open_socket(int, int, int) { fail_sockets(); }
 Descriptor listen_at(const std::string&, const std::string&) { fail_sockets(); }
 Descriptor accept_from(const Descriptor&) { fail_sockets(); }
 Descriptor connect_to(const std::string&, const std::string&, Deadline) { fail_sockets(); }

@@ -1,4 +1,4 @@
-// What every use of zstd needs: an error that no memory causes is not one of the data.
+// What every use of zstd needs: running out of memory is not an error of the data.
 #pragma once
 
 #include <zstd.h>

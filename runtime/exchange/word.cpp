@@ -1,5 +1,6 @@
 #include "exchange/word.h"
 
+#include <new>
 #include <random>
 #include <sstream>
 
@@ -9,8 +10,8 @@ std::string new_word() {
   std::random_device random;
   std::ostringstream out;
   out.imbue(std::locale::classic());
-  out.exceptions(std::ios::badbit);  // otherwise a lack of memory would cut the word short
   for (int i = 0; i < 4; ++i) out << std::hex << random();
+  if (out.bad()) throw std::bad_alloc();  // streams keep it to themselves
   return out.str();
 }
 

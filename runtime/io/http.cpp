@@ -57,12 +57,6 @@ struct Curl {
   decltype(&curl_slist_free_all) slist_free_all =
       get<decltype(&curl_slist_free_all)>("curl_slist_free_all");
 
-  Curl() {
-    const CURLcode code = global_init(CURL_GLOBAL_DEFAULT);
-    if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
-    if (code != CURLE_OK) fail(Code::unsupported, "libcurl cannot be used: ", easy_strerror(code));
-  }
-
   template <typename Function>
   Function get(const char* name) const {
     auto* found = reinterpret_cast<Function>(library.symbol(name));
@@ -81,6 +75,10 @@ const Curl& curl_library() {
            "reading over the network needs libcurl (package libcurl4): ", error.what());
     }
   }();
+  static const CURLcode begun = loaded.global_init(CURL_GLOBAL_DEFAULT);
+  if (begun == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+  if (begun != CURLE_OK)
+    fail(Code::unsupported, "libcurl cannot be used: ", loaded.easy_strerror(begun));
   return loaded;
 }
 
@@ -248,7 +246,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   CURLcode code = lib.easy_perform(curl);
   if (exchange.has_said_enough) code = CURLE_OK;
   if (exchange.failed) std::rethrow_exception(exchange.failed);
-  if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+  if (code == CURLE_OUT_OF_MEMORY && !*reason) throw std::bad_alloc();
   if (exchange.too_long)
     fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body,
          " bytes; the limit is ", limit);
@@ -256,7 +254,9 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
     fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   const std::string why = readable(*reason ? reason : lib.easy_strerror(code));
   if (code != CURLE_OK && is_temporary(code)) throw Temporary{.why = why};
-  if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);
+  if (code != CURLE_OK)  // libcurl calls it a lack of memory also if OpenSSL cannot be set up
+    fail(code == CURLE_OUT_OF_MEMORY ? Code::out_of_memory : Code::io, "cannot read '", request.url,
+         "': ", why);
   long version = 0;
   lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &exchange.response.status);
   lib.easy_getinfo(curl, CURLINFO_HTTP_VERSION, &version);
@@ -265,15 +265,17 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
     throw Temporary{
         .why = cat("the server answers ", status, " ", exchange.response.body_text()),
         .asked_pause = exchange.response.asked_pause(),
-        .remedy = status == 429 || status == 503
-                      ? "; it is overloaded: lower 'remote_connections' or raise 'remote_retries'"
-                      : ""};
+        .remedy =
+            status == 429 || status == 503
+                ? "; it may be overloaded: lower 'remote_connections' or raise 'remote_retries'"
+                : ""};
   if (version < CURL_HTTP_VERSION_2_0) exchange.response.check_told_length(request.url);
   exchange.response.check_coding(request.url);
   return std::move(exchange.response);
 }
 
-// Exponential backoff with jitter, so that many connections do not retry at once.
+// Exponential backoff with jitter, so that many connections do not retry at once. If the server
+// asks for a pause, that is its business.
 void HttpConnection::pause(int tries, double asked) const {
   thread_local std::minstd_rand random(std::random_device{}());
   const double spread = std::uniform_real_distribution(0.5, 1.0)(random);

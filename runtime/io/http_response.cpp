@@ -8,6 +8,19 @@
 #include "core/text.h"
 
 namespace etr::io {
+namespace {
+
+// The content of the first <name> element; "" if there is none.
+std::string_view element(std::string_view xml, const std::string& name) {
+  const std::string open = "<" + name + ">";
+  const size_t begin = xml.find(open);
+  if (begin == xml.npos) return "";
+  xml.remove_prefix(begin + open.size());
+  const size_t end = xml.find("</" + name + ">");
+  return end == xml.npos ? "" : xml.substr(0, end);
+}
+
+}  // namespace
 
 std::string readable(std::string_view text) {
   constexpr size_t kShown = 300;
@@ -27,7 +40,10 @@ std::string HttpResponse::header_text(const std::string& name) const {
 }
 
 std::string HttpResponse::body_text() const {
-  return readable({reinterpret_cast<const char*>(body.data()), body.size()});
+  const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
+  const std::string_view code = element(text, "Code"), message = element(text, "Message");
+  if (code.empty()) return readable(text);
+  return readable(message.empty() ? std::string(code) : cat(code, ": ", message));
 }
 
 void HttpResponse::take_line(std::string_view line) {

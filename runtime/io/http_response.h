@@ -18,7 +18,8 @@ struct HttpResponse {
   std::vector<std::byte> body;
 
   std::string header(const std::string& name) const;
-  // For errors: the beginning of a header or of the body, in ASCII.
+  // For errors: the beginning of a header or of the body, in ASCII. Of a store's error in XML its
+  // code and message alone, because the rest may contain the session token.
   std::string header_text(const std::string& name) const;
   std::string body_text() const;
 
@@ -32,8 +33,8 @@ struct HttpResponse {
   // Rejects an encoding, since none was requested. Exception: some servers report the compression
   // of the file itself, such as x.tar.gz, as an encoding. Throws Error(unsupported).
   void check_coding(const std::string& url) const;
-  // Rejects an answer of HTTP/1 that ends when the connection does: it could be cut short anywhere.
-  // Throws Error(io).
+  // For answers of HTTP/1: rejects one that ends when the connection does, because it could be cut
+  // short anywhere. Throws Error(io).
   void check_told_length(const std::string& url) const;
 };
 

@@ -23,11 +23,12 @@ NewFile::~NewFile() {
 }
 
 void NewFile::keep() {
-  file_->sync();  // a name without its bytes would be read as the file
+  const fs::path target = path_;  // before the file is closed, because it takes memory
+  file_->sync();                  // a name without its bytes would be read as the file
   file_->close();
   file_.reset();
   std::error_code error;
-  fs::rename(temporary_, path_, error);
+  fs::rename(temporary_, target, error);
   if (error) {
     std::error_code ignored;
     fs::remove(temporary_, ignored);

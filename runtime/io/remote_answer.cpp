@@ -11,6 +11,8 @@
 namespace etr::io {
 namespace {
 
+constexpr const char* kBetween = " ";  // the parts of a version
+
 uint64_t total_of(const HttpResponse& answer, const std::string& address) {
   const bool whole = answer.status == 200;
   if (whole && (!answer.body.empty() || answer.header("content-length").empty()))
@@ -51,8 +53,10 @@ void check_whole(const HttpResponse& answer, const std::string& address, const R
 }  // namespace
 
 std::string version_of(const HttpResponse& answer) {
-  return answer.header("etag") + kNoVersion + answer.header("last-modified");
+  return answer.header("etag") + kBetween + answer.header("last-modified");
 }
+
+bool has_version(const RemoteState& state) { return state.version != kBetween; }
 
 RemoteState state_of(const HttpResponse& answer, const std::string& address) {
   return {total_of(answer, address), version_of(answer)};

@@ -16,15 +16,16 @@ struct RemoteState {
   std::string version;  // entity tag and time
 };
 
-constexpr const char* kNoVersion = " ";  // neither an entity tag nor a time
 std::string version_of(const HttpResponse& answer);
+// Returns whether the server gives an entity tag or a time.
+bool has_version(const RemoteState& state);
 
 // The state that an answer 200, 206 or 416 gives. Throws Error(io), which names the address.
 RemoteState state_of(const HttpResponse& answer, const std::string& address);
 
 // Returns the body of an answer 200, 206 or 416 to a request for bytes [begin, begin + size) of a
-// file of this state, fewer at the end. Throws Error(io), which names the address, if it is another
-// part.
+// file of this state: those bytes, fewer at the end, or with 200 the whole file. Throws Error(io),
+// which names the address, if it is another part.
 std::vector<std::byte> part_of(HttpResponse answer, const std::string& address,
                                const RemoteState& state, uint64_t begin, uint64_t size);
 

@@ -80,7 +80,7 @@ class Remote {
 
   uint64_t total_bytes() const { return state_.bytes; }
   const std::string& version() const { return state_.version; }
-  bool has_version() const { return state_.version != kNoVersion; }
+  bool has_version() const { return io::has_version(state_); }
 
  private:
   HttpRequest request(uint64_t begin, uint64_t size) const {
@@ -91,11 +91,12 @@ class Remote {
 
   void check(const HttpResponse& answer) {
     const long status = answer.status;
-    if (status == 404) fail(Code::not_found, "'", address_, "' does not exist (404)");
+    if (status == 404)
+      fail(Code::not_found, "'", address_, "' does not exist (",
+           s3_ ? s3_error(answer, settings_) : "404", ")");
     if (status == 401 || status == 403)
       fail(Code::io, "'", address_, "': access denied: ",
-           s3_ ? s3_error(answer, settings_)
-               : cat(status, ", the server wants other credentials ", answer.body_text()));
+           s3_ ? s3_error(answer, settings_) : cat(status, " ", answer.body_text()));
     if (status != 200 && status != 206 && status != 416)
       fail(Code::io, "cannot read '", address_, "': the server answers ",
            s3_ ? s3_error(answer, settings_) : cat(status, " ", answer.body_text()));

@@ -146,7 +146,7 @@ std::string remedy_for(const std::string& code) {
   constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
       {"AccessDenied",
        "these credentials do not allow reading it (s3:GetObject; for a pattern, "
-       "s3:ListBucket)"},
+       "s3:ListBucket), or there is no such object"},
       {"AuthorizationHeaderMalformed", "set AWS_REGION to the bucket's region"},
       {"ExpiredToken",
        "get new temporary credentials: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
@@ -285,23 +285,22 @@ HttpRequest s3_request(const std::string& address, const S3Settings& settings,
 }
 
 std::string s3_error(const HttpResponse& answer, const S3Settings& settings) {
-  const std::string code = first_element(answer, "Code"),
-                    message = first_element(answer, "Message");
-  std::string region = answer.header("x-amz-bucket-region");
-  if (region.empty()) region = first_element(answer, "Region");
+  const std::string code = first_element(answer, "Code");
   std::string remedy = remedy_for(code);
-  if (!region.empty() && region != settings.region)
-    remedy = cat("the bucket lies in the region '", readable(region), "', not in '",
-                 settings.region, "': set AWS_REGION");
-  else if (answer.status == 301 || answer.status == 307)
-    remedy = cat("the bucket lies in another region than '", settings.region,
-                 "', or at another endpoint: set AWS_REGION or AWS_ENDPOINT_URL");
-  else if (settings.access_key.empty() && (answer.status == 401 || answer.status == 403))
+  const bool is_elsewhere = answer.status == 301 || answer.status == 307;
+  if (is_elsewhere || code == "AuthorizationHeaderMalformed") {
+    std::string region = answer.header("x-amz-bucket-region");
+    if (region.empty()) region = first_element(answer, "Region");
+    if (!region.empty() && region != settings.region)
+      remedy = cat("the bucket lies in the region '", readable(region), "', not in '",
+                   settings.region, "': set AWS_REGION");
+    else if (is_elsewhere)
+      remedy = cat("the bucket lies in another region than '", settings.region,
+                   "', or at another endpoint: set AWS_REGION or AWS_ENDPOINT_URL");
+  } else if (settings.access_key.empty() && (answer.status == 401 || answer.status == 403)) {
     remedy = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-  return cat(answer.status, " ",
-             code.empty() ? answer.body_text()
-                          : readable(message.empty() ? code : cat(code, ": ", message)),
-             remedy.empty() ? "" : "; ", remedy);
+  }
+  return cat(answer.status, " ", answer.body_text(), remedy.empty() ? "" : "; ", remedy);
 }
 
 std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions& options) {

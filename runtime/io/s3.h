@@ -42,8 +42,8 @@ struct S3Page {
 S3Page s3_page_of(const HttpResponse& answer, const S3Settings& settings,
                   const std::string& pattern);
 
-// For errors: what an answer with another status than 200 says, and what can be done about it.
-// Leaves out the rest of the answer, which may contain the session token.
+// For errors: what an answer with another status than 200 says (HttpResponse::body_text), and what
+// can be done about it.
 std::string s3_error(const HttpResponse& answer, const S3Settings& settings);
 
 // The addresses of all objects that match a pattern like "s3://bucket/train-*.tar". Throws

@@ -187,7 +187,7 @@ Json expanded(const Json& spec) {
     fail(Code::invalid_argument, "model: 'model' must be a name, not ", spec["model"].dump());
   Json options = spec;
   Json kept = Json::object();
-  options.erase("model");
+  remove_member(options, "model");
   for (const std::string& key : beside_layers()) {
     if (spec.contains(key)) kept[key] = spec[key];
     options.erase(key);
@@ -244,8 +244,8 @@ Json imported(const Json& spec, std::shared_ptr<const checkpoint::NamedTensors>&
   ImportedModel model = import_onnx(read_onnx(spec["onnx"].get<std::string>()),
                                     spec.value("until", std::string()), fields);
   Json out = spec;
-  out.erase("onnx");
-  out.erase("until");
+  remove_member(out, "onnx");
+  remove_member(out, "until");
   out["layers"] = std::move(model.layers);
   out["inputs"] = model.inputs;
   name_appended(out["layers"], appended);

@@ -271,7 +271,7 @@ Json OnnxImporter::rotary_options(const OnnxNode& node, const Projection (&parts
     lacks(node,
           "rotary positions are supported that turn queries and keys alike, with the whole "
           "of each head, and no values");
-  found[0].erase("head");
+  remove_member(found[0], "head");
   return found[0];
 }
 

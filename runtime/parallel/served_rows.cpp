@@ -101,9 +101,9 @@ void SavedRows::load(const checkpoint::Files& files, const std::string& origin) 
   const auto found = files.find(kRows);
   if (found == files.end()) fail(Code::corrupt_data, origin, " has no file '", kRows, "'");
   const auto tensors = checkpoint::read_safetensors(found->second, cat(origin, ": '", kRows, "'"));
-  const JsonMembers all(json, cat(origin, ": '", kTables, "' is damaged"), Code::corrupt_data);
   for (const auto& [name, of] : json.items()) {
-    const JsonMembers members = all.part(name.c_str());
+    const JsonMembers members(of, cat(origin, ": '", kTables, "' is damaged: '", name, "'"),
+                              Code::corrupt_data);
     server::TableSpec spec;
     spec.entries = members.whole("entries");
     spec.width = static_cast<uint32_t>(members.whole("width", UINT32_MAX));

@@ -61,6 +61,7 @@ std::string claim_text(const Json& upstream) { return upstream.dump(1) + "\n"; }
 void write_once(const std::string& path, const std::string& text) {
   // Threads, and containers with equal process ids, may write at once.
   static std::atomic<uint64_t> number{0};
+  const fs::path target = path;
   const fs::path temporary =  // a path: removing it takes no memory
       cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
   std::error_code error, ignored;
@@ -70,9 +71,9 @@ void write_once(const std::string& path, const std::string& text) {
     fs::remove(temporary, ignored);
     throw;
   }
-  fs::create_hard_link(temporary, path, error);
+  fs::create_hard_link(temporary, target, error);
   fs::remove(temporary, ignored);
-  if (error && !fs::exists(path, ignored))  // no hard links on this file system
+  if (error && !fs::exists(target, ignored))  // no hard links on this file system
     platform::write_file_atomic(path, std::as_bytes(std::span(text)));
 }
 

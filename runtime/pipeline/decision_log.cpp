@@ -60,12 +60,12 @@ std::ifstream open_log(const std::string& path, const char* stage) {
   if (!in)
     fail(Code::io, stage, ": cannot open the decisions to replay, '", path,
          "': 'replay' names a file that a run has written as its 'log'");
+  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would look like the end
   return in;
 }
 
 // Reads a line; false at the end, and where the file cannot be read any further (in.bad()).
 bool next_line(std::ifstream& in, std::string& line) {
-  in.exceptions(std::ios::badbit);  // otherwise a lack of memory would look the same
   try {
     return static_cast<bool>(std::getline(in, line));
   } catch (const std::ios_base::failure&) {

@@ -42,7 +42,7 @@ void Pipeline::parse(const Json& spec) {
       spec["stages"].empty())
     fail(Code::invalid_argument, "pipeline: 'stages' must be a list with at least one stage");
   Json rest = with_tuned(spec);
-  rest.erase("stages");
+  remove_member(rest, "stages");
   options_ = std::make_unique<Options>(pipeline_schema(), "pipeline", rest);
   if (options_->integer("rank") >= options_->integer("world_size"))
     fail(Code::invalid_argument, "pipeline: rank ", options_->integer("rank"), " of a world of ",
@@ -54,7 +54,7 @@ void Pipeline::parse(const Json& spec) {
       fail(Code::invalid_argument, where,
            " needs a key 'stage' with a stage's name: ", stage.dump());
     const auto name = stage["stage"].get<std::string>();
-    stage.erase("stage");
+    remove_member(stage, "stage");
     const StageSpec& found = find_stage(name);
     if ((found.kind == StageKind::source) != entries_.empty())
       fail(Code::invalid_argument, where, " ('", name,

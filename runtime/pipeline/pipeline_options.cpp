@@ -105,7 +105,7 @@ Schema pipeline_schema() { return kOptions; }
 // The spec may be invalid; the pipeline's constructor reports that.
 Json without_side_files(Json spec) {
   if (!spec.is_object()) return spec;
-  spec.erase("bad_records_file");
+  remove_member(spec, "bad_records_file");
   for (const char* key : {"on_error", "on_error_in"}) {
     if (!spec.contains(key) || !spec[key].is_string()) continue;
     auto text = spec[key].get<std::string>();
@@ -117,7 +117,7 @@ Json without_side_files(Json spec) {
   if (!spec.contains("stages") || !spec["stages"].is_array()) return spec;
   for (Json& stage : spec["stages"]) {
     const Json name = stage.is_object() ? stage.value("stage", Json()) : Json();
-    if (name == "echo" || name == "overtake") stage.erase("log");
+    if (name == "echo" || name == "overtake") remove_member(stage, "log");
   }
   return spec;
 }

@@ -28,7 +28,7 @@ Json nested_without_paths(Json spec) {
     for (Json& part : spec) part = nested_without_paths(std::move(part));
   } else if (is_stage(spec)) {
     const auto name = spec["stage"].get<std::string>();
-    spec.erase("stage");
+    remove_member(spec, "stage");
     return {{name, options_without_paths(name, spec)}};
   }
   return spec;

@@ -67,8 +67,8 @@ bool lies_within_epoch(const Json& position) {
 }
 
 void return_to_start(Json& position) {
-  position.erase("done");
-  position.erase("dropped_copies");
+  remove_member(position, "done");
+  remove_member(position, "dropped_copies");
   position["delivered"] = 0;
   position["pass_lengths"] = Json::array();
   position["drops"] = position["decisions"] = Json::object();

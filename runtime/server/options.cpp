@@ -9,7 +9,7 @@ namespace {
 std::map<std::string, std::string> values_in(const std::string& terms) {
   std::map<std::string, std::string> out;
   std::istringstream lines(terms);
-  lines.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
+  lines.exceptions(std::ios::badbit);  // otherwise a lack of memory would look like the end
   for (std::string name, value; lines >> name && std::getline(lines >> std::ws, value);)
     out[name] = value;
   return out;

@@ -29,7 +29,7 @@ Branch::Branch(const Json& spec, const std::string& owner, size_t place,
       fail(Code::invalid_argument, where,
            " needs a key 'stage' with a stage's name: ", options.dump());
     const auto name = options["stage"].get<std::string>();
-    options.erase("stage");
+    remove_member(options, "stage");
     const StageSpec& found = find_stage(name);
     if (found.kind != (i == 0 ? StageKind::source : StageKind::map))
       fail(Code::invalid_argument, where, ": '", name,

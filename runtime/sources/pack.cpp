@@ -166,8 +166,8 @@ class Packing {
       (*set)->finish();
       result.samples += (*set)->samples();
       for (const fs::path& shard : (*set)->shards()) {
-        result.shards.push_back(shard);
-        result.packed_bytes += static_cast<int64_t>(platform::InputFile(shard).size());
+        const std::string& name = result.shards.emplace_back(shard.string());
+        result.packed_bytes += static_cast<int64_t>(platform::InputFile(name).size());
       }
     }
     rest_->keep();  // only when both sets are complete

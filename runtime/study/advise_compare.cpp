@@ -16,7 +16,7 @@ namespace {
 // Returns a job that trains until it is stopped and writes nothing.
 train::Job trial_of(const train::Job& job) {
   Json spec = job.json();
-  spec.erase("evaluation");
+  remove_member(spec, "evaluation");
   spec["output"] = {{"dir", ""}};
   spec["train"] = {{"seconds", 1e6},
                    {"planned_steps", train::planned_steps(job.train())},

@@ -201,7 +201,7 @@ Json short_pipeline(Json spec) {
     const std::string name = name_of(stage);
     batches = batches || is_batching(name);
     if (name == "shuffle") at_most(stage, "buffer", 1000, kShuffle);
-    if (name == "shuffle") stage.erase("initial");
+    if (name == "shuffle") remove_member(stage, "initial");
     if (name == "echo") at_most(stage, "buffer", 1000, batches ? 2 : kShuffle);
   }
   return spec;

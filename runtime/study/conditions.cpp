@@ -80,7 +80,7 @@ Scaling scaling_of(const std::string& key, const Json& given, const Json& labels
   Scaling out{.key = key};
   if (given.is_object() && given.contains("base") && given["base"].is_number()) {
     out.base = given["base"];
-    plain.erase("base");
+    remove_member(plain, "base");
   }
   const Options options(kScaling, where, plain);
   out.rule = options.string("rule");
@@ -268,7 +268,7 @@ std::vector<Condition> conditions_of(const Json& list, const Common& common,
         add_labels(labels, outer, where);
         out.push_back(condition_of(list[i], labels, names, common, where));
         Json entry = list[i];
-        entry.erase("for");
+        remove_member(entry, "for");
         // Values from 'for' stay separate, because they never say how a key is scaled.
         entry["labels"] = own;
         for (const auto& [label, value] : labels.items())

@@ -25,8 +25,7 @@ constexpr uint64_t kVersion = 1;
 
 JsonMembers members_of(const Json& json) { return {json, kDamaged, Code::corrupt_data}; }
 
-Clock clock_of(const Json& json) {
-  const JsonMembers in = members_of(json);
+Clock clock_of(const JsonMembers& in) {
   return {in.number("fresh"), in.number("examples"), in.number("steps"), in.number("seconds")};
 }
 
@@ -63,7 +62,7 @@ std::vector<CurvePoint> curve_of(const Json& columns) {
     Json row = Json::object();
     for (const char* key : kClocks) row[key] = column(key)[i];
     for (const char* key : kMetrics) row[key] = column(key)[i];
-    CurvePoint point{clock_of(row)};
+    CurvePoint point{clock_of(members_of(row))};
     for (size_t k = 0; k < std::size(kMetrics); ++k)
       metric_of(point, k) = members_of(row).real_or_nan(kMetrics[k]);
     out.push_back(point);
@@ -198,14 +197,15 @@ Record record_of(const Json& line) {
   r.unit = unit_of(in.list(in.has("unit") ? "unit" : "unit_point"));  // "unit": until 0.1
   r.status = status_of(in.text("status"));
   if (!in.at("error").is_null()) r.error = in.text("error");
-  if (!in.at("to_target").is_null()) r.to_target = clock_of(in.object("to_target"));
+  if (!in.at("to_target").is_null()) r.to_target = clock_of(in.part("to_target"));
   if ((r.status == Status::reached) != r.to_target.has_value())
     fail(Code::corrupt_data, kDamaged, ": its status is '", status_name(r.status), "', and it has ",
          r.to_target ? "a" : "no", " 'to_target'");
-  r.best_metric = in.part("best").real_or_nan("metric");
-  r.best_at = clock_of(in.object("best"));
+  const JsonMembers best = in.part("best");
+  r.best_metric = best.real_or_nan("metric");
+  r.best_at = clock_of(best);
   r.final_metric = in.real_or_nan("final_metric");
-  r.spent = clock_of(in.object("spent"));
+  r.spent = clock_of(in.part("spent"));
   if (in.has("elapsed")) r.elapsed = in.number("elapsed");
   r.device_wait_share = in.number("device_wait_share");
   if (!in.at("noise_scale").is_null()) r.noise_scale = in.real_or_nan("noise_scale");

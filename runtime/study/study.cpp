@@ -144,7 +144,7 @@ Common common_of(const Json& given, const std::string& owner) {
   for (const OptionSpec& option : kSearch) keys.emplace_back(option.name);
   check_keys(search, keys, cat(owner, ": search"));
   out.space = search.value("space", Json::object());
-  search.erase("space");
+  remove_member(search, "space");
   const Options options(kSearch, cat(owner, ": search"), search);
   out.trials = static_cast<uint64_t>(options.integer("trials"));
   out.searches = static_cast<uint64_t>(options.integer("searches"));
@@ -173,7 +173,7 @@ Workload workload_of(const Json& given, const std::string& name, const std::stri
   out.sequence =
       sequence_named(given.value("search", Json::object()).value("sequence", std::string("sobol")));
   resolved = given;
-  resolved.erase("for");
+  remove_member(resolved, "for");
   resolved["name"] = out.name;
   resolved["job"] = out.job;
   resolved["set"] = common.set;

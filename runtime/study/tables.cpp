@@ -171,7 +171,7 @@ Json to_json(const Summary& summary, const std::vector<Record>& records) {
 bool is_own_column(const std::string& name) {
   static const std::set<std::string> kColumns = [] {
     std::istringstream heads(conditions_csv({}, {}) + trials_csv({}));
-    heads.exceptions(std::ios::badbit);  // otherwise a lack of memory would be the end
+    heads.exceptions(std::ios::badbit);  // otherwise a lack of memory would look like the end
     std::set<std::string> out;
     for (std::string line; std::getline(heads, line);) {
       std::istringstream columns(line);
@@ -232,9 +232,8 @@ std::string trials_csv(const std::vector<Record>& records) {
   add_clock_names(head, "best_at_");
   head.push_back("final_metric");
   add_clock_names(head, "spent_");
-  head.insert(head.end(),
-              {"device_wait_share", "noise_scale", "device", "host", "time", "version", "digest",
-               "error"});
+  head.insert(head.end(), {"device_wait_share", "noise_scale", "device", "host", "time", "version",
+                           "digest", "error"});
   std::string out = row(head);
   for (const Record& record : records) {
     std::vector<std::string> fields = {record.workload};
@@ -249,9 +248,8 @@ std::string trials_csv(const std::vector<Record>& records) {
     add_clock(fields, record.spent);
     fields.push_back(exact_number(record.device_wait_share));
     fields.push_back(record.noise_scale ? exact_number(*record.noise_scale) : "");
-    fields.insert(fields.end(),
-                  {record.device, record.host, record.time, record.version, record.digest,
-                   record.error});
+    fields.insert(fields.end(), {record.device, record.host, record.time, record.version,
+                                 record.digest, record.error});
     out += row(fields);
   }
   return out;

@@ -78,7 +78,8 @@ std::vector<std::string> overrides_of(const Workload& workload, const Condition&
 // Ignores where the data lies, so that a study can continue after it has been moved.
 Json identity_of(const Workload& workload, const train::Job& job) {
   Json spec = job.json();
-  for (const char* key : {"vars", "output", "device", "name", "description"}) spec.erase(key);
+  for (const char* key : {"vars", "output", "device", "name", "description"})
+    remove_member(spec, key);
   spec["pipeline"] = pipeline::spec_without_paths(spec["pipeline"]);
   if (spec.contains("parallel"))  // only the number of devices matters
     spec["parallel"]["devices"] = spec["parallel"]["devices"].size();

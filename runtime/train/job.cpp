@@ -478,7 +478,7 @@ void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
 }  // namespace
 
 Json job_schema() {
-  Json out;
+  Json out = Json::object();
   for (const auto& [part, schema] : schemas_of_parts()) out[part] = schema_json(schema);
   return out;
 }
@@ -531,7 +531,7 @@ void Job::validate_parallel(Json parallel) {
   std::vector<std::string> keys{"mesh"};
   for (const OptionSpec& option : kParallel) keys.emplace_back(option.name);
   check_keys(parallel, keys, "parallel");
-  if (parallel.is_object()) parallel.erase("mesh");
+  if (parallel.is_object()) remove_member(parallel, "mesh");
   parallel_.emplace(kParallel, "parallel", parallel);
   const Options sizes(kMesh, "parallel.mesh", mesh);
   const auto size_of = [&](const char* axis) { return static_cast<int>(sizes.integer(axis)); };
@@ -582,7 +582,7 @@ void Job::validate() {
   if (!evaluation.contains("pipeline"))
     fail(Code::invalid_argument, "evaluation: needs a 'pipeline' of its own");
   require_object(evaluation["pipeline"], "the 'pipeline' of 'evaluation'");
-  evaluation.erase("pipeline");
+  remove_member(evaluation, "pipeline");
   evaluation_.emplace(kEvaluation, "evaluation", evaluation);
   if (evaluation_->number("target_accuracy") > 0 && !check_model.loss().classifies())
     fail(Code::invalid_argument,

@@ -47,7 +47,7 @@ class Progress {
   void fill(Event& event);
 
   Json json() const;
-  // Continues from what json() returned, with the clock standing still.
+  // Continues from what json() returned, with the clock standing still. Throws as JsonMembers does.
   void load(const JsonMembers& state);
 
  private:

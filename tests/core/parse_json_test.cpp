@@ -13,7 +13,7 @@
 namespace etr::test {
 namespace {
 
-std::string error_of(const std::string& text, const JsonRules& rules = {}) {
+std::string parse_error(const std::string& text, const JsonRules& rules = {}) {
   try {
     parse_json(text, "the thing", rules);
   } catch (const Error& error) {
@@ -39,13 +39,13 @@ TEST(ParseJson, GivesWhatNlohmannGives) {
 }
 
 TEST(ParseJson, NamesTheTextAndThePlace) {
-  EXPECT_NE(error_of("[1, }").find("the thing is not valid JSON: "), std::string::npos);
-  EXPECT_NE(error_of("[1, }").find("column 5"), std::string::npos);
-  EXPECT_NE(error_of("1e999").find("number overflow"), std::string::npos);
+  EXPECT_NE(parse_error("[1, }").find("the thing is not valid JSON: "), std::string::npos);
+  EXPECT_NE(parse_error("[1, }").find("column 5"), std::string::npos);
+  EXPECT_NE(parse_error("1e999").find("number overflow"), std::string::npos);
   for (const char* text : {"", "[1] 2", "[1", "{\"a\" 1}", "\"\xff\""})
-    EXPECT_NE(error_of(text), "");
-  EXPECT_EQ(error_of("[1] // a comment"), "");
-  EXPECT_NE(error_of("[1] // a comment", {.comments = false, .code = Code::corrupt_data}), "");
+    EXPECT_NE(parse_error(text), "");
+  EXPECT_EQ(parse_error("[1] // a comment"), "");
+  EXPECT_NE(parse_error("[1] // a comment", {.comments = false, .code = Code::corrupt_data}), "");
 }
 
 TEST(ParseJson, AZeroByteEndsNoDocument) {
@@ -54,31 +54,31 @@ TEST(ParseJson, AZeroByteEndsNoDocument) {
     std::string text = document;
     text.insert(at, 1, '\0');
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<int>(at), '\n');
-    EXPECT_NE(error_of(text).find(cat("the thing is not valid JSON: line ", line, ", column ")),
+    EXPECT_NE(parse_error(text).find(cat("the thing is not valid JSON: line ", line, ", column ")),
               std::string::npos)
-        << at << ": " << error_of(text);
+        << at << ": " << parse_error(text);
   }
-  EXPECT_EQ(error_of(std::string("{\"x\":1}\0garbage", 15)),
+  EXPECT_EQ(parse_error(std::string("{\"x\":1}\0garbage", 15)),
             "the thing is not valid JSON: column 8: a zero byte, which JSON does not have");
   EXPECT_FALSE(parse_if_json(std::string("1\0", 2), "the thing"));
 }
 
 TEST(ParseJson, RefusesKeysThatComeTwice) {
-  EXPECT_EQ(error_of("{\"a\": {\"b\": 1},\n \"c\": 2, \"b\":\n 3,\n\n   \"c\" : 4}"),
+  EXPECT_EQ(parse_error("{\"a\": {\"b\": 1},\n \"c\": 2, \"b\":\n 3,\n\n   \"c\" : 4}"),
             "the thing: duplicate key 'c' in one object, at line 2, column 2 and at line 5, "
             "column 4");
-  EXPECT_NE(error_of(R"([{"\"\\": 1, "\u0022\\": 2}])").find("and at line 1, column 14"),
+  EXPECT_NE(parse_error(R"([{"\"\\": 1, "\u0022\\": 2}])").find("and at line 1, column 14"),
             std::string::npos)
       << "the same key, written otherwise";
-  EXPECT_EQ(error_of(R"({"\\\"b\"": 1, "\\\u0022b\"": 2})"),
+  EXPECT_EQ(parse_error(R"({"\\\"b\"": 1, "\\\u0022b\"": 2})"),
             "the thing: duplicate key '\\\"b\"' in one object, at line 1, column 2 and at line 1, "
             "column 16")
       << "quotation marks within";
   EXPECT_NE(
-      error_of(R"({"": 1, "": 2})")
+      parse_error(R"({"": 1, "": 2})")
           .find("duplicate key '' in one object, at line 1, column 2 and at line 1, column 9"),
       std::string::npos);
-  EXPECT_NE(error_of(R"({"a": 1 /* "a": */, "b": [{"b": 2}], "a": null})")
+  EXPECT_NE(parse_error(R"({"a": 1 /* "a": */, "b": [{"b": 2}], "a": null})")
                 .find("and at line 1, column 38"),
             std::string::npos);
   EXPECT_THROW(parse_if_json(R"({"a": 1, "a": 2})", "--set x"), Error);
@@ -95,7 +95,7 @@ TEST(ParseJson, FindsTheSecondOfAnyTwoKeys) {
       if (i == first || i == second) places[i == second] = text.size() + 1;
       text += cat("\"k", i == second ? first : i, "\": [{\"k\": 1}]", i + 1 < keys ? ", " : "}");
     }
-    EXPECT_EQ(error_of(text),
+    EXPECT_EQ(parse_error(text),
               cat("the thing: duplicate key 'k", first, "' in one object, at line 1, column ",
                   places[0], " and at line 1, column ", places[1]));
   }
@@ -105,31 +105,33 @@ TEST(ParseJson, FindsTheSecondOfAnyTwoKeys) {
 // parsed.
 TEST(ParseJson, SaysInPlainWordsWhatIsWrong) {
   const std::string whole = "{\n \"a\": [1, 2.5, true],\n \"b\": {\"c\": \"\u00e9\\n\"}\n}";
-  EXPECT_EQ(error_of("{\n \"a\": ,\n}").find("the thing is not valid JSON: line 2, column 7: "),
+  EXPECT_EQ(parse_error("{\n \"a\": ,\n}").find("the thing is not valid JSON: line 2, column 7: "),
             0u);
-  EXPECT_EQ(error_of("[1, }").find("the thing is not valid JSON: column 5: "), 0u)
+  EXPECT_EQ(parse_error("[1, }").find("the thing is not valid JSON: column 5: "), 0u)
       << "what has one line has no number of it";
   for (size_t at = 0; at < whole.size(); ++at)
     for (const char* damage : {"", "}", "\"", "\x01", "\xff", "1e999", "\\u"}) {
       const std::string error =
-          error_of(whole.substr(0, at) + damage + (*damage ? whole.substr(at + 1) : ""));
+          parse_error(whole.substr(0, at) + damage + (*damage ? whole.substr(at + 1) : ""));
       EXPECT_EQ(error.find("json.exception"), std::string::npos) << error;
       EXPECT_EQ(error.find("parse error"), std::string::npos) << error;
     }
 }
 
 TEST(ParseJson, MayHaveALimitOnContainers) {
-  EXPECT_EQ(error_of("[{}, [], 1, 2, 3]", {.most_containers = 3}), "");
-  EXPECT_EQ(error_of("[{}, [], 1, 2, 3]", {.most_containers = 2}),
+  EXPECT_EQ(parse_error("[{}, [], 1, 2, 3]", {.most_containers = 3}), "");
+  EXPECT_EQ(parse_error("[{}, [], 1, 2, 3]", {.most_containers = 2}),
             "the thing has more than 2 lists and objects");
-  EXPECT_NE(error_of("[{}", {.most_containers = 2}).find("is not valid JSON"), std::string::npos);
+  EXPECT_NE(parse_error("[{}", {.most_containers = 2}).find("is not valid JSON"),
+            std::string::npos);
 }
 
 TEST(ParseJson, HasALimitOnDepth) {
-  EXPECT_EQ(error_of(nested(kMaxJsonDepth)), "");
-  EXPECT_EQ(error_of(nested(kMaxJsonDepth + 1)), "the thing is nested more than 256 levels deep");
+  EXPECT_EQ(parse_error(nested(kMaxJsonDepth)), "");
+  EXPECT_EQ(parse_error(nested(kMaxJsonDepth + 1)),
+            "the thing is nested more than 256 levels deep");
   for (const std::string& text : deep_documents(200'000))
-    EXPECT_NE(error_of(text).find("256 levels deep"), std::string::npos);
+    EXPECT_NE(parse_error(text).find("256 levels deep"), std::string::npos);
   EXPECT_THROW(parse_if_json(nested(kMaxJsonDepth + 1), "--set x"), Error);
   EXPECT_FALSE(parse_if_json("plain text", "--set x"));
   EXPECT_FALSE(parse_if_json("2 // two", "--set x"));

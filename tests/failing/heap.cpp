@@ -17,6 +17,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -109,6 +110,10 @@ std::vector<Function> read_functions() {
     if (std::strchr("tTwWuV", kind)) out.push_back({{begin, begin + size}, line + name});
   }
   if (list) pclose(list);
+  if (out.empty()) {
+    std::fprintf(stderr, "heap.cpp: nm lists no functions of '%s'\n", info.dli_fname);
+    std::abort();
+  }
   std::sort(out.begin(), out.end(),
             [](const Function& a, const Function& b) { return a.range.begin < b.range.begin; });
   return out;
@@ -129,7 +134,7 @@ std::string name_of(void* caller) {
 }
 
 // The library's callers among these, innermost first.
-std::string told(const Callers& callers) {
+std::string named(const Callers& callers) {
   constexpr size_t kTold = 12;
   std::string out;
   size_t count = 0;
@@ -242,8 +247,7 @@ void note(void* block, size_t size) {
   }
   Blocks& part = part_of(block);
   const std::scoped_lock lock(part.mutex);
-  part.by_address.insert_or_assign(block, std::move(noted));
-  ++block_count;
+  if (part.by_address.insert_or_assign(block, std::move(noted)).second) ++block_count;
 }
 
 void forget(void* block) {
@@ -338,6 +342,7 @@ int find(dl_phdr_info* object, size_t, void* of_library) {
 }  // namespace
 
 void watch() {
+  if (watches) return;
   // A program that links the library's objects is the library.
   const void* const exported = dlsym(RTLD_DEFAULT, "etr_version");
   auto inside = exported ? reinterpret_cast<uintptr_t>(exported)
@@ -364,7 +369,7 @@ std::string failed() {
   if (!has_failed) return "";
   const auto begin = failed_frames.begin();
   return std::string("no memory") + (for_ever_after ? " from then on" : "") + " for" +
-         told(Callers(begin, begin + failed_frame_count));
+         named(Callers(begin, begin + failed_frame_count));
 }
 
 int64_t blocks() { return block_count; }
@@ -404,7 +409,7 @@ std::string left_by(int runs, int least) {
   for (const auto& [callers, of] : left)
     if (of.in_runs.size() >= static_cast<size_t>(least))
       out += "\n  " + std::to_string(of.count) + " blocks, " + std::to_string(of.bytes) +
-             " bytes, asked for by" + told(callers);
+             " bytes, asked for by" + named(callers);
   return out;
 }
 
@@ -452,8 +457,10 @@ OPERATOR* calloc(size_t count, size_t n) noexcept {
 
 OPERATOR* realloc(void* p, size_t n) noexcept {
   return allocate(n, CALLER, [&] {
-    forget(p);
-    return __libc_realloc(p, n);
+    forget(p);  // before the memory may be another thread's
+    void* const longer = __libc_realloc(p, n);
+    if (!longer && n > 0 && p) note(p, 0);
+    return longer;
   });
 }
 

@@ -53,15 +53,17 @@ class DataServer {
     input_ = input[1];
     char digit = 0;
     while (::read(output[0], &digit, 1) == 1 && digit != '\n') port_ += digit;
+    if (port_.empty()) ADD_FAILURE() << "data_server.py has not started: see above";
     ::close(output[0]);
   }
   ~DataServer() {
     ::close(input_);
-    ::waitpid(process_, nullptr, 0);
+    if (process_ != 0) ::waitpid(process_, nullptr, 0);
   }
   DataServer(const DataServer&) = delete;
   DataServer& operator=(const DataServer&) = delete;
 
+  bool has_started() const { return !port_.empty(); }
   std::string address() const { return std::string("https://") + kTestHost + ":" + port_; }
 
  private:
@@ -70,14 +72,18 @@ class DataServer {
   std::string port_;
 };
 
+std::string spec_of(const std::string& pattern, const std::string& retries) {
+  return R"({"epochs": 1, "remote_part_bytes": 65536, "remote_timeout_s": )" +
+         std::to_string(kTimeoutSeconds) + R"(, "remote_retries": )" + retries +
+         R"(, "stages": [{"stage": "text_lines", "pattern": ")" + pattern +
+         R"("}, {"stage": "batch", "size": 1000, "drop_remainder": false}]})";
+}
+
 // Reads lines at a pattern while calls fail: with a retry, and without. `names`: one of them is in
 // each error.
 void fail_reading(const std::string& pattern, const std::vector<std::string>& names, size_t runs) {
   for (const std::string retries : {"1", "0"}) {
-    const std::string spec = R"({"epochs": 1, "remote_part_bytes": 65536, "remote_timeout_s": )" +
-                             std::to_string(kTimeoutSeconds) + R"(, "remote_retries": )" + retries +
-                             R"(, "stages": [{"stage": "text_lines", "pattern": ")" + pattern +
-                             R"("}, {"stage": "batch", "size": 1000, "drop_remainder": false}]})";
+    const std::string spec = spec_of(pattern, retries);
     double seconds = 0;
     const auto read = [&](std::string& results) {
       const auto began = std::chrono::steady_clock::now();
@@ -117,16 +123,14 @@ class FailingSecureNetwork : public testing::Test {
   }
 
   void SetUp() override {
+    ASSERT_TRUE(server_.has_started());
     const std::string address = server_.address();
     ::setenv("SSL_CERT_FILE", (folder_ + "/tls/authority.pem").c_str(), 1);
-    ::setenv("AWS_ENDPOINT_URL", address.c_str(), 1);
+    for (const char* name : {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"})
+      ::setenv(name, address.c_str(), 1);
     ::setenv("AWS_ACCESS_KEY_ID", "k", 1);
     ::setenv("AWS_SECRET_ACCESS_KEY", "s", 1);
-  }
-  void TearDown() override {
-    for (const char* name :
-         {"SSL_CERT_FILE", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
-      ::unsetenv(name);
+    ::setenv("no_proxy", "*", 1);  // the machine's proxy does not know this name
   }
 
   const test::TempDir dir_;
@@ -139,7 +143,26 @@ TEST_F(FailingSecureNetwork, IsAnErrorOrTriedAgain) {
 }
 
 TEST_F(FailingSecureNetwork, IsAnErrorOrTriedAgainOfAStore) {
-  fail_reading("s3://bucket/part-*.txt", {server_.address(), "s3://bucket/part-"}, 24);
+  fail_reading("s3://bucket/part-*.txt", {server_.address(), "s3://bucket/part-"}, 12);
+}
+
+TEST_F(FailingSecureNetwork, ASlowNameServerIsNotWaitedForLongerThanTheTimeout) {
+  const std::string spec = spec_of(server_.address() + "/lines.txt", "0");
+  SystemCalls system(Calls::network);
+  std::string results;
+  read_epochs(spec, results, 1);
+  for (int64_t call = 1; call <= system.calls(); ++call) {
+    if (system.errors_of(call) != kLookupErrors) continue;
+    system.arm(call, kLookupErrors - 1);
+    const auto began = std::chrono::steady_clock::now();
+    const Outcome outcome = read_epochs(spec, results, 1);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    ASSERT_EQ(system.failed_call(), "getaddrinfo() is slow");
+    EXPECT_EQ(outcome.status, ETR_IO) << outcome.message;
+    EXPECT_LT(took.count(), kTimeoutSeconds + kSlackSeconds);
+    return;
+  }
+  FAIL() << "no name was looked up";
 }
 
 }  // namespace

@@ -75,12 +75,7 @@ bool counts(Calls kind) {
   return s.counts && s.kind == kind;
 }
 
-void* real_call(const char* name) { return dlsym(RTLD_NEXT, name); }
-
-template <typename Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(real_call(name));
-}
+using test::real;
 
 // Whether a call comes from a library whose name contains this.
 bool is_in(const void* caller, std::string_view library) {
@@ -94,7 +89,7 @@ bool is_for_library(const void* caller) {
   Dl_info info{}, own{};
   static const bool has_library_objects = !dlsym(RTLD_DEFAULT, "etr_version");
   if (has_library_objects && dladdr(caller, &info) &&
-      dladdr(reinterpret_cast<void*>(&real_call), &own) && info.dli_fbase == own.dli_fbase)
+      dladdr(reinterpret_cast<void*>(&counts), &own) && info.dli_fbase == own.dli_fbase)
     return true;
   for (const char* name : {"libechotrain", "libstdc++", "libcurl", "libssl", "libcrypto"})
     if (is_in(caller, name)) return true;

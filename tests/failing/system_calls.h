@@ -21,6 +21,8 @@ enum class Calls {
 constexpr const char* kTestHost = "echotrain.test";
 // How long it takes one that is slow, which is one of its failures.
 constexpr int kSlowLookupSeconds = 12;
+// The number of errors that libcurl's getaddrinfo() may give, the last of which is to be slow.
+constexpr size_t kLookupErrors = 6;
 
 // One at a time. Errors are those that the manual pages list; beside them a read, a receipt and a
 // sending may be short or interrupted, which is no error.

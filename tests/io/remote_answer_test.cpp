@@ -40,6 +40,21 @@ TEST(RemoteAnswer, AnUnreadableLengthIsRefused) {
             "'a': the server does not say how long it is ('+1')");
 }
 
+// The rest may repeat the request, with the session token of a signed address.
+TEST(RemoteAnswer, OfAStoresErrorCodeAndMessageAreShown) {
+  const auto shown = [](const std::string& text) {
+    io::HttpResponse answer;
+    for (const char c : text) answer.body.push_back(static_cast<std::byte>(c));
+    return answer.body_text();
+  };
+  EXPECT_EQ(shown("<Error><Code>ExpiredToken</Code><Message>Too late</Message>"
+                  "<Token-0>secret</Token-0></Error>"),
+            "ExpiredToken: Too late");
+  EXPECT_EQ(shown("<Error><Code>SlowDown</Code></Error>"), "SlowDown");
+  EXPECT_EQ(shown("<html>closed\n</html>"), "<html>closed </html>");
+  EXPECT_EQ(shown("<Code>cut"), "<Code>cut");
+}
+
 TEST(RemoteAnswer, AStatusLineBeginsANewResponse) {
   io::HttpResponse answer;
   for (const char* line : {"HTTP/1.1 302 Found\r\n", "Location: /b\r\n", "\r\n", "HTTP/2 206 \r\n",

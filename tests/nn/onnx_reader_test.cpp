@@ -26,15 +26,15 @@ Message value_info(const std::string& name, const Message& shape = {}) {
 }
 
 // A model with this graph, which gets an output.
-std::string model_of(Message graph) {
+std::string onnx_of(Message graph) {
   return Message().message(7, graph.message(12, value_info("y"))).data();
 }
 
 nn::OnnxTensor tensor_of(const Message& tensor) {
-  return *graph_of(model_of(Message().message(5, tensor))).initializers.begin()->second;
+  return *graph_of(onnx_of(Message().message(5, tensor))).initializers.begin()->second;
 }
 
-std::string problem(const Message& tensor) {
+std::string read_error(const Message& tensor) {
   return error_text([&] { tensor_of(tensor); });
 }
 
@@ -69,7 +69,7 @@ TEST(OnnxReader, ReadsEveryTypeOfInteger) {
   expect_integers<uint32_t>(12, {0, 5, 4'000'000'000});
   expect_integers<uint64_t>(13, {0, 6, uint64_t{1} << 60});
   for (const uint64_t type : {0, 8, 14, 15, 17})
-    EXPECT_EQ(problem(tensor(type, {1})),
+    EXPECT_EQ(read_error(tensor(type, {1})),
               cat("the ONNX file 'x.onnx': tensor 'w' has elements of type ", type,
                   " (TensorProto.DataType), which are not read"));
   for (int64_t type = 0; type < 20; ++type)
@@ -86,7 +86,7 @@ TEST(OnnxReader, ReadsEveryTypeOfReal) {
     const nn::OnnxTensor read = tensor_of(tensor(type, {3, 1}).bytes(9, bytes));
     EXPECT_TRUE(read.is_real && read.integers.empty()) << type;
     EXPECT_EQ(read.reals, expected) << type;
-    EXPECT_NE(problem(tensor(type, {4}).bytes(9, bytes))
+    EXPECT_NE(read_error(tensor(type, {4}).bytes(9, bytes))
                   .find(cat("'w' has 4 elements of ", bytes.size() / 3,
                             " bytes by its shape, and data for ", bytes.size(), " bytes")),
               std::string::npos);
@@ -112,11 +112,11 @@ TEST(OnnxReader, ReadsElementsFromTheirFields) {
               (std::vector<int64_t>{5, 300, 7}));
     EXPECT_EQ(tensor_of(tensor(of, {2}).integer(field, 5).integer(field, 300)).integers,
               (std::vector<int64_t>{5, 300}));
-    EXPECT_NE(problem(tensor(of, {2}).integer(field, 5)).find("data for 1 elements"),
+    EXPECT_NE(read_error(tensor(of, {2}).integer(field, 5)).find("data for 1 elements"),
               std::string::npos);
   }
   for (const auto& [type, field] : {std::pair(1, 10), {11, 4}, {10, 4}})
-    EXPECT_NE(problem(tensor(static_cast<uint64_t>(type), {1}).bytes(field, raw<double>({1})))
+    EXPECT_NE(read_error(tensor(static_cast<uint64_t>(type), {1}).bytes(field, raw<double>({1})))
                   .find("data for 0 elements"),
               std::string::npos);
 }
@@ -125,7 +125,7 @@ TEST(OnnxReader, TensorsHaveAtMostSoManyAxes) {
   Message most = tensor(6, {});
   for (size_t i = 0; i < Shape::kMaxRank; ++i) most.integer(1, 1);
   EXPECT_EQ(tensor_of(Message(most).integer(5, 3)).dims.size(), Shape::kMaxRank);
-  EXPECT_EQ(problem(Message(most).integer(1, 1).integer(5, 3)),
+  EXPECT_EQ(read_error(Message(most).integer(1, 1).integer(5, 3)),
             cat("the ONNX file 'x.onnx': tensor 'w' has ", Shape::kMaxRank + 1, " axes; at most ",
                 Shape::kMaxRank, " are read"));
   EXPECT_EQ(tensor_of(tensor(6, {}).integer(5, 3)).integers, std::vector<int64_t>{3});
@@ -160,7 +160,7 @@ TEST(OnnxReader, ReadsAttributes) {
   add("tensor", Message().message(5, tensor(6, {2}).bytes(9, raw<int32_t>({8, 9}))));
   add("reals", Message().bytes(7, raw<float>({1, 2})).real(7, 3.0f));
   add("integers", Message().bytes(8, "\x05\x06").integer(8, 7));
-  const nn::OnnxNode read = graph_of(model_of(Message().message(1, node))).nodes.at(0);
+  const nn::OnnxNode read = graph_of(onnx_of(Message().message(1, node))).nodes.at(0);
   EXPECT_EQ(read.inputs, (std::vector<std::string>{"a", ""}));
   EXPECT_EQ(read.outputs, std::vector<std::string>{"y"});
   EXPECT_TRUE(read.has_input(0) && !read.has_input(1) && !read.has_input(2));
@@ -179,7 +179,7 @@ TEST(OnnxReader, ReadsAttributes) {
 
 TEST(OnnxReader, OtherDomainsAreKept) {
   const Message node = Message().bytes(4, "Op").bytes(7, "com.other");
-  EXPECT_EQ(graph_of(model_of(Message().message(1, node))).nodes.at(0).domain, "com.other");
+  EXPECT_EQ(graph_of(onnx_of(Message().message(1, node))).nodes.at(0).domain, "com.other");
 }
 
 TEST(OnnxReader, ExtentsMayBePacked) {
@@ -190,7 +190,7 @@ TEST(OnnxReader, ExtentsMayBePacked) {
 // The place of values in another file, which this one in memory does not have.
 TEST(OnnxReader, PlacesAreNumbers) {
   const auto said = [](const char* offset) {
-    return problem(
+    return read_error(
         tensor(1, {1}).integer(14, 1).message(13, Message().bytes(1, "offset").bytes(2, offset)));
   };
   for (const char* offset : {"", "0", "1029384756", "72057594037927936"})
@@ -205,7 +205,7 @@ TEST(OnnxReader, ValuesElsewhereLieWithinTheirFile) {
   const auto read = [&](const std::map<std::string, std::string>& place, int64_t count) {
     Message t = tensor(1, {count}).integer(14, 1);
     for (const auto& [key, value] : place) t.message(13, Message().bytes(1, key).bytes(2, value));
-    std::ofstream(dir.path("m.onnx"), std::ios::binary) << model_of(Message().message(5, t));
+    std::ofstream(dir.path("m.onnx"), std::ios::binary) << onnx_of(Message().message(5, t));
     return nn::read_onnx(dir.path("m.onnx")).initializers.begin()->second->reals;
   };
   EXPECT_EQ(read({{"location", "w"}}, 5), (std::vector<float>{0, 1, 2, 3, 4}));
@@ -245,7 +245,7 @@ TEST(OnnxReader, NamesHaveALimit) {
   for (const int field : {1, 2, 3, 4}) {
     const auto said = [&](size_t bytes) {
       const Message node = Message().bytes(field, std::string(bytes, 'n'));
-      return error_text([&] { graph_of(model_of(Message().message(1, node))); });
+      return error_text([&] { graph_of(onnx_of(Message().message(1, node))); });
     };
     EXPECT_EQ(said(4096), "");
     EXPECT_NE(said(4097).find("a name of 4097 bytes; at most 4096 are read"), std::string::npos);
@@ -261,7 +261,7 @@ TEST(OnnxReader, ReadsInputsWithoutConstants) {
   Message graph;
   graph.message(11, value_info("x", shape)).message(11, value_info("w"));
   graph.message(5, tensor(6, {1}).integer(5, 3));
-  const nn::OnnxGraph read = graph_of(model_of(graph));
+  const nn::OnnxGraph read = graph_of(onnx_of(graph));
   ASSERT_EQ(read.inputs.size(), 1u);
   EXPECT_EQ(read.inputs[0].name, "x");
   EXPECT_EQ(read.inputs[0].dims, (std::vector<int64_t>{5, -1, -1, -1, 1, -1}));
@@ -273,7 +273,7 @@ TEST(OnnxReader, TheOpsetIsThatOfOnnxsOwnOperators) {
   const auto set = [](const char* domain, uint64_t version) {
     return Message().message(8, Message().bytes(1, domain).integer(2, version)).data();
   };
-  const std::string model = model_of(Message()) + Message().bytes(2, "maker").data();
+  const std::string model = onnx_of(Message()) + Message().bytes(2, "maker").data();
   EXPECT_EQ(graph_of(model + set("", 12) + set("other", 3)).opset, 12);
   EXPECT_EQ(graph_of(model + set("ai.onnx", 13)).opset, 13);
   EXPECT_EQ(graph_of(model + set("other", 3)).opset, 0);
@@ -286,16 +286,16 @@ TEST(OnnxReader, RefusesWhatItDoesNotRead) {
        {std::string(), Message().bytes(2, "maker").data(), Message().message(7, Message()).data()})
     EXPECT_EQ(said(none),
               "the ONNX file 'x.onnx' holds no graph with an output; is it an ONNX model?");
-  EXPECT_EQ(said(model_of(Message().message(15, Message()))),
+  EXPECT_EQ(said(onnx_of(Message().message(15, Message()))),
             "the ONNX file 'x.onnx' has sparse initializers, which are not read");
-  EXPECT_EQ(problem(tensor(1, {1}).integer(14, 1)),
+  EXPECT_EQ(read_error(tensor(1, {1}).integer(14, 1)),
             "the ONNX file 'x.onnx': tensor 'w' lies in another file, and this one was given in "
             "memory");
   EXPECT_EQ(tensor_of(tensor(6, {1}).integer(5, 3).integer(14, 0)).integers,
             std::vector<int64_t>{3});
-  EXPECT_NE(problem(tensor(1, {-1})).find("a size that cannot be"), std::string::npos);
-  EXPECT_NE(problem(tensor(6, {1}).integer(14, 1).message(
-                        13, Message().bytes(1, "offset").bytes(2, "1x")))
+  EXPECT_NE(read_error(tensor(1, {-1})).find("a size that cannot be"), std::string::npos);
+  EXPECT_NE(read_error(tensor(6, {1}).integer(14, 1).message(
+                           13, Message().bytes(1, "offset").bytes(2, "1x")))
                 .find("its offset is '1x'"),
             std::string::npos);
 }

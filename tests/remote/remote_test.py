@@ -369,7 +369,7 @@ class BadServers(unittest.TestCase):
                 try:
                     if os.readlink(f"/proc/self/fd/{number}").startswith("socket:") and os.get_inheritable(int(number)):
                         found.append(socket.socket(fileno=os.dup(int(number))))
-                except FileNotFoundError:
+                except OSError:  # closed meanwhile
                     continue
             families = [s.family for s in found]
             for s in found:
@@ -382,8 +382,10 @@ class BadServers(unittest.TestCase):
 
         def look():
             Misbehaving.hanging.wait()
-            found.extend(inherited())
-            pipeline.cancel()
+            try:
+                found.extend(inherited())
+            finally:
+                pipeline.cancel()
 
         threading.Thread(target=look, daemon=True).start()
         with self.assertRaises(et.errors.CancelledError):

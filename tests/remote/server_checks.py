@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import echotrain as et
 from certificates import FUTURE, PAST, PRESENT, self_signed
@@ -196,10 +197,8 @@ def pauses(files, samples):
     checks = [(asked, LONGEST_PAUSE_S, LONGEST_PAUSE_S + SLACK_S) for asked in LONG]
     checks += [(asked, 0, longest_pauses_s(1) + SLACK_S) for asked in IGNORED]
     checks += [("2", 2, 2 + SLACK_S), ("1000000000", 0, 0.5 + SLACK_S, 0.5)]  # the last one is cancelled meanwhile
-    threads = [threading.Thread(target=check, args=args) for args in checks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(checks)) as pool:
+        for done in [pool.submit(check, *args) for args in checks]:
+            done.result()
     assert not failures, "; ".join(failures)
     return len(checks)

@@ -37,13 +37,21 @@ namespace EchoTrain
             lock (served) served.Remove(queue);
         }
 
-        /// Overwrites what ended calls have left on this thread's stack, or ended threads in its memory.
-        /// Mono's collector takes every word on a stack for a reference, and this thread waits most of
-        /// the time, at the same depth: it might keep an unreachable pipeline for as long as it lives.
-        [MethodImpl(MethodImplOptions.NoInlining)]
+        private const int StackOfCalls = 32768;  // more than the library's side of a call takes, in bytes
+        private static readonly bool isMono = Type.GetType("Mono.Runtime") != null;
+
+        /// Overwrites what calls have left on this thread's stack, or an earlier thread whose stack it
+        /// got. Mono's collector takes every word on a stack for a reference, and this thread waits most
+        /// of the time, at the same depth: it might keep an unreachable pipeline for as long as it lives.
         internal static void ForgetStack()
         {
-            Span<byte> below = stackalloc byte[32768];
+            if (isMono) ClearBelow();
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        private static void ClearBelow()
+        {
+            Span<byte> below = stackalloc byte[StackOfCalls];
             below.Clear();
         }
 
