@@ -29,8 +29,8 @@
 #   failing_system   the same for starts of threads and for sockets
 #   failing_input    the same for calls that open, list and read files
 #   walk             a random walk of 1,000,000 calls over the C API
-#   walk_python      and one of 50,000 calls over the Python package
-#   walk_java        one over the Java binding
+#   walk_python      and one over the Python package
+#   walk_java        one of 50,000 calls over the Java binding
 #   walk_csharp      and one over the C# binding
 #   soak             everything opened and closed in one process for 90 minutes
 #   mutation         every small mistake in the parsers, positions, checkpoints and the echo node: would the tests notice?
@@ -124,7 +124,7 @@ part failing_vulkan env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" 
 part failing_system env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_system_tests
 part failing_input env ECHOTRAIN_TEST_FAILURES="${ECHOTRAIN_TEST_FAILURES:-0}" build-test/tests/failing_input_tests
 part walk build-test/tests/walk --calls 1000000 --within 1 --seed "$(date +%Y%m%d)"
-part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 50000 --seed "$(date +%Y%m%d)"
+part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 1000000 --seed "$(date +%Y%m%d)"
 part walk_java env -C "$work" ECHOTRAIN_ENGINES="$PWD/build-test/capi/echotrain" java -Dechotrain.cache.dir="$work/java-cache" \
   -cp "$PWD/build-test/tests/bindings/java:$PWD/build-test/bindings/java/echotrain.jar:$PWD/build-test/bindings/java/echotrain-natives.jar" \
   Walk --calls 50000 --seed "$(date +%Y%m%d)"
