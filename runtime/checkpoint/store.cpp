@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
+#include "core/platform_files.h"
 #include "core/platform_lock.h"
 
 namespace etr::checkpoint {
@@ -41,9 +42,10 @@ bool is_checkpoint_name(const std::string& name) {
 std::vector<fs::path> folders(const std::string& directory, bool (*is)(const std::string& name)) {
   std::vector<fs::path> out;
   std::error_code error, unknown;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    if (is(it->path().filename().string()) && (it->is_directory(unknown) || unknown))
-      out.push_back(it->path());
+  for (const auto& entry : platform::list_folder(directory, error)) {
+    const fs::path path = fs::path(directory) / entry.name;
+    if (is(entry.name) && (fs::is_directory(path, unknown) || unknown)) out.push_back(path);
+  }
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     fail(Code::io, "cannot list '", directory, "': ", error.message());
   std::sort(out.begin(), out.end());

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace etr {
@@ -39,6 +41,16 @@ struct FileState {
   bool operator==(const FileState&) const = default;
 };
 std::optional<FileState> state_of(const std::string& path);
+
+// An entry of a folder. `type` is that of a link itself, or unknown where the file system does not
+// list it.
+struct FolderEntry {
+  std::string name;
+  std::filesystem::file_type type;
+};
+// Lists a folder, without "." and "..", in no order. If that fails, sets `error` and returns
+// nothing. (std::filesystem::directory_iterator ends the process if the memory runs out.)
+std::vector<FolderEntry> list_folder(const std::filesystem::path& folder, std::error_code& error);
 
 // A file open for reading: a regular file, or a pipe or terminal, which can only be read once,
 // front to back.

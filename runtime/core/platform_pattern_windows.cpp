@@ -39,9 +39,7 @@ std::vector<std::string> entries(const std::string& folder, const std::string& p
   const std::regex expression(expression_of(part));
   std::vector<std::string> out;
   std::error_code error;
-  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const auto& [name, type] : list_folder(folder.empty() ? "." : folder, error)) {
     const bool hidden = name.starts_with('.') && !part.starts_with('.');
     if (!hidden && std::regex_match(name, expression)) out.push_back(folder + name);
   }

@@ -1,5 +1,6 @@
 #include "core/platform.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <locale.h>
 #include <pthread.h>
@@ -8,15 +9,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
+#include "core/platform_files.h"
 
 namespace etr::platform {
 
@@ -148,5 +154,40 @@ bool may_widen_cpu_vectors() {
 }
 
 void widen_cpu_vectors() { ::setenv(kLavapipeVectors, "512", /*overwrite=*/1); }
+
+namespace {
+
+std::filesystem::file_type type_of(unsigned char listed) {
+  using std::filesystem::file_type;
+  switch (listed) {
+    case DT_REG: return file_type::regular;
+    case DT_DIR: return file_type::directory;
+    case DT_LNK: return file_type::symlink;
+    case DT_UNKNOWN: return file_type::unknown;
+    default: return file_type::fifo;  // or a socket or device
+  }
+}
+
+struct CloseFolder {
+  void operator()(DIR* list) const { ::closedir(list); }
+};
+
+}  // namespace
+
+std::vector<FolderEntry> list_folder(const std::filesystem::path& folder, std::error_code& error) {
+  error.clear();
+  const std::unique_ptr<DIR, CloseFolder> list(::opendir(folder.c_str()));
+  std::vector<FolderEntry> out;
+  while (list) {
+    errno = 0;
+    const dirent* const entry = ::readdir(list.get());
+    if (!entry) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") out.push_back({std::string(name), type_of(entry->d_type)});
+  }
+  if (errno == 0) return out;
+  error.assign(errno, std::generic_category());
+  return {};
+}
 
 }  // namespace etr::platform

@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/platform_files.h"
 
 namespace etr::platform {
 
@@ -160,5 +162,15 @@ bool may_widen_cpu_vectors() {
 }
 
 void widen_cpu_vectors() { ::_wputenv_s(kLavapipeVectors, L"512"); }
+
+std::vector<FolderEntry> list_folder(const std::filesystem::path& folder, std::error_code& error) {
+  namespace fs = std::filesystem;
+  std::vector<FolderEntry> out;
+  std::error_code unknown;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    out.push_back({it->path().filename().string(), it->symlink_status(unknown).type()});
+  if (error) out.clear();
+  return out;
+}
 
 }  // namespace etr::platform

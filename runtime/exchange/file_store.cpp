@@ -31,8 +31,8 @@ void check_parent(const fs::path& folder) {
     there = there.parent_path();
   }
   std::vector<std::string> names;
-  for (fs::directory_iterator at(there, ignored), end; !ignored && at != end; at.increment(ignored))
-    if (at->is_directory(ignored)) names.push_back(at->path().filename().string());
+  for (const auto& entry : platform::list_folder(there, ignored))
+    if (fs::is_directory(there / entry.name, ignored)) names.push_back(entry.name);
   const std::string near = nearest(missing.string(), names);
   fail(Code::not_found, "the rendezvous 'file:", folder.string(),
        "' lies in a folder that does not exist; '", there.string(), "' does, and has no folder '",

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform.h"
+#include "core/platform_files.h"
 #include "core/sha256.h"
 
 namespace etr::io {
@@ -123,13 +124,12 @@ void DiskCache::remove_oldest(const std::string& kept) const {
   std::vector<Found> others;
   uint64_t total = 0;
   std::error_code error, listing;
-  for (fs::directory_iterator it(directory_, listing), end; !listing && it != end;
-       it.increment(listing)) {
-    if (it->path().filename().string().find(kPart) != std::string::npos)
-      remove_if_abandoned(it->path());
-    if (it->path().extension() != kEnding) continue;
-    Found found{last_use(it->path(), error), 0, it->path()};
-    if (!error) found.bytes = it->file_size(error);
+  for (const auto& entry : platform::list_folder(directory_, listing)) {
+    const fs::path path = fs::path(directory_) / entry.name;
+    if (entry.name.find(kPart) != std::string::npos) remove_if_abandoned(path);
+    if (path.extension() != kEnding) continue;
+    Found found{last_use(path, error), 0, path};
+    if (!error) found.bytes = fs::file_size(path, error);
     if (error) continue;  // another process has removed it
     total += found.bytes;
     if (found.path != kept) others.push_back(std::move(found));

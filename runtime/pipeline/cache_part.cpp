@@ -10,6 +10,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/platform_files.h"
 
 namespace etr::pipeline {
 namespace {
@@ -112,10 +113,9 @@ Row row_of(const CacheEntry& entry) {
 std::optional<uint64_t> cached_bytes(const std::string& folder) {
   uint64_t total = 0;
   std::error_code error, gone;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    if (it->path().extension() != ".data") continue;
-    const uint64_t size = it->file_size(gone);
+  for (const auto& entry : platform::list_folder(folder, error)) {
+    if (!entry.name.ends_with(".data")) continue;
+    const uint64_t size = std::filesystem::file_size(folder + "/" + entry.name, gone);
     if (!gone) total += size - std::min<uint64_t>(size, sizeof(Header));
   }
   return error ? std::nullopt : std::optional(total);

@@ -23,9 +23,14 @@ struct Entry {
 std::vector<Entry> sorted_entries(const fs::path& directory) {
   std::vector<Entry> out;
   std::error_code error, unknown;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    out.push_back({it->path().filename().string(), it->is_directory(unknown),
-                   it->is_regular_file(unknown), it->is_symlink(unknown)});
+  for (auto& [name, listed] : platform::list_folder(directory, error)) {
+    fs::file_type type = listed;
+    if (type == fs::file_type::unknown) type = fs::symlink_status(directory / name, unknown).type();
+    const bool link = type == fs::file_type::symlink;
+    if (link) type = fs::status(directory / name, unknown).type();
+    out.push_back(
+        {std::move(name), type == fs::file_type::directory, type == fs::file_type::regular, link});
+  }
   const bool missing = error == std::errc::no_such_file_or_directory;
   if (error)
     fail(missing ? Code::not_found : Code::io, "cannot list '", directory.string(),

@@ -8,6 +8,7 @@
 #include "codec/image_codec.h"
 #include "codec/planar_image.h"
 #include "core/error.h"
+#include "core/platform_files.h"
 #include "io/fast_shard.h"
 #include "io/tar_writer.h"
 
@@ -79,15 +80,14 @@ std::vector<fs::path> shards_there(const fs::path& prefix, const ShardSet::Form&
   const std::string begin = prefix.filename().string() + "-";
   std::vector<fs::path> out;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), last; !error && it != last; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const auto& [name, type] : platform::list_folder(folder, error)) {
     if (name.size() <= begin.size() + end.size() || !name.starts_with(begin) ||
         !name.ends_with(end))
       continue;
     const auto digits =
         std::string_view(name).substr(begin.size(), name.size() - begin.size() - end.size());
     if (std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); }))
-      out.push_back(it->path());
+      out.push_back(folder / name);
   }
   if (error) fail(Code::io, "cannot list '", folder.string(), "': ", error.message());
   std::sort(out.begin(), out.end());

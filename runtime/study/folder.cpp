@@ -63,8 +63,8 @@ bool is_left_over(const std::string& name) {
 void check_holds_study(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path / kStudyFile, error) || fs::exists(path / kRecordsFile, error)) return;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-    if (const std::string name = it->path().filename().string(); !is_left_over(name))
+  for (const auto& [name, type] : platform::list_folder(path, error))
+    if (!is_left_over(name))
       fail(Code::state, "'", path.string(), "' holds no study, but '", name,
            "': give the study a folder of its own (--out FOLDER)");
 }

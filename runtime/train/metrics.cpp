@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
+#include "core/platform_files.h"
 #include "core/protobuf.h"
 #include "core/text.h"
 
@@ -101,14 +102,11 @@ const std::string& with_whole_lines(const std::string& path) {
 
 // Returns the second in the name of the newest event file; 0 if there is none.
 int64_t newest_second(const std::string& directory) {
-  namespace fs = std::filesystem;
   int64_t newest = 0;
   std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const auto& [name, type] : platform::list_folder(directory, error))
     if (EventFile::is_name(name) && name.size() < sizeof kEventFile + 17)
       newest = std::max<int64_t>(newest, std::atoll(name.c_str() + sizeof kEventFile - 1));
-  }
   return newest;
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/platform_files.h"
 
 namespace etr::train {
 namespace {
@@ -91,10 +92,12 @@ void RunFolder::remove_earlier_run() const {
   store_.clear();
   std::vector<fs::path> files{metrics_path_};
   std::error_code error, unknown;
-  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error))
-    if (EventFile::is_name(it->path().filename().string()) &&
-        it->symlink_status(unknown).type() == fs::file_type::regular)
-      files.push_back(it->path());
+  for (const auto& entry : platform::list_folder(directory_, error)) {
+    const fs::path path = fs::path(directory_) / entry.name;
+    if (EventFile::is_name(entry.name) &&
+        fs::symlink_status(path, unknown).type() == fs::file_type::regular)
+      files.push_back(path);
+  }
   for (const fs::path& path : files) remove_file(path);
 }
 

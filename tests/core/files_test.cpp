@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "core/error.h"
@@ -37,6 +38,30 @@ Error file_error(const std::function<void()>& use) {
     return error;
   }
   return Error(Code::ok, "no error");
+}
+
+TEST(ListFolder, HasNamesAndTypes) {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  std::ofstream(dir.path("file")) << "x";
+  fs::create_directory(dir.path("folder"));
+  fs::create_symlink("nowhere", dir.path("link"));
+  ASSERT_EQ(::mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  std::error_code error;
+  std::map<std::string, fs::file_type> found;
+  for (const auto& [name, type] : platform::list_folder(dir.path(), error)) found[name] = type;
+  EXPECT_FALSE(error);
+  const std::map<std::string, fs::file_type> expected{{"file", fs::file_type::regular},
+                                                      {"folder", fs::file_type::directory},
+                                                      {"link", fs::file_type::symlink},
+                                                      {"pipe", fs::file_type::fifo}};
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(platform::list_folder(dir.path("folder"), error).empty());
+  EXPECT_FALSE(error);
+  EXPECT_TRUE(platform::list_folder(dir.path("nothing"), error).empty());
+  EXPECT_EQ(error, std::errc::no_such_file_or_directory);
+  EXPECT_TRUE(platform::list_folder(dir.path("file"), error).empty());
+  EXPECT_EQ(error, std::errc::not_a_directory);
 }
 
 TEST(WriteFileAtomic, LeavesNothingWhereItCannotRename) {

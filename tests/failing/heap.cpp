@@ -161,21 +161,6 @@ struct Exceptions {
       if (has("::json_value::destroy(")) may_not_throw.push_back(function.range);
       if (has("::basic_json(std::initializer_list<")) lose_blocks.push_back(function.range);
     }
-    // libstdc++ makes an entry within a function that is noexcept.
-    const std::string iterator = "_ZNSt10filesystem7__cxx1118directory_iterator";
-    for (const char* name :
-         {"9incrementERSt10error_code", "C1ERKNS0_4pathENS_17directory_optionsEPSt10error_code"})
-      add_function((iterator + name).c_str());
-  }
-
- private:
-  void add_function(const char* name) {
-    Dl_info info{};
-    void* entry = nullptr;
-    void* const found = dlsym(RTLD_DEFAULT, name);
-    if (!found || !dladdr1(found, &info, &entry, RTLD_DL_SYMENT)) return;
-    const auto begin = reinterpret_cast<uintptr_t>(found);
-    may_not_throw.push_back({begin, begin + static_cast<const ElfW(Sym)*>(entry)->st_size});
   }
 };
 
