@@ -443,7 +443,7 @@ class OldCurl(unittest.TestCase):
         int curl_easy_getinfo(void* curl, int what, ...) { return 0; }
         void curl_easy_cleanup(void* curl) {}
         const char* curl_easy_strerror(int code) { return "it was asked"; }
-        void* curl_slist_append(void* list, const char* text) { return list; }
+        void* curl_slist_append(void* list, const char* text) { static int one; return &one; }
         void curl_slist_free_all(void* list) {}
         """
 
