@@ -42,8 +42,7 @@ struct FileState {
 };
 std::optional<FileState> state_of(const std::string& path);
 
-// An entry of a folder. `type` is that of a link itself, or unknown where the file system does not
-// list it.
+// An entry of a folder. `type` is that of a link itself.
 struct FolderEntry {
   std::string name;
   std::filesystem::file_type type;

@@ -157,14 +157,17 @@ void widen_cpu_vectors() { ::setenv(kLavapipeVectors, "512", /*overwrite=*/1); }
 
 namespace {
 
-std::filesystem::file_type type_of(unsigned char listed) {
+std::filesystem::file_type type_of(const std::filesystem::path& folder, const dirent& entry) {
   using std::filesystem::file_type;
-  switch (listed) {
+  switch (entry.d_type) {
     case DT_REG: return file_type::regular;
     case DT_DIR: return file_type::directory;
     case DT_LNK: return file_type::symlink;
-    case DT_UNKNOWN: return file_type::unknown;
-    default: return file_type::fifo;  // or a socket or device
+    case DT_FIFO: return file_type::fifo;
+    default: {  // rare, or the file system does not list types
+      std::error_code unknown;
+      return std::filesystem::symlink_status(folder / entry.d_name, unknown).type();
+    }
   }
 }
 
@@ -183,7 +186,7 @@ std::vector<FolderEntry> list_folder(const std::filesystem::path& folder, std::e
     const dirent* const entry = ::readdir(list.get());
     if (!entry) break;
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") out.push_back({std::string(name), type_of(entry->d_type)});
+    if (name != "." && name != "..") out.push_back({std::string(name), type_of(folder, *entry)});
   }
   if (errno == 0) return out;
   error.assign(errno, std::generic_category());

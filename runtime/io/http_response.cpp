@@ -10,14 +10,8 @@
 namespace etr::io {
 namespace {
 
-// The content of the first <name> element; "" if there is none.
-std::string_view element(std::string_view xml, const std::string& name) {
-  const std::string open = "<" + name + ">";
-  const size_t begin = xml.find(open);
-  if (begin == xml.npos) return "";
-  xml.remove_prefix(begin + open.size());
-  const size_t end = xml.find("</" + name + ">");
-  return end == xml.npos ? "" : xml.substr(0, end);
+std::string_view text_of(const std::vector<std::byte>& body) {
+  return {reinterpret_cast<const char*>(body.data()), body.size()};
 }
 
 }  // namespace
@@ -40,10 +34,19 @@ std::string HttpResponse::header_text(const std::string& name) const {
 }
 
 std::string HttpResponse::body_text() const {
-  const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
-  const std::string_view code = element(text, "Code"), message = element(text, "Message");
-  if (code.empty()) return readable(text);
+  const std::string_view code = element("Code"), message = element("Message");
+  if (code.empty()) return readable(text_of(body));
   return readable(message.empty() ? std::string(code) : cat(code, ": ", message));
+}
+
+std::string_view HttpResponse::element(const std::string& name) const {
+  std::string_view xml = text_of(body);
+  const std::string open = "<" + name + ">";
+  const size_t begin = xml.find(open);
+  if (begin == xml.npos) return "";
+  xml.remove_prefix(begin + open.size());
+  const size_t end = xml.find("</" + name + ">");
+  return end == xml.npos ? "" : xml.substr(0, end);
 }
 
 void HttpResponse::take_line(std::string_view line) {

@@ -22,6 +22,9 @@ struct HttpResponse {
   // code and message alone, because the rest may contain the session token.
   std::string header_text(const std::string& name) const;
   std::string body_text() const;
+  // The content of the first <name> element of a body in XML, as it stands there; "" if there is
+  // none.
+  std::string_view element(const std::string& name) const;
 
   // Takes a line of the head or of the trailers. A status line begins a new response, as after a
   // redirect.

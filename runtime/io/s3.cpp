@@ -135,12 +135,6 @@ std::vector<std::string> elements(const std::string& xml, const std::string& nam
   return out;
 }
 
-std::string first_element(const HttpResponse& answer, const std::string& name) {
-  const auto found = elements(
-      std::string(reinterpret_cast<const char*>(answer.body.data()), answer.body.size()), name);
-  return found.empty() ? "" : found[0];
-}
-
 // What to do about an error of a store, by its code.
 std::string remedy_for(const std::string& code) {
   constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
@@ -285,12 +279,12 @@ HttpRequest s3_request(const std::string& address, const S3Settings& settings,
 }
 
 std::string s3_error(const HttpResponse& answer, const S3Settings& settings) {
-  const std::string code = first_element(answer, "Code");
+  const std::string code = without_entities(answer.element("Code"));
   std::string remedy = remedy_for(code);
   const bool is_elsewhere = answer.status == 301 || answer.status == 307;
   if (is_elsewhere || code == "AuthorizationHeaderMalformed") {
     std::string region = answer.header("x-amz-bucket-region");
-    if (region.empty()) region = first_element(answer, "Region");
+    if (region.empty()) region = without_entities(answer.element("Region"));
     if (!region.empty() && region != settings.region)
       remedy = cat("the bucket lies in the region '", readable(region), "', not in '",
                    settings.region, "': set AWS_REGION");

@@ -24,10 +24,8 @@ std::vector<Entry> sorted_entries(const fs::path& directory) {
   std::vector<Entry> out;
   std::error_code error, unknown;
   for (auto& [name, listed] : platform::list_folder(directory, error)) {
-    fs::file_type type = listed;
-    if (type == fs::file_type::unknown) type = fs::symlink_status(directory / name, unknown).type();
-    const bool link = type == fs::file_type::symlink;
-    if (link) type = fs::status(directory / name, unknown).type();
+    const bool link = listed == fs::file_type::symlink;
+    const fs::file_type type = link ? fs::status(directory / name, unknown).type() : listed;
     out.push_back(
         {std::move(name), type == fs::file_type::directory, type == fs::file_type::regular, link});
   }

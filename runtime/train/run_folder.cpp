@@ -91,13 +91,10 @@ void RunFolder::remove_earlier_run() const {
   check_removable();
   store_.clear();
   std::vector<fs::path> files{metrics_path_};
-  std::error_code error, unknown;
-  for (const auto& entry : platform::list_folder(directory_, error)) {
-    const fs::path path = fs::path(directory_) / entry.name;
-    if (EventFile::is_name(entry.name) &&
-        fs::symlink_status(path, unknown).type() == fs::file_type::regular)
-      files.push_back(path);
-  }
+  std::error_code error;
+  for (const auto& [name, type] : platform::list_folder(directory_, error))
+    if (EventFile::is_name(name) && type == fs::file_type::regular)
+      files.push_back(fs::path(directory_) / name);
   for (const fs::path& path : files) remove_file(path);
 }
 

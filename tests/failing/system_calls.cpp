@@ -107,7 +107,7 @@ std::string below(const std::string& path) {
 std::string path_of(int file) { return counts(Calls::files) ? test::path_of(file) : ""; }
 
 std::string path_at(int folder, const char* path) {
-  return *path == '/' || folder == AT_FDCWD ? path : path_of(folder) + "/" + path;
+  return counts(Calls::files) ? test::path_at(folder, path) : "";
 }
 
 // The error of a call on a file, or 0.
