@@ -1,11 +1,11 @@
 #include "core/error.h"
 
-#include "core/utf8.h"
+#include "core/message.h"
 
 namespace etr {
 
 Error::Error(Code code, const std::string& message)
-    : std::runtime_error(as_utf8(message)), code_(code) {}
+    : std::runtime_error(as_message(message)), code_(code) {}
 
 const char* code_name(Code code) {
   switch (code) {

@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include "core/utf8.h"
+#include "core/message.h"
 
 namespace etr {
 namespace {
@@ -35,7 +35,7 @@ void log_line(LogLevel level, const std::string& message, LogSubject subject) {
   std::scoped_lock lock(slot().mutex);
   if (!slot().hook) return;
   current_subject() = subject;
-  slot().hook(level, as_utf8(message).c_str());
+  slot().hook(level, as_message(message).c_str());
   current_subject() = LogSubject::other;
 }
 
