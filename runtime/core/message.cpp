@@ -12,7 +12,7 @@ constexpr std::string_view kHidden = "***";
 
 // The parameters of signed addresses (AWS, Google, Azure, CloudFront) and of simple keys.
 bool is_secret(std::string_view parameter) {
-  constexpr std::string_view kParts[] = {"auth",   "credential", "key", "password",
+  constexpr std::string_view kParts[] = {"auth",   "credential", "key",  "password",
                                          "secret", "signature",  "token"};
   const std::string name = lower_case(parameter);
   return name == "sig" || std::ranges::any_of(kParts, [&](std::string_view part) {

@@ -68,6 +68,12 @@ bool set_cancellable(bool wanted) noexcept;
 // A UTC time, formatted as by strftime(), up to 63 characters.
 std::string utc_text(std::chrono::system_clock::time_point time, const char* format);
 
+// The value of an environment variable, in UTF-8; "" if it is not set.
+std::string variable(const char* name);
+
+// The user's home folder; "" if it is unknown.
+std::string home_directory();
+
 // The directory for small caches ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain), or "" if there
 // is none.
 std::string cache_directory();

@@ -132,12 +132,17 @@ std::string utc_text(std::chrono::system_clock::time_point time, const char* for
   return {text, std::strftime(text, sizeof text, format, &utc)};
 }
 
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string home_directory() { return variable("HOME"); }
+
 std::string cache_directory() {
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg)
-    return std::string(xdg) + "/echotrain";
-  if (const char* home = std::getenv("HOME"); home && *home)
-    return std::string(home) + "/.cache/echotrain";
-  return "";
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/echotrain";
+  const std::string home = home_directory();
+  return home.empty() ? "" : home + "/.cache/echotrain";
 }
 
 namespace {

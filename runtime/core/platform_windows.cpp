@@ -140,19 +140,20 @@ std::string utc_text(std::chrono::system_clock::time_point time, const char* for
   return {text, std::strftime(text, sizeof text, format, &utc)};
 }
 
-namespace {
-
-std::string variable(const wchar_t* name) {
-  const wchar_t* const value = ::_wgetenv(name);
+// std::getenv() would give the code page's bytes.
+std::string variable(const char* name) {
+  const wchar_t* const value = ::_wgetenv(wide(name).c_str());
   return value ? narrow(value) : "";
 }
 
-constexpr const wchar_t* kLavapipeVectors = L"LP_NATIVE_VECTOR_WIDTH";
+std::string home_directory() { return variable("USERPROFILE"); }
 
-}  // namespace
+namespace {
+constexpr const char* kLavapipeVectors = "LP_NATIVE_VECTOR_WIDTH";
+}
 
 std::string cache_directory() {
-  const std::string local = variable(L"LOCALAPPDATA");
+  const std::string local = variable("LOCALAPPDATA");
   return local.empty() ? "" : local + "\\echotrain\\cache";
 }
 
@@ -161,7 +162,7 @@ bool may_widen_cpu_vectors() {
          variable(kLavapipeVectors).empty();
 }
 
-void widen_cpu_vectors() { ::_wputenv_s(kLavapipeVectors, L"512"); }
+void widen_cpu_vectors() { ::_putenv_s(kLavapipeVectors, "512"); }
 
 std::vector<FolderEntry> list_folder(const std::filesystem::path& folder, std::error_code& error) {
   namespace fs = std::filesystem;

@@ -1,10 +1,10 @@
 #include "exchange/world.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "core/json.h"
+#include "core/platform.h"
 #include "core/platform_process.h"
 #include "exchange/helper.h"
 #include "exchange/local.h"
@@ -58,10 +58,9 @@ World world_of(const Json& spec) {
 }
 
 std::string engine_file(const World& world, const std::string& name, const std::string& package) {
-  const char* const variable = std::getenv("ECHOTRAIN_ENGINES");
-  const std::string folder = !world.engines.empty()  ? world.engines
-                             : variable && *variable ? variable
-                                                     : platform::code_directory() + "/echotrain";
+  std::string folder = world.engines;
+  if (folder.empty()) folder = platform::variable("ECHOTRAIN_ENGINES");
+  if (folder.empty()) folder = platform::code_directory() + "/echotrain";
   std::string path = folder + "/" + name;
   if (std::filesystem::exists(path)) return path;
   fail(Code::not_found, "the engine '", world.engine, "' is not installed: '", path,

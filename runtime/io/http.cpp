@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <exception>
 #include <new>
 #include <random>
@@ -240,8 +239,8 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   set(CURLOPT_NOPROGRESS, 0L);
   set(CURLOPT_XFERINFOFUNCTION, check_progress);
   set(CURLOPT_XFERINFODATA, &exchange);
-  if (const char* bundle = std::getenv("SSL_CERT_FILE"); bundle && *bundle)
-    set(CURLOPT_CAINFO, bundle);
+  if (const std::string bundle = platform::variable("SSL_CERT_FILE"); !bundle.empty())
+    set(CURLOPT_CAINFO, bundle.c_str());
 
   CURLcode code = lib.easy_perform(curl);
   if (exchange.has_said_enough) code = CURLE_OK;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -33,11 +32,6 @@ std::string encode(std::string_view text, bool slashes) {
             kDigits[static_cast<unsigned char>(c) & 15]};
   }
   return out;
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
 }
 
 // Returns an empty text if there is no such file, or /dev/null, which turns a file off.
@@ -198,7 +192,8 @@ S3Settings S3Settings::find() {
       if (!text.empty()) return text;
     return std::string();
   };
-  const std::string home = variable("HOME") + "/.aws/",
+  using platform::variable;
+  const std::string home = platform::home_directory() + "/.aws/",
                     profile = first({variable("AWS_PROFILE"), "default"});
   auto config = ini_section(first({variable("AWS_CONFIG_FILE"), home + "config"}),
                             {"profile " + profile, profile});

@@ -27,9 +27,7 @@ TEST(Message, KeepsTheRest) {
   EXPECT_EQ(as_message("x://h/\xFF?key=\xFE"), "x://h/\\xFF?key=***");
 }
 
-TEST(Message, IsWhatAnErrorSays) {
-  EXPECT_STREQ(Error(Code::io, "x://u:p@h").what(), "x://***@h");
-}
+TEST(Message, IsWhatAnErrorSays) { EXPECT_STREQ(Error(Code::io, "x://u:p@h").what(), "x://***@h"); }
 
 }  // namespace
 }  // namespace etr::test

@@ -74,6 +74,7 @@ public sealed class Walk
     // binding held what it must not, there would be dozens more.
     private const int MostHeld = 8, CallsForOneMore = 5000;
     private const int ThreadsOfOne = 6;  // that a pipeline or a trainer has at most: those that serve functions, and the library's
+    private const int FilesOfOne = 4;    // the data set that a pipeline reads, and what it keeps
     private const int Workers = 4;       // oneTBB keeps the threads that it has made
 
     private readonly Random random;
@@ -1423,12 +1424,12 @@ public sealed class Walk
 
     private static int[] Left() => new[] { Names().Length, Directory.GetFiles("/proc/self/fd").Length };
 
-    /// Threads of objects that were left to Mono's collector, and that it holds: it takes every word on a stack or in a register
-    /// for a reference. They are few; of more, the binding holds some.
+    /// How many objects that were left to Mono's collector may have threads and files, because it holds them: it takes every word
+    /// on a stack or in a register for a reference. They are few; of more, the binding holds some.
     private int Excused()
     {
         abandoned.RemoveAll(one => !one.IsHeld);
-        return abandoned.Count > MostHeld + calls / CallsForOneMore ? 0 : abandoned.Count * ThreadsOfOne;
+        return abandoned.Count > MostHeld + calls / CallsForOneMore ? 0 : abandoned.Count;
     }
 
     /// Waits until no more is left than `most`; null: until nothing changes any more.
@@ -1445,7 +1446,8 @@ public sealed class Walk
             int[] now = Left();
             same = now.SequenceEqual(before) ? same + 1 : 0;
             before = now;
-            bool few = most == null ? same >= 5 : now[0] - Excused() <= most[0] && now[1] <= most[1];
+            int held = Excused();
+            bool few = most == null ? same >= 5 : now[0] - held * ThreadsOfOne <= most[0] && now[1] - held * FilesOfOne <= most[1];
             if (few && Volatile.Read(ref lent) == 0) return now;
             if ((DateTime.UtcNow - began).TotalSeconds > within)
                 throw new Finding("left when everything is disposed of: " + now[0] + " threads and " + now[1] + " files" +
