@@ -25,14 +25,14 @@ public static class Train
             {
                 Console.WriteLine("device: " + trainer.Device.Name);
                 long batches = pipeline.Length ?? 0;  // a folder's is known; that of shards after an epoch
-                trainer.StepEnded += (sender, told) =>
+                trainer.StepEnded += (sender, e) =>
                 {
-                    if (told.Step.Number % 10 == 0)
-                        Console.Error.Write("\repoch {0}: step {1} of {2}, loss {3:F3} ", told.Epoch + 1,
-                            told.Step.Number - told.Epoch * batches, batches, told.Step.Loss);
+                    if (e.Step.Number % 10 == 0)
+                        Console.Error.Write("\repoch {0}: step {1} of {2}, loss {3:F3} ", e.Epoch + 1,
+                            e.Step.Number - e.Epoch * batches, batches, e.Step.Loss);
                 };
-                trainer.EpochEnded += (sender, told) => Console.WriteLine(
-                    "epoch {0}: loss {1:F3}, accuracy {2:P1}", told.Epoch + 1, told.Training.Loss, told.Training.Accuracy);
+                trainer.EpochEnded += (sender, e) => Console.WriteLine(
+                    "epoch {0}: loss {1:F3}, accuracy {2:P1}", e.Epoch + 1, e.Training.Loss, e.Training.Accuracy);
                 trainer.Fit(pipeline, epochs: 3);
             }
             return 0;

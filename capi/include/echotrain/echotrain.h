@@ -323,8 +323,8 @@ ETR_API void etr_runtime_destroy(etr_runtime* runtime);
  *
  * `progress` (may be NULL) is called on this thread after each product, with the kernel that was
  * chosen. If it returns 0, tuning ends early, what was measured is written, and the call returns
- * ETR_OK. If measuring fails, what was measured before is written, too. Do not use the device
- * meanwhile; creating a trainer or starting a run on this runtime fails with ETR_STATE.
+ * ETR_OK. If measuring fails, what was measured before is written, too. Until the call returns, do
+ * not use the device; creating a trainer or starting a run on this runtime fails with ETR_STATE.
  * ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory; ETR_CORRUPT_DATA if the
  * existing file is damaged; ETR_IO if it cannot be written. */
 ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
@@ -365,7 +365,7 @@ enum { ETR_MAX_RANK = 8 };
 typedef struct etr_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32 or ETR_U16 */
-  int32_t rank;
+  int32_t rank;  /* number of dimensions */
   int32_t reserved;
   int64_t shape[ETR_MAX_RANK];
   const void* data;
@@ -431,8 +431,8 @@ ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
  *
  * The item belongs to the pipeline and is valid only during the call. Calling etr_batch_destroy on
  * it leaves it as it is and counts as a failure of the function. The function must not use the
- * pipeline. To get the same batches at any number of threads, let its result depend on the item
- * only; draw random numbers from seed, epoch, ordinal and replica. */
+ * pipeline. To get the same batches with any number of threads, let its result depend on the item
+ * only, and derive random numbers from a seed and the item's epoch, ordinal and replica. */
 typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
 
 /* Appends a stage `map` that calls `function`. `name`, which is unique in the pipeline, stands for
@@ -458,9 +458,9 @@ ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name
                                         void (*destroy)(void* user_data));
 
 /* Waits for the next batch and returns it; the caller owns it. ETR_END at the end of each epoch;
- * the next call continues with the next epoch. After the last epoch (the option "epochs" is their
- * number; 0, the default: there is no last one) every further call returns ETR_END at once. A
- * second ETR_END in a row thus means that no epoch is left, unless an epoch has no batch.
+ * the next call continues with the next epoch. After the last epoch (the option "epochs" gives
+ * their number; with 0, the default, there is no last one) every further call returns ETR_END at
+ * once. A second ETR_END in a row thus means that no epoch is left, unless an epoch has no batch.
  *
  * ETR_CANCELLED after a cancellation. Errors of the stages arrive here, after everything that came
  * before them, and further calls return the same error: ETR_NOT_FOUND if no file matches, ETR_IO if
@@ -469,8 +469,8 @@ ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name
 ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
 
 /* Waits until etr_pipeline_next would not block, because it has a batch, an end or an error to
- * return, for at most `seconds` (0 to 1e6). ETR_END if it would still block. For programs that must
- * attend to something else meanwhile, such as signals. */
+ * return, for at most `seconds` (0 to 1e6). ETR_END if it would still block. This is for programs
+ * that must attend to something else in the meantime, such as signals. */
 ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
 
 /* Returns the number of batches in the epoch of the next batch, provided that no record is dropped,
@@ -583,7 +583,7 @@ ETR_API int32_t etr_batch_remove(etr_batch* batch, const char* field);
 typedef struct etr_vulkan_buffer {
   uint32_t struct_size;
   int32_t dtype; /* ETR_I32 or ETR_F32 */
-  int32_t rank;
+  int32_t rank;  /* number of dimensions */
   int32_t reserved;
   int64_t shape[ETR_MAX_RANK]; /* without extents of 0 */
   void* buffer;    /* VkBuffer; the queue's family owns it, or several families share it */
@@ -598,11 +598,11 @@ typedef struct etr_vulkan_buffer {
  *
  * The contents must stay until `release` (may be NULL) is called with `user_data`. That happens
  * exactly once, on any thread, also after an error: when the batch has been destroyed and every
- * step on it has ended. That a step has ended is noticed in the program's calls of
- * etr_trainer_result, in those of etr_trainer_step if several results have not been taken, or when
- * the trainer is destroyed. The contents may be overwritten sooner, once the step has been started,
- * by work that is submitted to the same queue after a barrier from VK_PIPELINE_STAGE_TRANSFER_BIT.
- * etr_batch_get returns ETR_STATE for such a field. */
+ * step on it has ended. The library notices that a step has ended when the program calls
+ * etr_trainer_result, when it calls etr_trainer_step while several results have not been taken, or
+ * when the trainer is destroyed. The contents may be overwritten sooner, once the step has been
+ * started, by work that is submitted to the same queue after a barrier from
+ * VK_PIPELINE_STAGE_TRANSFER_BIT. etr_batch_get returns ETR_STATE for such a field. */
 ETR_API int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field,
                                       const etr_vulkan_buffer* buffer,
                                       void (*release)(void* user_data), void* user_data);
@@ -624,7 +624,7 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
 
 /* Packs images root/CLASS/NAME.EXT, shuffled, into shards: PREFIX-000000.tar.zst and so on for the
  * stage `webdataset`, or with the option format "fast" PREFIX-000000.ets for the stage
- * `fast_shard`, whose images decode two to four times as fast as PNGs. CLASS/NAME becomes the
+ * `fast_shard`, whose images decode 1.7 to 3.8 times as fast as PNGs. CLASS/NAME becomes the
  * sample's key.
  *
  * The folder of PREFIX must lie outside of `root`; it is created if it is missing. The file
@@ -667,8 +667,8 @@ ETR_API int32_t etr_model_create_from_json(const char* spec, etr_model** model);
  * file's inputs; an image is [N, C, H, W] in the file and a field [N, H, W, C] here. Layers can be
  * added after the file's output; to cut the file before that, or to rename its inputs, give
  * etr_model_create_from_json {"onnx": PATH, "until": VALUE, "inputs": [...], "layers": [...]}.
- * etr_model_json returns the layers without the weights: a trainer made from that loads checkpoints
- * without the file.
+ * etr_model_json returns the layers without the weights; a trainer made from this JSON can load
+ * checkpoints without the file.
  *
  * ETR_NOT_FOUND if the file is missing. ETR_UNSUPPORTED if it has an operator that this library
  * lacks; the message names the node and the operator. ETR_CORRUPT_DATA if the file is damaged; the
@@ -686,7 +686,7 @@ ETR_API int32_t etr_model_add(etr_model* model, const char* layer, const etr_opt
  * ETR_INVALID_ARGUMENT if the model has no layer. */
 ETR_API int32_t etr_model_json(const etr_model* model, char** json);
 
-/* Summarizes the model for samples of given shapes. `fields` is a JSON object with each field that
+/* Summarises the model for samples of given shapes. `fields` is a JSON object with each field that
  * the model reads, such as {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}.
  * `format` is "text" (for people) or "json": {"inputs": [{"name", "dtype", "shape"}], "layers":
  * [{"name", "op", "shape", "parameters"}], "parameters", "frozen", "states"}, where -1 in a shape
@@ -779,10 +779,10 @@ ETR_API int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name,
                                         etr_batch** weights);
 
 /* Replaces the parameters and running statistics that are fields of `weights`; others keep their
- * values. The optimizer's state is kept, except for the mean of the weights, which is set too. If
- * any field does not fit, nothing changes: ETR_NOT_FOUND if the model has nothing of that name,
- * ETR_INVALID_ARGUMENT if the type or shape differs. ETR_STATE before the first batch;
- * ETR_UNSUPPORTED for fields in Vulkan buffers. */
+ * values. The optimizer's state is kept, except for the running mean of the weights (the option
+ * ema_decay), which is set to the same values. If any field does not fit, nothing changes:
+ * ETR_NOT_FOUND if the model has nothing of that name, ETR_INVALID_ARGUMENT if the type or shape
+ * differs. ETR_STATE before the first batch; ETR_UNSUPPORTED for fields in Vulkan buffers. */
 ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights);
 
 /* Changes a hyperparameter from the next step on, at no cost: "momentum", "beta1", "beta2", "decay"
@@ -847,13 +847,13 @@ ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
                                                               int64_t batches),
                                           void* user_data, void (*destroy)(void* user_data));
 
-/* Summarizes the model like etr_model_summary, with the shapes of the first batch. ETR_STATE before
- * it. */
+/* Summarises the model like etr_model_summary, with the shapes of the first batch. ETR_STATE before
+ * the first batch. */
 ETR_API int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text);
 
 /* Exports the model with its weights as an ONNX file (opset 17), for other runtimes. The inputs
  * have the names of their fields, images are [N, H, W, C] as here, there is one output "output",
- * and the number of rows N is free. Batch normalization is folded. Waits for the steps in flight.
+ * and the batch size N is dynamic. Batch normalisation is folded. Waits for the steps in flight.
  * ETR_STATE before the first batch, ETR_UNSUPPORTED with the name of the layer that ONNX cannot
  * express, ETR_IO if the file cannot be written. */
 ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
@@ -863,7 +863,7 @@ ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
  * steps. Folders that no trainer wrote and damaged checkpoints do not count and are not removed.
  * Waits for the steps in flight. ETR_IO if the folder or a file cannot be written; ETR_STATE before
  * the first batch, while another run or trainer saves there, and if a run's checkpoints are there,
- * which this one would replace without what the run needs to resume. */
+ * because this one would replace them and lacks what the run needs to resume. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 
 /* Loads the newest intact checkpoint below `directory`, before or after the first step.
@@ -871,7 +871,7 @@ ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
  *
  * ETR_INVALID_ARGUMENT if the checkpoint is of another model or another optimizer; the message
  * names the difference. (Checkpoints of versions that did not write the optimizer's name are
- * recognized by its state alone.) To continue with another optimizer, load the checkpoint into a
+ * recognised by its state alone.) To continue with another optimizer, load the checkpoint into a
  * trainer with the one that made it, and transfer the weights with etr_trainer_get_weights and
  * etr_trainer_set_weights. */
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
@@ -917,7 +917,7 @@ typedef struct etr_step_result {
  * Take the results with etr_trainer_result, though not necessarily after each step. A loss or
  * gradient that is not finite is reported only there: until then, later calls of etr_trainer_step
  * return ETR_OK, but their steps do not change the weights. The trainer keeps the fields' memory
- * for a few steps, and for one that was not finite until that is reported.
+ * for a few steps, and that of a step that was not finite until this is reported.
  *
  * Batches may differ in N. One with fewer samples than the largest so far is computed with some
  * samples repeated, so that batch statistics remain meaningful; the repetitions do not count
@@ -937,8 +937,8 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 
 /* Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
  * the field "output": f32 [N, ...], the result of the last layer. Dropout and running statistics
- * work as in a step; the fields of the loss are not read. `input_gradients` other than 0:
- * etr_trainer_backward is to return the gradients of the inputs, too, which takes more time.
+ * work as in a step; the fields of the loss are not read. With `input_gradients` other than 0,
+ * etr_trainer_backward can also return the gradients of the inputs, which takes more time.
  *
  * Waits for the device. Each new shape of a batch is planned once, which takes a while; the plans
  * of the four most recently used shapes are kept. ETR_NOT_FOUND if a field is missing,
@@ -1075,8 +1075,8 @@ typedef struct etr_event {
   uint64_t total_steps;
   double seconds; /* of training, without evaluation, checkpoints and compiling in the first step */
   double loss, accuracy, learning_rate;
-  double examples_per_second; /* since the last event, without the first step */
-  double device_wait_share; /* share of the training time so far in which the device was idle */
+  double examples_per_second;       /* since the last event, without the first step */
+  double device_wait_share;         /* share of training time so far in which the device was idle */
   uint64_t examples, fresh, echoed; /* since the start of the run */
   int64_t bad_records;              /* distinct records, however often each was met */
   double eval_loss, eval_accuracy;  /* of the latest evaluation */
@@ -1170,8 +1170,9 @@ ETR_API int32_t etr_run_profile(etr_run* run, int32_t steps, const char* format,
 
 /* Returns the statistics of the run's input pipeline, as etr_pipeline_stats does. If several
  * processes or devices train together, "ranks" has this one's "rank", the number of ranks ("size"),
- * the "steps" made so far, and the "bytes" of the arrays that this rank has brought to exchanges.
- * With a parameter server "worker" has its "steps" and the "bytes" it exchanged. */
+ * the "steps" made so far, and the "bytes" of the arrays that this rank has contributed to
+ * exchanges. With a parameter server, "worker" has the worker's "steps" and the "bytes" that it
+ * exchanged. */
 ETR_API int32_t etr_run_pipeline_stats(etr_run* run, char** json);
 
 /* Returns the run's trainer, to read and set weights and hyperparameters, to predict, evaluate,
@@ -1296,12 +1297,12 @@ ETR_API int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const ch
  *  - "condition": the last trial of a condition has ended; "result" is its entry of
  *    etr_study_results, with "baseline" and "gain" null, because other conditions may not have run
  *    yet.
- *  - "end": the study has ended. It comes once; after it the call returns ETR_END.
+ *  - "end": the study has ended. This event comes once; after it, the call returns ETR_END.
  *
  * All events have "done", "total" and "resumed" (trials; the last: those found in the folder),
  * "running" and "parallel" (trials now, and at most), "seconds", "seconds_left" (an estimate; null:
- * unknown), and the current "workload" and "condition" with its "metric", and "best_metric" and
- * "best_to_target" (in units of its "clock") of its search so far.
+ * unknown), and the current "workload" and "condition" with its "metric" and "clock". "best_metric"
+ * and "best_to_target" (in units of the clock) are those of the current search so far.
  *
  * Trials train on threads of the library, also between calls. A trial that fails is counted as
  * failed, and the study continues. If the first trials all fail with the same error, or if nothing
@@ -1347,8 +1348,8 @@ ETR_API void etr_study_destroy(etr_study* study);
 
 /* ---- deprecated ------------------------------------------------------------------------------ */
 
-/* These functions will be gone in version 0.2. Those of trainers treat a run and its trainer as one
- * handle, an etr_trainer that etr_trainer_start_job makes. etr_trainer_evaluate and
+/* These functions will be removed in version 0.2. The functions of trainers treat a run and its
+ * trainer as one handle, an etr_trainer that etr_trainer_start_job makes. etr_trainer_evaluate and
  * etr_trainer_profile take such a trainer with a NULL pipeline or batch, for etr_run_evaluate and
  * etr_run_profile, and etr_trainer_on_evaluation does for it what etr_run_on_evaluation does, too.
  *

@@ -3,8 +3,8 @@
 //
 // The header calls nothing but the C API, so a program also works with later libraries, as long as
 // they have the functions that it uses (docs/compatibility.md). Objects own their handle; they are
-// movable, not copyable. Failures are exceptions of type Error. Threads,
-// units, shapes and lifetimes are those of echotrain.h.
+// movable, not copyable. Failures are exceptions of type Error. The rules for threads, units,
+// shapes and lifetimes are those of echotrain.h.
 #ifndef ECHOTRAIN_ECHOTRAIN_HPP_
 #define ECHOTRAIN_ECHOTRAIN_HPP_
 

@@ -9,8 +9,9 @@
  *  1. A group has `size` ranks, 0 to size - 1; an engine is one rank's end of it. All ranks call
  *     the same collective functions (all_reduce, reduce_scatter, all_gather, broadcast, barrier,
  *     split) in the same order, with matching counts, types and roots.
- *  2. A function returns when its work is done, or with an error. It serves one thread at a time.
- *     Different engines, such as those that split() makes, may serve different threads at once.
+ *  2. A function returns when its work is done, or with an error. An engine serves one thread at a
+ *     time, except that abort, allocate and release may be called from any thread. Different
+ *     engines, such as those that split() makes, may serve different threads at once.
  *  3. A function returns 0 (ETR_OK), or fills `error` and returns a negative status of echotrain.h.
  *     It ends within `timeout_s` seconds plus one. If ranks did not come or are gone, it returns
  *     ETR_RANK_LOST and lists them in `error`.
