@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/platform.h"
+#include "core/utf8.h"
 #include "core/message.h"
 #include "functions.h"
 #include "gpu/wide_vectors.h"

@@ -213,7 +213,7 @@ class Runs(unittest.TestCase):
         run_.until("step ")
         run_.interrupt()
         self.assertEqual(run_.end(), 130)
-        step = re.search(r"interrupted: at step (\d+), which '.*interrupted/checkpoints' holds", run_.output)
+        step = re.search(r"interrupted: at step (\d+), saved in '.*interrupted/checkpoints'", run_.output)
         self.assertIsNotNone(step, run_.output)
         # As promised: the run goes on from there.
         more = int(step[1]) + 3

@@ -259,7 +259,7 @@ RunEnd run_with_progress(etr_run* run, const std::string& label, double total_se
       line.finish();
     if (interrupted() && !std::exchange(told, true) && event.kind != ETR_EVENT_END) {
       line.finish();
-      line.show("ending in order; once more ends it at once");
+      line.show("stopping; interrupt again to stop at once");
     }
   }
   line.finish();

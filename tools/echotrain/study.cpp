@@ -281,8 +281,8 @@ int command_study(const Arguments& arguments) {
   const Json end = run(study);
   if (interrupted())
     throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
-                      counted(end.at("total").get<int64_t>(), "trial") + " are done, which '" +
-                      folder + "' holds; the same command goes on from there"};
+                      counted(end.at("total").get<int64_t>(), "trial") + " are done, saved in '" +
+                      folder + "'; continue with the same command"};
   check_any_trained(report(study, spec, folder, /*ran=*/true), folder);
   return 0;
 }

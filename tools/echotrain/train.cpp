@@ -37,8 +37,8 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
   if (folder.empty()) return at + "; nothing is kept, because output.dir is empty";
   if (!end.has_checkpoint)
     return at + "; no checkpoint was written (see output.checkpoint_every_steps and _epochs)";
-  return at + ", which '" + folder + "/checkpoints' holds; 'echotrain train " + as_word(job_file) +
-         " --resume' (with the same --set) goes on from there";
+  return at + ", saved in '" + folder + "/checkpoints'; continue with 'echotrain train " +
+         as_word(job_file) + " --resume' (and the same --set)";
 }
 
 // Prints the result of a resumed run that was already complete.
