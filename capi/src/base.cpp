@@ -5,9 +5,9 @@
 
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/message.h"
 #include "core/platform.h"
 #include "core/utf8.h"
-#include "core/message.h"
 #include "functions.h"
 #include "gpu/wide_vectors.h"
 #include "handles.h"
