@@ -30,7 +30,7 @@
 #   failing_input    the same for calls that open, list and read files
 #   walk             a random walk of 1,000,000 calls over the C API
 #   walk_python      and one over the Python package
-#   walk_java        one of 50,000 calls over the Java binding
+#   walk_java        one of 250,000 calls over the Java binding
 #   walk_csharp      and one over the C# binding
 #   soak             everything opened and closed in one process for 90 minutes
 #   mutation         every small mistake in the parsers, positions, checkpoints and the echo node: would the tests notice?
@@ -127,9 +127,9 @@ part walk build-test/tests/walk --calls 1000000 --within 1 --seed "$(date +%Y%m%
 part walk_python env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/walk/walk.py --calls 1000000 --seed "$(date +%Y%m%d)"
 part walk_java env -C "$work" ECHOTRAIN_ENGINES="$PWD/build-test/capi/echotrain" java -Dechotrain.cache.dir="$work/java-cache" \
   -cp "$PWD/build-test/tests/bindings/java:$PWD/build-test/bindings/java/echotrain.jar:$PWD/build-test/bindings/java/echotrain-natives.jar" \
-  Walk --calls 50000 --seed "$(date +%Y%m%d)"
+  Walk --calls 250000 --seed "$(date +%Y%m%d)"
 part walk_csharp env -C "$work" ECHOTRAIN_ENGINES="$PWD/build-test/capi/echotrain" MONO_PATH="$PWD/build-test/bindings/csharp/mono" \
-  mono "$PWD/build-test/tests/bindings/csharp/Walk.exe" --calls 50000 --seed "$(date +%Y%m%d)"
+  mono "$PWD/build-test/tests/bindings/csharp/Walk.exe" --calls 250000 --seed "$(date +%Y%m%d)"
 part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --seconds 5400
 part mutation /usr/bin/python3 tests/mutation/mutate.py build-test
 part windows bash tests/windows.sh "$work/windows"
