@@ -5,7 +5,6 @@
 
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/message.h"
 #include "core/platform.h"
 #include "core/utf8.h"
 #include "functions.h"
@@ -156,7 +155,7 @@ gpu::HostDevice host_device(const etr_vulkan_device& given) {
 
 void set_last_error(const char* message) noexcept {
   try {
-    last_error() = as_message(message);
+    last_error() = as_utf8(message);
   } catch (...) {  // no memory for the message; this one is short enough to need none
     last_error() = "out of memory";
   }

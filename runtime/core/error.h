@@ -43,8 +43,8 @@ const char* code_name(Code code);
 
 class Error : public std::runtime_error {
  public:
-  // Paths and names in files may contain any bytes; the stored message is UTF-8, and shows no
-  // secrets of addresses (see as_message).
+  // Paths and names in files may contain any bytes; the stored message is UTF-8. Except for that of
+  // a function of the program, it shows no secrets of addresses (see as_message).
   Error(Code code, const std::string& message);
   Code code() const { return code_; }
 

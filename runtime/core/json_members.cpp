@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/json.h"
+#include "core/message.h"
 #include "core/utf8.h"
 
 namespace etr {
@@ -15,7 +16,8 @@ constexpr uint64_t kMostCount = 1'000'000'000'000'000;
 
 std::string brief_json(const Json& value) {
   constexpr size_t kShown = 60;
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  // Without secrets of addresses before it is cut, after which they could not be recognised.
+  const std::string text = as_message(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   return text.size() <= kShown ? text : as_utf8(text.substr(0, kShown)) + "...";
 }
 

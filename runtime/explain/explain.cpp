@@ -246,7 +246,7 @@ Json bottleneck_of(const Model& model, double measured) {
       "stage", slowest.name,
       slowest.runs == Runs::parallel
           ? cat("'", slowest.name, "' takes all threads")
-          : cat("'", slowest.name, "' works on one item at a time, and is always busy"));
+          : cat("'", slowest.name, "' works on one item at a time and is always busy"));
 }
 
 std::string rate_in_table(double rate) {

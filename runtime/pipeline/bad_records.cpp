@@ -6,6 +6,7 @@
 
 #include "core/json.h"
 #include "core/log.h"
+#include "core/message.h"
 #include "core/platform_files.h"
 #include "core/sha256.h"
 #include "core/text.h"
@@ -26,7 +27,8 @@ Json to_json(const BadRecord& r) {
 }
 
 std::string where_text(const BadRecord& r) {
-  return cat("stage '", r.stage, "', shard '", r.shard, "', key '", r.key, "': ", r.reason);
+  return as_message(cat("stage '", r.stage, "', shard '", r.shard, "', key '", r.key, "': ")) +
+         r.reason;
 }
 
 void append(const std::string& path, const Json& row) {
@@ -45,7 +47,7 @@ std::string identity(const Item& item) {
 // A hint for errors caused by the record itself; "" for other errors.
 const char* remedy(Code code) {
   const bool of_the_record = code == Code::corrupt_data || code == Code::unsupported;
-  return of_the_record ? " (to go on without bad records, set on_error to skip or quarantine)" : "";
+  return of_the_record ? " (to continue without bad records, set on_error to skip or quarantine)" : "";
 }
 
 std::string short_hash(const std::string& text) { return to_hex(sha256(text)).substr(0, 12); }
@@ -87,9 +89,9 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) {
   if (error) fail(Code::io, "cannot create '", rules_.directory, "': ", error.message());
   const std::string whole = identity(item);
   const std::string name =
-      item.origin
-          ? std::filesystem::path(*item.origin->shard).filename().string() + "-" + item.origin->key
-          : whole;
+      item.origin ? std::filesystem::path(as_message(*item.origin->shard)).filename().string() +
+                        "-" + item.origin->key
+                  : whole;
   std::string stem = file_safe(name, kMostStem, whole);
   // Another folder has a file of the same name.
   if (!stems_.insert(stem).second) stem += "-" + short_hash(whole);

@@ -151,7 +151,7 @@ class Studies(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
-        self.assertRegex(told, r"0 of 6 trials are done, saved in '.*interrupted'; continue with the same command")
+        self.assertRegex(told, r"0 of 6 trials are done and saved in '.*interrupted'; continue with the same command")
 
     def test_one_process_has_the_folder(self):
         path = self.study("claimed", goal={"metric": "loss"}, budget={"fresh": 10**9},

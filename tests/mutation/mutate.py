@@ -45,7 +45,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Files, and the programs whose tests should notice. Of these, only those tests run that come past the mutant.
 ROOMS = [
-    (["runtime/core/parse_json.cpp", "runtime/core/json_members.cpp", "runtime/core/packed.cpp", "runtime/core/utf8.cpp"], ["core_tests"]),
+    (["runtime/core/parse_json.cpp", "runtime/core/json_members.cpp", "runtime/core/message.cpp", "runtime/core/packed.cpp",
+      "runtime/core/utf8.cpp"], ["core_tests"]),
     (["runtime/checkpoint/manifest.cpp", "runtime/checkpoint/safetensors*.cpp"], ["checkpoint_tests"]),
     (["runtime/checkpoint/store.cpp"], ["checkpoint_tests", "crash_tests"]),
     (["runtime/echo/*.cpp"], ["echo_tests", "pipeline_tests"]),

@@ -530,8 +530,8 @@ TEST(Epsilon, KeepsARootOfZeroFromBeingADivisor) {
     now.learning_rate = 0.1f;
     now.update = 1;
     run.one(0, now, /*times=*/0);
-    for (const float weight : run.store.read("w").view<float>())
-      EXPECT_EQ(weight, 0.5f) << optimizer->name;
+    const Tensor weights = run.store.read("w");
+    for (const float weight : weights.view<float>()) EXPECT_EQ(weight, 0.5f) << optimizer->name;
     for (const double refused : {0.0, 1e-46}) {  // the second is 0 as a float
       options["epsilon"] = refused;
       EXPECT_THROW(optim::UpdateSpec(parse_json(options.dump(), "test")), Error)

@@ -42,10 +42,12 @@ TEST_F(StudyFaults, ATrialBeginsAgainOnANewDeviceIfItsOwnIsLost) {
 }
 
 TEST_F(StudyFaults, ATrialThatRunsOutOfMemoryBesideOthersRunsAgainAlone) {
+  std::shared_ptr<gpu::Kernels> kernels;  // outlive the faults on their device
   std::optional<Faults> faults;
   RunOptions options = run_options(folder(), 2);
   options.open = [&](const std::string&) {  // for the second thread
-    const auto kernels = new_kernels();
+    faults.reset();
+    kernels = new_kernels();
     faults.emplace(*kernels->device());
     faults->fail_at(60, VK_ERROR_OUT_OF_DEVICE_MEMORY);
     return kernels;

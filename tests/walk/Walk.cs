@@ -1429,7 +1429,8 @@ public sealed class Walk
     private int Excused()
     {
         abandoned.RemoveAll(one => !one.IsHeld);
-        return abandoned.Count > MostHeld + calls / CallsForOneMore ? 0 : abandoned.Count;
+        if (abandoned.Count > MostHeld + calls / CallsForOneMore) return 0;
+        return abandoned.Count(one => one.Kind != "Batch" && one.Kind != "Model" && one.Kind != "Job");  // these have none
     }
 
     /// Waits until no more is left than `most`; null: until nothing changes any more.

@@ -82,7 +82,7 @@ const std::vector<Command> kCommands = {
      "standard error are prefixed with 'rank N:'. When one rank fails, all end; with --set "
      "parallel.elastic=true the others continue from the newest checkpoint.\n\n"
      "With a parameter server (--servers, or parallel.algorithm) the ranks are its workers: when "
-     "one fails, the others go on.\n\n"
+     "one fails, the others continue.\n\n"
      "  echotrain launch -n 2 job.json --device 0 --device 1\n"
      "  echotrain launch -n 4 job.json --set parallel.mesh.pipeline=2\n"
      "  echotrain launch -n 2 job.json --set parallel.zero_stage=1\n"

@@ -281,7 +281,7 @@ int command_study(const Arguments& arguments) {
   const Json end = run(study);
   if (interrupted())
     throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
-                      counted(end.at("total").get<int64_t>(), "trial") + " are done, saved in '" +
+                      counted(end.at("total").get<int64_t>(), "trial") + " are done and saved in '" +
                       folder + "'; continue with the same command"};
   check_any_trained(report(study, spec, folder, /*ran=*/true), folder);
   return 0;

@@ -95,7 +95,7 @@ void print_exchange(etr_run* run, const etr_event& end) {
 int32_t start_of(const Arguments& arguments) {
   const bool resume = arguments.flag("resume"), overwrite = arguments.flag("overwrite");
   if (resume && overwrite)
-    throw UsageError("--resume goes on with the earlier run and --overwrite removes it; give one");
+    throw UsageError("--resume continues the earlier run and --overwrite removes it; give one");
   return resume ? ETR_START_RESUME : overwrite ? ETR_START_OVERWRITE : ETR_START_NEW;
 }
 

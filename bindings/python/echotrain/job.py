@@ -112,7 +112,7 @@ class Job(_NotPicklable):
         With a ``transport`` the run is one of several ranks, which all start at the same time. The
         run then owns the transport."""
         if resume and overwrite:
-            raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
+            raise ValueError("resume continues the earlier run and overwrite removes it; give one")
         if start is None:
             start = "resume" if resume else "overwrite" if overwrite else "new"
         elif resume or overwrite:
