@@ -83,6 +83,10 @@ TEST_F(WrittenLog, HasTheNewestDecisionForEachPlace) {
     EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}}}}));
     log.complete();
     EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}}));
+    std::string lines;
+    std::getline(std::ifstream(path_), lines, '\0');
+    EXPECT_NE(lines.find(R"({"epoch":0,"after":7,"echoes":1,"factor":1.5})"), std::string::npos)
+        << lines;
     log.note(1, 7, 4, Json());
   }
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}, {1, {{7, 4}}}}));
@@ -195,7 +199,7 @@ TEST_F(WrittenLog, IsARegularFile) {
 
 TEST_F(WrittenLog, AnUnfinishedLineOfAnEarlierRunIsCutOff) {
   const std::string line = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n",
-                    spaced = "{\"epoch\": 0, \"after\": 3, \"echoes\": 2}\n";
+                    spaced = "{ \"epoch\": 0, \"after\": 3, \"echoes\": 2}\n";
   for (const std::string& left :
        {line + "{\"epoch\":0,\"afte", line, spaced, std::string("{\"epo"), std::string()}) {
     std::ofstream(path_) << left;

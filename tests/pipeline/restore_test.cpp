@@ -264,6 +264,8 @@ TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
       pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   expect_same_tail(spec, 6);
+  spec.update({{"rank", 1}, {"world_size", 2}});
+  expect_same_tail(spec, 4);
 }
 
 // Of the copies that an echo node makes, some are dropped and others are not: by a function, as bad
@@ -448,6 +450,9 @@ TEST(Restore, PositionsOfEarlierVersionsBelongToTheirPlace) {
   EXPECT_EQ(refusal(spec, state), "accepted");
   EXPECT_NE(refusal(moved, state).find("the position is of an earlier version"), std::string::npos)
       << refusal(moved, state);
+  Json other = spec;
+  other["stages"][4]["size"] = 9;
+  EXPECT_NE(refusal(other, state).find("'size' was 8 and is 9"), std::string::npos);
 }
 
 // Nothing is held there, so it does not matter whose position it is.
@@ -538,6 +543,7 @@ TEST(Restore, SaysWhichNestedSourceHasOtherData) {
   has(with_data([](Json& d) { d[0][0]["files"][1][1] = 7; }),
       "another data set: source 1: source 1: '");
   has(with_data([](Json& d) { d.erase(1); }), "another data set: it was [");
+  has(with_data([](Json& d) { d = Json::object(); }), "another data set: it was {} and is [");
 }
 
 // By which studies know their jobs.
@@ -744,8 +750,12 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
         << length;
   }
   // The error with which a pass may end counts, too.
-  long_pass["pass_lengths"] = Json::array({62u});
-  EXPECT_NE(said_of(idx_spec(dir), long_pass).find("'pass_lengths' holds 62"), std::string::npos);
+  for (const uint64_t length : {uint64_t{62}, uint64_t{1} << 40}) {
+    long_pass["pass_lengths"] = Json::array({length});
+    EXPECT_NE(said_of(idx_spec(dir), long_pass)
+                  .find(cat("'pass_lengths' holds ", length, ", and a pass has 60 samples")),
+              std::string::npos);
+  }
   long_pass["pass_lengths"] = Json::array({61u});
   EXPECT_EQ(said_of(idx_spec(dir), long_pass).find("'pass_lengths'"), std::string::npos);
   Json copies = saved_within_an_epoch(idx_spec(dir));
