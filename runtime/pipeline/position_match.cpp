@@ -22,11 +22,18 @@ bool is_stage(const Json& spec) {
   return spec.is_object() && spec.contains("stage") && spec["stage"].is_string();
 }
 
-// Inner sources: {"stage": NAME, options...}, or lists of such.
+bool is_known(const Json& stage) {
+  const auto table = stage_table();
+  return std::any_of(table.begin(), table.end(),
+                     [&](const StageSpec* known) { return stage == known->name; });
+}
+
+// Inner sources: {"stage": NAME, options...}, or lists of such. Unknown stages, as in positions of
+// later versions, are left as they are.
 Json nested_without_paths(Json spec) {
   if (spec.is_array()) {
     for (Json& part : spec) part = nested_without_paths(std::move(part));
-  } else if (is_stage(spec)) {
+  } else if (is_stage(spec) && is_known(spec["stage"])) {
     const auto name = spec["stage"].get<std::string>();
     remove_member(spec, "stage");
     return {{name, options_without_paths(name, spec)}};

@@ -71,7 +71,7 @@ class WebDataset final : public ShardedSource {
     return true;
   }
 
-  bool can_go_on() const override { return tar_ && tar_->can_go_on(); }
+  bool can_go_on() const override { return tar_->can_go_on(); }
 
   void close() override {
     tar_.reset();

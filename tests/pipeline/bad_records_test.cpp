@@ -788,6 +788,22 @@ TEST(BadRecords, ASampleIsOddWhereverItStandsInItsBatch) {
     }
 }
 
+// Nothing was delivered before the position, so nothing is passed over.
+TEST(BadRecords, OnesBeforeTheFirstItemAreFoundAgain) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  const Json spec = batches_spec(dir.path("a.tar"), 4);
+  Pipeline original(spec, odd_ones({1}));
+  ASSERT_TRUE(original.wait(60));  // the first batch is complete
+  const Json state = original.save();
+  ASSERT_FALSE(state["drops"].empty());
+  Pipeline restored(spec, odd_ones({1}));
+  restored.restore(state);
+  Item item;
+  ASSERT_EQ(restored.next(item), Pipeline::Next::item);
+  EXPECT_EQ(restored.stats()["bad_records"], 1);
+}
+
 TEST(BadRecords, TheOddSampleIsTheOneInTheError) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 20, -1, -1);

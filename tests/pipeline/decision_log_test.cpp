@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -53,9 +54,10 @@ TEST_F(DecisionLog, ALineRemovesWhatItsRunHasReplaced) {
             (DecisionsByEpoch{{0, {{3, 8}}}}));
   EXPECT_EQ(read(first + "{\"epoch\": 1, \"after\": 0, \"restored\": true}\n"),
             (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}, {1, {}}}));
-  EXPECT_EQ(
-      read("{\"epoch\": 0, \"after\": 5, \"echoes\": 8}\n", {{0, {{1, 1}, {6, 6}}}, {1, {{2, 2}}}}),
-      (DecisionsByEpoch{{0, {{1, 1}, {5, 8}}}}));
+  for (const char* line : {"{\"epoch\": 0, \"after\": 5, \"echoes\": 8}\n",
+                           "{\"epoch\": 0, \"after\": 5, \"echoes\": 8, \"restored\": false}\n"})
+    EXPECT_EQ(read(line, {{0, {{1, 1}, {6, 6}}}, {1, {{2, 2}}}}),
+              (DecisionsByEpoch{{0, {{1, 1}, {5, 8}}}}));
 }
 
 // Logs that are written and then read.
@@ -81,6 +83,10 @@ TEST_F(WrittenLog, HasTheNewestDecisionForEachPlace) {
     EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}}}}));
     log.complete();
     EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}}));
+    std::string lines;
+    std::getline(std::ifstream(path_), lines, '\0');
+    EXPECT_NE(lines.find(R"({"epoch":0,"after":7,"echoes":1,"factor":1.5})"), std::string::npos)
+        << lines;
     log.note(1, 7, 4, Json());
   }
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}, {1, {{7, 4}}}}));
@@ -128,6 +134,17 @@ TEST_F(WrittenLog, BeginsWithWhatARestoredRunHasDecided) {
   EXPECT_EQ(known(), (DecisionsByEpoch{{1, {{2, 5}}}}));
 }
 
+TEST_F(WrittenLog, MayLieInTheWorkingFolder) {
+  std::ofstream{path_};  // an empty log voids nothing
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir_.path(""));
+  pipeline::DecisionLog log("log.jsonl", "echo", "echoes");
+  const std::string said = error_text([&] { log.begin(0, std::nullopt); });
+  std::filesystem::current_path(before);
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(known(), DecisionsByEpoch());
+}
+
 TEST_F(WrittenLog, AFileThatCannotBeWrittenIsNamed) {
   pipeline::DecisionLog log(dir_.path("none/log.jsonl"), "echo", "echoes");
   const std::string text = error_text([&] { log.begin(0, std::nullopt); });
@@ -156,6 +173,15 @@ TEST_F(DecisionLog, ErrorsNameFileLineAndKey) {
   EXPECT_NE(text.find("'/no/such'"), std::string::npos) << text;
 }
 
+#ifdef __linux__
+TEST_F(DecisionLog, ThatCannotBeReadToItsEndSaysSo) {
+  const std::string path = "/proc/self/mem";  // a regular file, of which the beginning is not there
+  DecisionsByEpoch none;
+  EXPECT_EQ(error_text([&] { pipeline::read_decision_log(path, "echo", "echoes", 0, none); }),
+            "echo: 'replay' cannot be read to its end, '" + path + "', line 1");
+}
+#endif
+
 // A folder would be read as an empty log. Reading or writing a pipe or a device might never end.
 TEST_F(WrittenLog, IsARegularFile) {
   ASSERT_EQ(mkfifo(dir_.path("pipe").c_str(), 0600), 0);
@@ -172,9 +198,10 @@ TEST_F(WrittenLog, IsARegularFile) {
 }
 
 TEST_F(WrittenLog, AnUnfinishedLineOfAnEarlierRunIsCutOff) {
-  const std::string line = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n";
+  const std::string line = "{\"epoch\":0,\"after\":3,\"echoes\":2}\n",
+                    spaced = "{ \"epoch\": 0, \"after\": 3, \"echoes\": 2}\n";
   for (const std::string& left :
-       {line + "{\"epoch\":0,\"afte", line, std::string("{\"epo"), std::string()}) {
+       {line + "{\"epoch\":0,\"afte", line, spaced, std::string("{\"epo"), std::string()}) {
     std::ofstream(path_) << left;
     {
       pipeline::DecisionLog log = this->log();

@@ -162,6 +162,30 @@ Json sixty_samples(const TempDir& dir, const Json& stages) {
   return {{"stages", all}};
 }
 
+TEST(Pipeline, LengthIsThatOfTheRank) {
+  TempDir dir;
+  for (const bool drop_remainder : {true, false})
+    for (int rank = 0; rank < 7; ++rank) {
+      Json spec = sixty_samples(dir, Json::array());
+      spec.update({{"rank", rank}, {"world_size", 7}, {"drop_remainder", drop_remainder}});
+      Pipeline p(spec);
+      const auto length = p.length();
+      ASSERT_TRUE(length);
+      EXPECT_EQ(*length, !drop_remainder && rank < 4 ? 9u : 8u) << rank;
+      uint64_t items = 0;
+      for (Item item; p.next(item) == Pipeline::Next::item;) ++items;
+      EXPECT_EQ(items, *length) << rank;
+    }
+}
+
+TEST(Pipeline, LengthIsUnknownIfItDependsOnTheSamples) {
+  TempDir dir;
+  for (const Json& stage :
+       {Json{{"stage", "bucket"}, {"field", "image"}, {"boundaries", {2}}, {"size", 4}},
+        Json{{"stage", "filter"}, {"field", "image"}, {"min", 1}}})
+    EXPECT_EQ(Pipeline(sixty_samples(dir, Json::array({stage}))).length(), std::nullopt) << stage;
+}
+
 // What there is to count here would take hours.
 TEST(Pipeline, LengthHoldsUpNobodyAndCanBeCancelled) {
   TempDir dir;

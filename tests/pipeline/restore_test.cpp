@@ -12,6 +12,8 @@
 #include "core/packed.h"
 #include "core/text.h"
 #include "pipeline/flow.h"
+#include "pipeline/position_match.h"
+#include "pipeline/position_notes.h"
 #include "pipeline/replay.h"
 #include "support/changed_json.h"
 #include "support/child.h"
@@ -138,22 +140,27 @@ TEST(Restore, GoesOnFromARestoredRun) {
 // begun.
 TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
   TempDir dir;
-  const Json spec =
-      restorable_spec(make_shards(dir, 2, 30),
-                      R"(, {"stage": "repeat", "count": 2}, {"stage": "shuffle", "buffer": 9},
-                                {"stage": "batch", "size": 4})");
-  Pipeline original(spec);
-  Item item;
-  for (int n = 0; n < 25; ++n) original.next(item);
-  const Json state = original.save();
-  Pipeline second(spec);
-  second.restore(state);
-  EXPECT_EQ(second.save(), state);
-  second.wait(60);
-  EXPECT_EQ(second.save(), state);
-  Pipeline third(spec);
-  third.restore(second.save());
-  EXPECT_EQ(digest_of_epoch(third), digest_of_epoch(original));
+  const std::string pattern = make_shards(dir, 2, 30);
+  for (const char* mixes :
+       {R"("shuffle", "buffer": 9)", R"("bucket", "field": "cls", "boundaries": [2], "size": 4)"})
+    for (const int items : {1, 25}) {
+      const Json spec =
+          restorable_spec(pattern, cat(R"(, {"stage": "repeat", "count": 2}, {"stage": )", mixes,
+                                       R"(}, {"stage": "batch", "size": 1})"));
+      Pipeline original(spec);
+      digest_of_epoch(original, items);
+      const Json state = original.save();
+      Pipeline second(spec);
+      second.restore(state);
+      EXPECT_EQ(second.save(), state);
+      second.wait(60);
+      EXPECT_EQ(second.save(), state);
+      Pipeline third(spec);
+      third.restore(second.save());
+      EXPECT_EQ(digest_of_epoch(third, 1), digest_of_epoch(original, 1));
+      EXPECT_EQ(third.save()["delivered"], items + 1);
+      EXPECT_EQ(digest_of_epoch(third), digest_of_epoch(original));
+    }
 }
 
 // What comes before the position is read again, as `bucket` depends on the samples' content. Until
@@ -224,22 +231,30 @@ TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
                                     R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "decode"},
                                 {"stage": "echo", "mode": "on_demand", "factor": 4},
                                 {"stage": "random_crop", "pad": 2}, {"stage": "batch", "size": 4})");
-  Pipeline original(spec);
-  const uint64_t head = digest_of_epoch(original, 20);
-  const Json state = original.save();
-  EXPECT_GT(original.stats()["consumer"]["echoed"].get<int>(), 0);
-  // From the beginning with the same decisions, the first batches are the same.
-  Json from_start = state;
-  from_start["delivered"] = 0;
-  Pipeline repeated(spec);
-  repeated.restore(from_start);
-  EXPECT_EQ(digest_of_epoch(repeated, 20), head);
-  // From the position, the run continues with the samples that were still held.
-  Pipeline restored(spec);
-  restored.restore(state);
-  Item item;
-  ASSERT_EQ(restored.next(item), Pipeline::Next::item);
-  EXPECT_FALSE(item.ghost);
+  for (const uint64_t epoch : {0, 1}) {
+    SCOPED_TRACE(epoch);
+    Pipeline original(spec);
+    if (epoch > 0) {
+      digest_of_epoch(original, 5);
+      original.end_epoch();
+    }
+    const uint64_t head = digest_of_epoch(original, 20);
+    const Json state = original.save();
+    EXPECT_EQ(state["epoch"], epoch);
+    EXPECT_GT(original.stats()["consumer"]["echoed"].get<int>(), 0);
+    // From the beginning with the same decisions, the first batches are the same.
+    Json from_start = state;
+    from_start["delivered"] = 0;
+    Pipeline repeated(spec);
+    repeated.restore(from_start);
+    EXPECT_EQ(digest_of_epoch(repeated, 20), head);
+    // From the position, the run continues with the samples that were still held.
+    Pipeline restored(spec);
+    restored.restore(state);
+    Item item;
+    ASSERT_EQ(restored.next(item), Pipeline::Next::item);
+    EXPECT_FALSE(item.ghost);
+  }
 }
 
 TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
@@ -249,6 +264,8 @@ TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
       pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
   expect_same_tail(spec, 6);
+  spec.update({{"rank", 1}, {"world_size", 2}});
+  expect_same_tail(spec, 4);
 }
 
 // Of the copies that an echo node makes, some are dropped and others are not: by a function, as bad
@@ -346,18 +363,22 @@ TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
   Json spec = restorable_spec(make_shards(dir, 1, 200, 8),
                               R"(, {"stage": "decode"}, {"stage": "batch", "size": 4})");
   spec["epochs"] = 1;
-  Pipeline original(spec);
-  digest_of_epoch(original, 40);
-  Pipeline restored(spec);
-  restored.restore(original.save());
-  digest_of_epoch(restored);  // batches 40 to 49: 40 samples
-  const Json stats = restored.stats();
-  for (const Json& stage : stats["stages"]) {
-    if (stage["name"] != "decode") continue;
-    EXPECT_LE(stage["items_in"].get<int>(), 40);
-    EXPECT_LE(stats["stages"][0]["items_in"].get<int>(), 41) << "the source skips the others";
+  for (const int batches : {1, 40}) {
+    Pipeline original(spec);
+    digest_of_epoch(original, batches);
+    Pipeline restored(spec);
+    restored.restore(original.save());
+    digest_of_epoch(restored);
+    const Json stats = restored.stats();
+    const int left = 200 - 4 * batches;  // samples
+    for (const Json& stage : stats["stages"]) {
+      if (stage["name"] != "decode") continue;
+      EXPECT_LE(stage["items_in"].get<int>(), left);
+      EXPECT_LE(stats["stages"][0]["items_in"].get<int>(), left + 1)
+          << "the source skips the others";
+    }
+    EXPECT_EQ(stats["consumer"]["items"], 50 - batches);
   }
-  EXPECT_EQ(stats["consumer"]["items"], 10);
 }
 
 std::string refusal(const Json& spec, const Json& state) {
@@ -429,6 +450,115 @@ TEST(Restore, PositionsOfEarlierVersionsBelongToTheirPlace) {
   EXPECT_EQ(refusal(spec, state), "accepted");
   EXPECT_NE(refusal(moved, state).find("the position is of an earlier version"), std::string::npos)
       << refusal(moved, state);
+  Json other = spec;
+  other["stages"][4]["size"] = 9;
+  EXPECT_NE(refusal(other, state).find("'size' was 8 and is 9"), std::string::npos);
+}
+
+// Nothing is held there, so it does not matter whose position it is.
+TEST(Restore, PositionsBetweenEpochsNeedNoRank) {
+  TempDir dir;
+  const Json spec = restorable_spec(make_shards(dir, 2, 10, 8), kStages[1]);
+  Pipeline original(spec);
+  digest_of_epoch(original);
+  Json state = original.save();
+  for (const char* key : {"rank", "world"}) state.erase(key);
+  Pipeline restored(spec);
+  restored.restore(state);
+  EXPECT_EQ(digest_of_epoch(restored), digest_of_epoch(original));
+}
+
+// A source of sources: of two shards, and of ten lines.
+Json nested_spec(const TempDir& dir) {
+  const Json shards{{"stage", "webdataset"}, {"pattern", make_shards(dir, 2, 10)}};
+  std::ofstream(dir.path("lines.txt")) << "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+  const Json lines = {{{"stage", "text_lines"}, {"pattern", dir.path("lines.txt")}},
+                      {{"stage", "keep"}, {"fields", "text"}}};
+  return {
+      {"seed", 5},
+      {"stages",
+       Json::array({{{"stage", "mix"},
+                     {"sources", {{{"stage", "interleave"}, {"sources", {shards}}}, lines}}}})}};
+}
+
+// As sources of a pipeline do.
+TEST(Restore, NestedSourcesMayHaveMoved) {
+  TempDir dir, elsewhere;
+  const Json spec = nested_spec(dir), moved = nested_spec(elsewhere);
+  Pipeline original(spec);
+  digest_of_epoch(original, 7);
+  const Json state = parse_json(original.save().dump(), "state");
+  Pipeline restored(moved);
+  restored.restore(state);
+  EXPECT_EQ(digest_of_epoch(restored), digest_of_epoch(original));
+  const Json::json_pointer shards("/stages/0/sources/0/sources/0"), lines("/stages/0/sources/1");
+  const auto changed = [&](const std::function<void(Json&)>& change) {
+    Json other = moved;
+    change(other);
+    return refusal(other, state);
+  };
+  // The same as not set.
+  EXPECT_EQ(changed([&](Json& s) { s[shards]["shuffle_shards"] = true; }), "accepted");
+  for (const auto& change : std::initializer_list<std::function<void(Json&)>>{
+           [&](Json& s) { s[shards]["shuffle_shards"] = false; },
+           [&](Json& s) { s[lines][0]["skip_empty"] = false; },
+           [&](Json& s) { s[lines].erase(1); }})
+    EXPECT_NE(changed(change).find("stage 1 ('mix'): 'sources' was "), std::string::npos)
+        << changed(change);
+  Json without_data = state;
+  without_data.erase("data");
+  EXPECT_EQ(refusal(spec, without_data), "accepted");
+  EXPECT_NE(refusal(moved, without_data).find("the position is of an earlier version"),
+            std::string::npos);
+}
+
+TEST(Restore, PositionsMayHaveAnOptionsFormerName) {
+  TempDir dir;
+  const Json spec = nested_spec(dir);
+  Json state = Pipeline(spec).save();
+  Json& mix = state["pipeline"]["stages"][0]["mix"];
+  mix.erase("stop_when");
+  for (const auto& [ends, said] :
+       {std::pair("all", "accepted"),
+        {"first", R"(stage 1 ('mix'): 'stop_when' was "first" and is "all")"}}) {
+    mix["ends"] = ends;
+    EXPECT_NE(refusal(spec, state).find(said), std::string::npos) << refusal(spec, state);
+  }
+}
+
+TEST(Restore, SaysWhichNestedSourceHasOtherData) {
+  TempDir dir;
+  const Json spec = nested_spec(dir), state = Pipeline(spec).save();
+  const auto with_data = [&](const std::function<void(Json&)>& change) {
+    Json other = state;
+    change(other["data"]);
+    return refusal(spec, other);
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  EXPECT_EQ(with_data([](Json&) {}), "accepted");
+  has(with_data([](Json& d) { d[1]["files"][0][0] = "other.txt"; }),
+      "another data set: source 2: 'other.txt' is missing");
+  has(with_data([](Json& d) { d[0][0]["files"][1][1] = 7; }),
+      "another data set: source 1: source 1: '");
+  has(with_data([](Json& d) { d.erase(1); }), "another data set: it was [");
+  has(with_data([](Json& d) { d = Json::object(); }), "another data set: it was {} and is [");
+}
+
+// By which studies know their jobs.
+TEST(Restore, SpecsWithoutPathsAreAlikeWhereverTheDataIs) {
+  TempDir dir, elsewhere;
+  Json spec = nested_spec(dir), moved = nested_spec(elsewhere);
+  moved["bad_records_file"] = elsewhere.path("bad.jsonl");
+  const Json bare = pipeline::spec_without_paths(spec);
+  EXPECT_EQ(bare, pipeline::spec_without_paths(moved));
+  EXPECT_EQ(bare.dump().find(dir.path("")), std::string::npos) << bare;
+  moved["stages"][0]["sources"][1][0]["skip_empty"] = false;
+  EXPECT_NE(bare, pipeline::spec_without_paths(moved));
+  Json wrong = bare;  // the pipeline refuses it
+  wrong["stages"][0]["stage"] = 3;
+  EXPECT_EQ(pipeline::spec_without_paths(wrong), wrong);
 }
 
 TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
@@ -472,7 +602,11 @@ TEST(Restore, DamagedPositionsAreErrors) {
   for (const char* stages : {"3", "[3]", "[[]]", "[{}]", "{}", R"([{"webdataset": 3}])"}) {
     Json damaged = state.unflatten();
     damaged["pipeline"]["stages"] = Json::parse(stages);
-    EXPECT_NE(refusal(spec, damaged), "accepted") << stages;
+    const std::string said = refusal(spec, damaged);
+    EXPECT_NE(said, "accepted") << stages;
+    if (*stages != '[') {
+      EXPECT_NE(said.find(cat("'stages' is ", stages, ", not a list")), std::string::npos) << said;
+    }
   }
 }
 
@@ -615,6 +749,15 @@ TEST(Restore, RefusesPositionsThatCannotBe) {
               std::string::npos)
         << length;
   }
+  // The error with which a pass may end counts, too.
+  for (const uint64_t length : {uint64_t{62}, uint64_t{1} << 40}) {
+    long_pass["pass_lengths"] = Json::array({length});
+    EXPECT_NE(said_of(idx_spec(dir), long_pass)
+                  .find(cat("'pass_lengths' holds ", length, ", and a pass has 60 samples")),
+              std::string::npos);
+  }
+  long_pass["pass_lengths"] = Json::array({61u});
+  EXPECT_EQ(said_of(idx_spec(dir), long_pass).find("'pass_lengths'"), std::string::npos);
   Json copies = saved_within_an_epoch(idx_spec(dir));
   for (const Json& value :
        {Json(3), Json{{"2", 3}}, Json{{"2", pack_numbers(std::vector<uint64_t>{1, 0, 1})}}}) {
@@ -635,6 +778,45 @@ TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
   of_nobody["world"] = 0;
   of_nobody.erase("rank");
   EXPECT_NE(said_of(spec, of_nobody).find("'rank'"), std::string::npos);
+  of_nobody["world"] = of_nobody["rank"] = 3;
+  EXPECT_NE(said_of(spec, of_nobody).find("'rank' is 3 of a world of 3"), std::string::npos);
+}
+
+TEST(Restore, SaysInPlainWordsWhatIsDamagedOfNestedSources) {
+  TempDir dir;
+  const Json spec = nested_spec(dir), state = Pipeline(spec).save();
+  const Json::json_pointer sources("/pipeline/stages/0/mix/sources");
+  for_each_change(state[sources], [&](const Json& changed, const std::string& what) {
+    SCOPED_TRACE(what);
+    Json damaged = state;
+    damaged[sources] = changed;
+    said_of(spec, damaged);
+  });
+}
+
+// As a worker does that joins others within an epoch.
+TEST(Restore, APositionCanBeMovedToTheStartOfItsEpoch) {
+  TempDir dir;
+  const Json spec =
+      restorable_spec(make_shards(dir, 1, 60),
+                      R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "repeat", "count": 2},
+                         {"stage": "echo", "mode": "on_demand", "factor": 4, "buffer": 10},
+                         {"stage": "filter", "field": "label", "min": 30},
+                         {"stage": "batch", "size": 4})");
+  Pipeline original(spec);
+  Json start = original.save(), state = start;
+  start["decisions"] = Json::object();  // instead of empty lists
+  while (!state.contains("dropped_copies") || state["pass_lengths"].empty()) {
+    digest_of_epoch(original, 1);
+    state = original.save();
+    ASSERT_EQ(state["epoch"], 0);
+  }
+  EXPECT_FALSE(state["decisions"].empty());
+  EXPECT_TRUE(pipeline::lies_within_epoch(state));
+  state["done"] = Json::object();
+  pipeline::return_to_start(state);
+  EXPECT_EQ(state, start);
+  EXPECT_FALSE(pipeline::lies_within_epoch(state));
 }
 
 TEST(Restore, CanBeCancelledOnALongWay) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/error.h"
+#include "core/packed.h"
 #include "pipeline/done_samples.h"
 #include "support/data.h"
 #include "support/error_text.h"
@@ -216,11 +217,14 @@ TEST(Share, TheSamePositionsGiveTheSameRest) {
 // bit for bit.
 TEST(Share, ARankOfTheSameWorldTakesItsOwn) {
   TempDir dir;
-  const Json spec = shuffled(dir), state = positions_of(spec, 3, 4);
+  const Json spec = shuffled(dir);
+  Json state = Json::array();
+  for (int rank = 0; rank < 3; ++rank)
+    state.push_back(positions_of(spec, 3, 2 + rank)[static_cast<size_t>(rank)]);
   for (int rank = 0; rank < 3; ++rank) {
     Pipeline original = rank_of(spec, rank, 3), restored = rank_of(spec, rank, 3);
     Item item;
-    for (int n = 0; n < 4; ++n) original.next(item);
+    for (int n = 0; n < 2 + rank; ++n) original.next(item);
     restored.restore(state);
     EXPECT_EQ(digest_of_epoch(restored), digest_of_epoch(original));
   }
@@ -284,6 +288,59 @@ TEST(Share, EchoesByDemandLoseNoSample) {
   }
 }
 
+// Passes that are over are not begun again. The stages after `repeat` are told of its end, and only
+// then does `batch` give one that is not full.
+TEST(Share, RepeatsGoOnInTheirPass) {
+  TempDir dir;
+  const auto repeat = [](int count) { return stage("repeat", {{"count", count}}); };
+  for (const Json& repeats : {Json::array({repeat(6)}), Json::array({repeat(2), repeat(3)})}) {
+    SCOPED_TRACE(repeats);
+    Json spec = shuffled(dir, repeats);
+    for (int n = 0; n < 2; ++n) spec["stages"].erase(1);  // `shuffle`, which would hold samples
+    spec["stages"].back()["size"] = 7;
+    const Json state = positions_of(spec, 2, 16);  // 224 of 600 samples: in the third pass
+    Pipeline pipeline = rank_of(spec, 0, 1);
+    pipeline.restore(state);
+    EXPECT_EQ(pipeline.save()["done"]["first_pass"], repeats.size() == 1 ? 2 : 0);
+    std::vector<int> sizes, expected(53, 7);
+    expected.push_back(5);
+    for (Item item; pipeline.next(item) == Pipeline::Next::item;) sizes.push_back(item.batch.size);
+    EXPECT_EQ(sizes, expected);
+  }
+}
+
+// Two samples are left for four ranks. A repeat without end refuses whole passes without a sample,
+// and this is none, also for a run that goes on from a position of the rest.
+TEST(Share, ARankMayGetNoSampleOfTheFirstPass) {
+  TempDir dir;
+  Json spec = shuffled(dir, Json::array({stage("repeat")}));
+  spec["stages"].erase(1);  // `shuffle`
+  spec["stages"].erase(3);  // `batch`
+  const Json state = positions_of(spec, 1, 98);
+  Pipeline first = rank_of(spec, 3, 4), second = rank_of(spec, 3, 4);
+  first.restore(state);
+  second.restore(first.save());
+  for (Pipeline* pipeline : {&first, &second}) {
+    Item item;
+    ASSERT_EQ(pipeline->next(item), Pipeline::Next::item);
+    EXPECT_EQ(item.ordinal, (uint64_t{1} << pipeline::kPassShift) + 3);
+  }
+}
+
+TEST(Share, TheLengthOfARestIsUnknown) {
+  TempDir dir;
+  std::ofstream(dir.path("images"), std::ios::binary)
+      << std::string("\0\0\x08\x03\0\0\0\x3c\0\0\0\1\0\0\0\1", 16) << std::string(60, 'x');
+  const Json spec = {
+      {"stages", {stage("idx", {{"images", dir.path("images")}}), stage("batch", {{"size", 4}})}}};
+  Pipeline pipeline = rank_of(spec, 0, 2);
+  EXPECT_EQ(pipeline.length(), 7u);
+  pipeline.restore(positions_of(spec, 3, 2));
+  EXPECT_EQ(pipeline.length(), std::nullopt);
+  digest_of_epoch(pipeline);
+  EXPECT_EQ(pipeline.length(), 7u) << "of the next epoch";
+}
+
 std::string said(const Json& spec, const Json& state) {
   return error_text([&] {
     Pipeline pipeline = rank_of(spec, 0, 2);
@@ -318,6 +375,8 @@ TEST(Share, RefusesWhatItCannotShareOut) {
   EXPECT_NE(with("take", {{"count", 30}}).find("the stage 'take' counts its samples"),
             std::string::npos);
   EXPECT_NE(with("skip", {{"count", 2}}).find("the stage 'skip' counts"), std::string::npos);
+  const Json by_length{{"field", "copy"}, {"boundaries", {2}}, {"size", 2}};
+  EXPECT_NE(with("bucket", by_length).find("the stage 'bucket' counts"), std::string::npos);
   Json spec = shuffled(dir);
   spec["on_error"] = "substitute";
   EXPECT_NE(said(spec, positions_of(spec, 3, 2)).find("'substitute'"), std::string::npos);
@@ -334,9 +393,16 @@ TEST(Share, SaysWhichPositionIsMissing) {
   std::swap(two[0], two[1]);
   EXPECT_NE(said(spec, two).find("position 1 of 3 is of rank 1 of a world of 3"),
             std::string::npos);
+  Json of_others = state;
+  of_others[1]["world"] = 4;
+  EXPECT_NE(said(spec, of_others).find("position 2 of 3 is of rank 1 of a world of 4"),
+            std::string::npos);
   Json later = state;
   later[2]["epoch"] = 1;
   EXPECT_NE(said(spec, later).find("were not saved at the same time"), std::string::npos);
+  Json otherwise = state;
+  otherwise[2]["done"] = DoneSamples().json();
+  EXPECT_NE(said(spec, otherwise).find("or shared out otherwise"), std::string::npos);
   EXPECT_NE(said(spec, Json::array()).find("without positions"), std::string::npos);
 }
 
@@ -354,6 +420,37 @@ TEST(Share, DamagedNotesAreErrors) {
       EXPECT_NE(said(spec, damaged).find("damaged"), std::string::npos)
           << key << " " << value << ": " << said(spec, damaged);
     }
+}
+
+TEST(DoneSamples, ThatCannotBeAreErrors) {
+  using Numbers = std::vector<uint64_t>;
+  constexpr uint64_t kMost = uint64_t{1} << 40, kMostPasses = uint64_t{1} << 22;
+  const auto said_of = [](uint64_t first_pass, const char* pass, const Numbers& runs,
+                          const Numbers& copies) {
+    return error_text([&] {
+      DoneSamples::from({{"first_pass", first_pass},
+                         {"passes", {{pass, pack_numbers(runs)}}},
+                         {"copies", pack_numbers(copies)}});
+    });
+  };
+  EXPECT_EQ(said_of(kMostPasses, "7", {0, 2, 1, 3}, {5, 0, 0, UINT32_MAX}), "");
+  EXPECT_EQ(said_of(0, "1099511627776", {kMost - 1, 1}, {}), "");
+  const char *const empty = "a run is empty", *const beyond = "a number is beyond all samples";
+  for (const auto& [said, part] : {
+           std::pair(said_of(kMostPasses + 1, "0", {}, {}), "'first_pass' is 4194305"),
+           {said_of(0, "1099511627777", {}, {}), beyond},
+           {said_of(0, "0", {3}, {}), "a run has no length"},
+           {said_of(0, "0", {3, 0}, {}), empty},
+           {said_of(0, "0", {0, 2, 0, 3}, {}), empty},
+           {said_of(0, "0", {kMost + 1, 1}, {}), beyond},
+           {said_of(0, "0", {0, kMost + 1}, {}), beyond},
+           {said_of(0, "0", {kMost, 1}, {}), beyond},
+           {said_of(0, "0", {}, {5}), "a copy has no number"},
+           {said_of(0, "0", {}, {5, uint64_t{1} << 32}), "a copy's number is beyond all copies"},
+       }) {
+    EXPECT_NE(said.find("the saved pipeline state is damaged: 'done'"), std::string::npos) << said;
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+  }
 }
 
 TEST(DoneSamples, CountWhatIsLeft) {

@@ -26,6 +26,8 @@ class Alone {
     Item item;
     return next(item);
   }
+  void skip() { source_.skip(); }
+  void start_pass(uint64_t pass) { source_.start_pass(0, pass); }
 
  private:
   static Options spec_options(const std::string& stage, const Json& options) {

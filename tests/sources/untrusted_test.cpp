@@ -371,6 +371,108 @@ TEST(Shards, ABadMemberSpoilsItsSampleOnly) {
   EXPECT_HAS(bad[0]["reason"].get<std::string>(), "'1.y'");
 }
 
+// Options for a source to which members of more than 4 bytes are bad. Those of tar_of() hold their
+// own names: "1.x" is good, and "1.long" is bad.
+Json small_members(const std::string& pattern) {
+  return {{"pattern", pattern}, {"shuffle_shards", false}, {"max_member_bytes", 4}};
+}
+
+// What the rest of a pass gives: the keys of samples with their fields, "0(x,y)", and those of
+// errors, "!1".
+std::string rest_of(Alone& source) {
+  std::string out;
+  Item item;
+  for (std::string said = source.next(item); said != "end"; said = source.next(item)) {
+    out += out.empty() ? "" : " ";
+    if (!said.empty()) {
+      out += "!" + item.origin->key;
+      continue;
+    }
+    std::string fields;
+    for (const pipeline::Field& field : item.fields)
+      fields += (fields.empty() ? "" : ",") + field.name;
+    out += item.origin->key + "(" + fields + ")";
+  }
+  return out;
+}
+
+TEST(Shards, ABadMemberMaySitAnywhereInItsSample) {
+  for (const auto& [members, samples] :
+       {std::pair<std::vector<std::string>, std::string>{{"0.x", "1.long", "1.y", "2.x"},
+                                                         "0(x) !1 2(x)"},
+        {{"0.x", "1.y", "1.long", "2.x"}, "0(x) !1 2(x)"},
+        {{"0.long", "0.x", "1.x"}, "!0 1(x)"},
+        {{"0.x", "1.x", "1.long"}, "0(x) !1"},
+        {{"0.x", "1.long"}, "0(x) !1"},
+        {{"0.x", "1.long", "2.long", "2.x", "3.x"}, "0(x) !1 !2 3(x)"},
+        {{"0.x", "0.x", "1.long", "2.x"}, "!0 !1 2(x)"},  // 0 has two members of one name
+        {{"1.long", "2.x", "2.x", "3.x"}, "!1 !2 3(x)"},
+        {{"0.x", "1.long", "2.x", "1.y", "1.z"}, "0(x) !1 2(x) 1(y,z)"}}) {
+    TempDir dir;
+    overwrite(dir.path("a.tar"), tar_of(members));
+    Alone source("webdataset", small_members(dir.path("a.tar")));
+    EXPECT_EQ(rest_of(source), samples);
+  }
+}
+
+// As stage `take` does. What was read ahead is of no pass that follows.
+TEST(Shards, APassMayEndAnywhere) {
+  TempDir dir;
+  overwrite(dir.path("a.tar"), tar_of({"1.x", "2.x", "1.long", "1.z", "3.x"}));
+  for (int samples = 0; samples < 5; ++samples) {
+    Alone source("webdataset", small_members(dir.path("a.tar")));
+    for (int n = 0; n < samples; ++n) source.next();
+    source.start_pass(1);
+    EXPECT_EQ(rest_of(source), "1(x) 2(x) !1 3(x)") << "after " << samples;
+  }
+}
+
+// Once a shard was read to its end, skipped samples are read only on the way to one that is wanted.
+TEST(Shards, ABadSampleThatIsSkippedLeavesNothingInTheNext) {
+  TempDir dir;
+  overwrite(dir.path("a.tar"), tar_of({"0.x", "1.y", "1.y", "2.x", "3.x", "3.long", "4.x"}));
+  Alone source("webdataset", small_members(dir.path("a.tar")));
+  EXPECT_EQ(rest_of(source), "0(x) !1 2(x) !3 4(x)");
+  for (const auto& [skipped, rest] : {std::pair(2, "2(x) !3 4(x)"), {4, "4(x)"}}) {
+    source.start_pass(1);
+    for (int n = 0; n < skipped; ++n) source.skip();
+    EXPECT_EQ(rest_of(source), rest);
+  }
+}
+
+// Sample 1 might have more members.
+TEST(Shards, TheSampleInFrontOfATruncationIsLost) {
+  TempDir dir;
+  overwrite(dir.path("a.tar"), tar_of({"0.x", "1.x", "2.x"}).substr(0, 2048 + 100));
+  Alone source("webdataset", small_members(dir.path("a.tar")));
+  EXPECT_EQ(rest_of(source), "0(x) !1");
+}
+
+TEST(Shards, SamplesAndErrorsSayWhereTheyAre) {
+  TempDir dir;
+  overwrite(dir.path("a.tar"), tar_of({"0.x", "1.x", "1.long", "2.x"}));
+  overwrite(dir.path("b.tar"), std::string(2000, '?'));
+  Alone source("webdataset", small_members(dir.path("{a,b}.tar")));
+  Item item;
+  for (const auto& [file, key, offset] : {std::tuple("a.tar", "0", 0),
+                                          {"a.tar", "1", 2048},
+                                          {"a.tar", "2", 3072},
+                                          {"b.tar", "", -1}}) {
+    source.next(item);
+    EXPECT_EQ(*item.origin->shard, dir.path(file));
+    EXPECT_EQ(item.origin->key, key);
+    EXPECT_EQ(item.origin->offset, offset) << key;
+  }
+}
+
+// A key ends at the first dot of the base name.
+TEST(Names, OfMembersAreAKeyAndAField) {
+  TempDir dir;
+  overwrite(dir.path("a.tar"), tar_of({"a.b/7.tar.gz", "a./7.x", "a/.x", ".x", "7", "a.b/7"}));
+  Alone source("webdataset", {{"pattern", dir.path("a.tar")}});
+  EXPECT_EQ(rest_of(source), "a.b/7(tar.gz) a./7(x) a/(x) (x) 7() a.b/7()");
+}
+
 TEST(Shards, OfNothingAreErrorsUnlessTheyAreArchives) {
   TempDir dir;
   for (const char* name : {"a.tar", "a.tar.gz", "a.tgz", "a.tar.zst", "a.tzst"}) {
