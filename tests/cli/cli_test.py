@@ -254,7 +254,7 @@ class Runs(unittest.TestCase):
         run_.until("step ")
         os.kill(run_.pid, signal.SIGTERM)
         self.assertEqual(run_.end(), 143)
-        self.assertIn("checkpoints' holds", run_.output)
+        self.assertIn("checkpoints'; continue with", run_.output)
 
     def test_one_signal_ends_a_wait_for_data(self):
         data = self.root / "silent"
