@@ -390,6 +390,17 @@ std::string refusal(const Json& spec, const Json& state) {
   }
 }
 
+// The same after a change to what the position says about the data.
+std::string refusal_with_data(const Json& spec, Json state,
+                              const std::function<void(Json&)>& change) {
+  change(state["data"]);
+  return refusal(spec, state);
+}
+
+void expect_has(const std::string& text, const char* part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
 TEST(Restore, SaysInWhatPipelinesDiffer) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 10, 8);
@@ -530,20 +541,16 @@ TEST(Restore, SaysWhichNestedSourceHasOtherData) {
   TempDir dir;
   const Json spec = nested_spec(dir), state = Pipeline(spec).save();
   const auto with_data = [&](const std::function<void(Json&)>& change) {
-    Json other = state;
-    change(other["data"]);
-    return refusal(spec, other);
-  };
-  const auto has = [](const std::string& text, const char* part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
+    return refusal_with_data(spec, state, change);
   };
   EXPECT_EQ(with_data([](Json&) {}), "accepted");
-  has(with_data([](Json& d) { d[1]["files"][0][0] = "other.txt"; }),
-      "another data set: source 2: 'other.txt' is missing");
-  has(with_data([](Json& d) { d[0][0]["files"][1][1] = 7; }),
-      "another data set: source 1: source 1: '");
-  has(with_data([](Json& d) { d.erase(1); }), "another data set: it was [");
-  has(with_data([](Json& d) { d = Json::object(); }), "another data set: it was {} and is [");
+  expect_has(with_data([](Json& d) { d[1]["files"][0][0] = "other.txt"; }),
+             "another data set: source 2: 'other.txt' is missing");
+  expect_has(with_data([](Json& d) { d[0][0]["files"][1][1] = 7; }),
+             "another data set: source 1: source 1: '");
+  expect_has(with_data([](Json& d) { d.erase(1); }), "another data set: it was [");
+  expect_has(with_data([](Json& d) { d = Json::object(); }),
+             "another data set: it was {} and is [");
 }
 
 // By which studies know their jobs.
@@ -567,22 +574,23 @@ TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
   const Json spec = restorable_spec(pattern, "");
   const Json state = Pipeline(spec).save();
   const auto with_data = [&](const std::function<void(Json&)>& change) {
-    Json other = state;
-    change(other["data"]);
-    return refusal(spec, other);
+    return refusal_with_data(spec, state, change);
   };
-  const auto has = [](const std::string& text, const char* part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  };
-  has(with_data([](Json& d) { d["files"].push_back({"more.tar", 3}); }), "'more.tar' is missing");
-  has(with_data([](Json& d) { d["files"].erase(1); }), "' is new");
-  has(with_data([](Json& d) { std::swap(d["files"][0], d["files"][1]); }), "file 1 was '");
-  has(with_data([](Json& d) { d["files"][0][1] = 7; }), "had 7 bytes and has ");
-  has(with_data([](Json& d) { d["files"].push_back(d["files"][0]); }), "had 3 files and has 2");
+  expect_has(with_data([](Json& d) {
+               d["files"].push_back({"more.tar", 3});
+             }),
+             "'more.tar' is missing");
+  expect_has(with_data([](Json& d) { d["files"].erase(1); }), "' is new");
+  expect_has(with_data([](Json& d) { std::swap(d["files"][0], d["files"][1]); }), "file 1 was '");
+  expect_has(with_data([](Json& d) { d["files"][0][1] = 7; }), "had 7 bytes and has ");
+  expect_has(with_data([](Json& d) { d["files"].push_back(d["files"][0]); }),
+             "had 3 files and has 2");
   // Of many files, only their number, their bytes and a digest of names and sizes are kept.
-  has(with_data([](Json& d) { d.erase("files"), d["count"] = 3; }), "it had 3 files and has 2");
-  has(with_data([](Json& d) { d.erase("files"), d["bytes"] = 3; }), "it had 3 bytes and has ");
-  has(with_data([](Json& d) { d.erase("files"), d["digest"] = 3; }), "other names or sizes");
+  expect_has(with_data([](Json& d) { d.erase("files"), d["count"] = 3; }),
+             "it had 3 files and has 2");
+  expect_has(with_data([](Json& d) { d.erase("files"), d["bytes"] = 3; }),
+             "it had 3 bytes and has ");
+  expect_has(with_data([](Json& d) { d.erase("files"), d["digest"] = 3; }), "other names or sizes");
 }
 
 // Whatever is wrong in a position, restore() accepts it or throws Error, but does not crash.

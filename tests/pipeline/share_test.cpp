@@ -219,12 +219,14 @@ TEST(Share, ARankOfTheSameWorldTakesItsOwn) {
   TempDir dir;
   const Json spec = shuffled(dir);
   Json state = Json::array();
-  for (int rank = 0; rank < 3; ++rank)
-    state.push_back(positions_of(spec, 3, 2 + rank)[static_cast<size_t>(rank)]);
+  for (int rank = 0; rank < 3; ++rank) {
+    Pipeline pipeline = rank_of(spec, rank, 3);
+    digest_of_epoch(pipeline, 2 + rank);
+    state.push_back(pipeline.save());
+  }
   for (int rank = 0; rank < 3; ++rank) {
     Pipeline original = rank_of(spec, rank, 3), restored = rank_of(spec, rank, 3);
-    Item item;
-    for (int n = 0; n < 2 + rank; ++n) original.next(item);
+    digest_of_epoch(original, 2 + rank);
     restored.restore(state);
     EXPECT_EQ(digest_of_epoch(restored), digest_of_epoch(original));
   }
