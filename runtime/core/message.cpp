@@ -86,8 +86,7 @@ struct Range {
 std::optional<Range> find_address(std::string_view text, size_t from) {
   constexpr std::string_view kMark = "://", kPunctuation = ").,:;]}";
   const auto in_scheme = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' ||
-           c == '-' || c == '.';
+    return is_letter_or_digit(c) || c == '+' || c == '-' || c == '.';
   };
   for (size_t mark = from; (mark = text.find(kMark, mark)) != std::string_view::npos;
        mark += kMark.size()) {

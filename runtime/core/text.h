@@ -41,6 +41,11 @@ inline std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
+// std::isalnum() in the locale "C".
+inline bool is_letter_or_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
 // Converts ASCII letters to lower case, for comparing file extensions and headers.
 inline std::string lower_case(std::string_view text) {
   std::string out(text);

@@ -47,7 +47,8 @@ std::string identity(const Item& item) {
 // A hint for errors caused by the record itself; "" for other errors.
 const char* remedy(Code code) {
   const bool of_the_record = code == Code::corrupt_data || code == Code::unsupported;
-  return of_the_record ? " (to continue without bad records, set on_error to skip or quarantine)" : "";
+  return of_the_record ? " (to continue without bad records, set on_error to skip or quarantine)"
+                       : "";
 }
 
 std::string short_hash(const std::string& text) { return to_hex(sha256(text)).substr(0, 12); }
@@ -56,10 +57,8 @@ std::string short_hash(const std::string& text) { return to_hex(sha256(text)).su
 // hash of `whole` to keep names distinct.
 std::string file_safe(const std::string& text, size_t most, const std::string& whole) {
   std::string out = text.substr(0, most);
-  for (char& c : out) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-    if (!plain && c != '.' && c != '-' && c != '_') c = '_';
-  }
+  for (char& c : out)
+    if (!is_letter_or_digit(c) && c != '.' && c != '-' && c != '_') c = '_';
   return out == text ? out : out + "-" + short_hash(whole);
 }
 

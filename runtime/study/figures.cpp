@@ -10,6 +10,7 @@
 #include "core/json_members.h"
 #include "core/label_text.h"
 #include "core/options.h"
+#include "core/text.h"
 #include "study/figure_kinds.h"
 #include "study/labels.h"
 
@@ -197,11 +198,7 @@ Summary shown_part(Summary summary, const FigureSpec& spec) {
 // Keeps letters, digits, '-' and '_', for file names and ids in pages.
 std::string plain_name(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       c == '-' || c == '_';
-    out += plain ? c : '_';
-  }
+  for (const char c : text) out += is_letter_or_digit(c) || c == '-' ? c : '_';
   return out.substr(0, 80);
 }
 
