@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds EchoTrain for every Linux on this machine's processor, whatever its distribution: a prefix in which all dependencies but the C
-# library are linked in, and the Python wheel.
+# Builds EchoTrain for every Linux on one kind of processor, whatever the distribution, with all dependencies but the C library linked in.
 #
-#   tools/portable.sh DIRECTORY
+#   tools/portable.sh DIRECTORY [PROCESSOR]      PROCESSOR: x86_64 or aarch64, by default this machine's
 #
-# Leaves in DIRECTORY: echotrain-VERSION-linux-PROCESSOR.tar.zst, and the wheel in wheel/. They need glibc 2.28 (2018) or later: the
-# compiler is Zig's, which has the symbols of every version. The other dependencies are built from the source packages of the installed
-# Debian release, from the archive in apt's sources; what has been built stays. DIRECTORY's path has no spaces. Installing tools needs
-# root.
+# Leaves in DIRECTORY/PROCESSOR: echotrain-VERSION-linux-PROCESSOR.tar.zst, an installed prefix; the Python wheel in wheel/; in java/, a
+# jar of the classes and one of the native libraries; in csharp/, a NuGet package. For another processor than this machine's, it first
+# builds for this machine's.
+#
+# The packages need glibc 2.28 (2018) or later: the compiler is Zig's, which has the symbols of every version. The other dependencies
+# are built from the source packages of the installed Debian release, from the archive in apt's sources; what has been built stays.
+# DIRECTORY's path has no spaces. Installing tools needs root.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/apt.sh"
@@ -15,13 +17,23 @@ root=$(realpath "$(dirname "$0")/..")
 glibc=2.28
 zig_version=$(sed -nE 's/^ziglang==([0-9.]+).*/\1/p' "$root/tools/portable_requirements.txt")
 [ -n "$zig_version" ] || die "tools/portable_requirements.txt names no version of Zig"
-[ $# = 1 ] || die "usage: portable.sh DIRECTORY"
-architecture=$(uname -m)
-mkdir -p "$1"
-directory=$(realpath "$1")
-prefix=$directory/prefix
+[ $# = 1 ] || [ $# = 2 ] || die "usage: portable.sh DIRECTORY [PROCESSOR]"
+machine=$(uname -m) processor=${2:-$(uname -m)}
 tools=(build-essential cmake ninja-build pkg-config dpkg-dev nasm glslang-tools libvulkan-dev spirv-headers nlohmann-json3-dev
-       libcurl4-openssl-dev python3-dev python3-venv zstd)
+       libcurl4-openssl-dev python3-dev python3-venv zstd default-jdk-headless mono-mcs mono-runtime libmono-cecil-private-cil)
+unwinder=libgcc_s.so.1
+case $processor in
+  $machine) unwinder=$(cc -print-file-name=$unwinder) ;;
+  aarch64) tools+=(libgcc-s1-arm64-cross) unwinder=/usr/aarch64-linux-gnu/lib/$unwinder ;;
+  x86_64) tools+=(libgcc-s1-amd64-cross) unwinder=/usr/x86_64-linux-gnu/lib/$unwinder ;;
+  *) die "no processor $processor, only x86_64 and aarch64" ;;
+esac
+version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
+mkdir -p "$1/$processor"
+all=$(realpath "$1")
+[ "$processor" = "$machine" ] || bash "$0" "$all" "$machine"
+directory=$all/$processor
+prefix=$directory/prefix
 readarray -t missing < <(lacking "${tools[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   as_root apt-get update -qq
@@ -29,9 +41,9 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # Zig's compilers as programs, and their description for CMake.
-[ -x "$directory/venv/bin/python" ] || python3 -m venv "$directory/venv"
-"$directory/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$root/tools/portable_requirements.txt"
-export PATH="$directory/venv/bin:$PATH"
+[ -x "$all/venv/bin/python" ] || python3 -m venv "$all/venv"
+"$all/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$root/tools/portable_requirements.txt"
+export PATH="$all/venv/bin:$PATH"
 zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
 echo $zig_version >"$directory/zig"
 mkdir -p "$directory"/{bin,licences}
@@ -41,9 +53,9 @@ wrap() { # name, words
   printf '#!/bin/sh\nexec %s "$@"\n' "${*:2}" >"$directory/bin/$1"
   chmod +x "$directory/bin/$1"
 }
-target=(-target "$architecture-linux-gnu.$glibc")
+target=(-target "$processor-linux-gnu.$glibc")
 # Zig takes what is faster on the oldest processors of a kind for features of theirs, which functions for newer ones then lack.
-[ $architecture != x86_64 ] || target+=(-mcpu=x86_64-slow_3ops_lea-idivq_to_divl-macrofusion-vzeroupper)
+[ $processor != x86_64 ] || target+=(-mcpu=x86_64-slow_3ops_lea-idivq_to_divl-macrofusion-vzeroupper)
 wrap cc "$zig" cc "${target[@]}"
 wrap c++ "$zig" c++ "${target[@]}"
 for tool in ar ranlib objcopy; do wrap $tool "$zig" $tool; done
@@ -60,6 +72,11 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 END
+foreign=()
+if [ "$processor" != "$machine" ]; then
+  printf 'set(%s %s)\n' CMAKE_SYSTEM_NAME Linux CMAKE_SYSTEM_PROCESSOR $processor >>"$toolchain"
+  foreign=(-DECHOTRAIN_HOST_PREFIX="$all/$machine/echotrain-$version-linux-$machine")
+fi
 compiler=("CC=$directory/bin/cc" "AR=$directory/bin/ar")
 jpeg_options=() tbb_options=(-DBUILD_SHARED_LIBS=OFF)
 build_dependencies
@@ -67,14 +84,16 @@ build_dependencies
 cd "$root"
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
 # The system's unwinder, not Zig's: what a program throws in its callback comes from that.
-link="$(cc -print-file-name=libgcc_s.so.1) -Wl,--allow-shlib-undefined"
-# One build folder for both: what the wheel adds is turned off again, should it have been built before.
-configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_GLOO=OFF -DECHOTRAIN_SAMPLES=OFF \
-  -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" \
-  "${library_options[@]}"
+link="$unwinder -Wl,--allow-shlib-undefined"
+# One build folder for all: what the wheel adds is turned off again, should it have been built before.
+configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_JAVA=ON -DECHOTRAIN_CSHARP=ON -DECHOTRAIN_GLOO=OFF \
+  -DECHOTRAIN_SAMPLES=OFF -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" "${foreign[@]}" "${library_options[@]}"
 cmake --build "$directory/build"
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-name=echotrain-$version-linux-$architecture
+rm -rf "$directory"/{java,csharp}
+mkdir "$directory"/{java,csharp}
+cp "$directory/build/bindings/java/"*.jar "$directory/java/"
+cp "$directory/build/bindings/csharp/EchoTrain.$version.nupkg" "$directory/csharp/"
+name=echotrain-$version-linux-$processor
 rm -rf "${directory:?}/$name"
 cmake --install "$directory/build" --prefix "$directory/$name" --strip >"$directory/install.log"
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
@@ -90,9 +109,13 @@ cp -rLp "$python/." "$prefix/include/python/"
 config=$(dirname "$python")/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/$(basename "$python")/pyconfig.h
 [ ! -e "$config" ] || cp -p "$config" "$prefix/include/python/"  # Debian's own Python has it there
 rm -rf "$directory/wheel"
-python -m build --wheel --no-isolation --outdir "$directory/wheel/plain" "$root" -Cbuild-dir="$directory/build" \
-  -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$toolchain" -Ccmake.define.SKBUILD=ON -Ccmake.define.Python_INCLUDE_DIR="$prefix/include/python" \
+env _PYTHON_HOST_PLATFORM="linux-$processor" python -m build --wheel --no-isolation --outdir "$directory/wheel/plain" "$root" \
+  -Cbuild-dir="$directory/build" -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$toolchain" -Ccmake.define.SKBUILD=ON \
+  -Ccmake.define.ECHOTRAIN_JAVA=OFF -Ccmake.define.ECHOTRAIN_CSHARP=OFF -Ccmake.define.Python_INCLUDE_DIR="$prefix/include/python" \
   >"$directory/wheel.log" 2>&1 || die "building the wheel failed, see $directory/wheel.log"
-# Fails if a binary needs a newer symbol than that of the tag, or a library that not every distribution has.
-auditwheel repair --only-plat --plat "manylinux_${glibc/./_}_$architecture" -w "$directory/wheel" "$directory"/wheel/plain/*.whl
+# Tags the wheel with the oldest C library that has the symbols that its binaries need. Fails if they need a library that not every
+# distribution has.
+auditwheel repair --only-plat --plat auto -w "$directory/wheel" "$directory"/wheel/plain/*.whl
+needs=$(ls "$directory"/wheel/*.whl | sed -nE "s/.*-manylinux_2_([0-9]+)_$processor\.whl/\1/p")
+[ "${needs:-99}" -le ${glibc#2.} ] || die "the wheel's tag is not that of glibc $glibc or older: $(ls "$directory/wheel")"
 echo "portable.sh: $(ls "$directory"/wheel/*.whl)"
