@@ -2,19 +2,24 @@
 # Cross-builds the library and the tests of its input side for Linux on arm64, and runs them in QEMU; then trains a small network
 # there, on arm64's lavapipe.
 #
-#   tests/arm64.sh DIRECTORY      DIRECTORY/system: Debian's arm64 packages; build: EchoTrain; runs: what ran
+#   tests/arm64.sh DIRECTORY [PACKAGES]      DIRECTORY/system: Debian's arm64 packages; build: EchoTrain; runs: what ran
+#
+# PACKAGES is the folder that tools/release.sh has made: its packages for arm64 are tried, too, with Debian's Python, Java and Mono.
 #
 # The packages come from the archive in apt's sources, for the running release, and are unpacked, not installed. Installing the
 # compiler and QEMU needs root. Programs that a test starts run in QEMU only if the kernel knows arm64 programs (binfmt_misc), so tests
 # with processes of their own are left out.
 set -euo pipefail
 . "$(dirname "$0")/support/apt.sh"
-[ $# = 1 ] || die "usage: arm64.sh DIRECTORY"
+[ $# = 1 ] || [ $# = 2 ] || die "usage: arm64.sh DIRECTORY [PACKAGES]"
 root=$(realpath "$(dirname "$0")/..")
+release=
+if [ $# = 2 ]; then release=$(realpath "$2"); fi
 mkdir -p "$1"
 directory=$(realpath "$1")
 system=$directory/system work=$directory/work
 tools=(g++-aarch64-linux-gnu qemu-user-static cmake ninja-build pkg-config glslang-tools dpkg-dev)
+[ -z "$release" ] || tools+=(default-jdk-headless mono-mcs zstd unzip)
 readarray -t missing < <(lacking "${tools[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   as_root apt-get update -qq
@@ -23,7 +28,8 @@ fi
 
 # As apt would install them on an arm64 machine that has nothing yet.
 packages=(libc6-dev libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev libjpeg62-turbo-dev
-          nlohmann-json3-dev glslang-dev glslang-tools libvulkan-dev spirv-headers libgloo-dev mesa-vulkan-drivers libgtest-dev)
+          nlohmann-json3-dev glslang-dev glslang-tools libvulkan-dev spirv-headers libgloo-dev mesa-vulkan-drivers libgtest-dev
+          python3-numpy default-jre-headless mono-runtime)
 apt_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status="$work/none")
 if [ ! -e "$system/done" ]; then
   mkdir -p "$work"
@@ -78,4 +84,41 @@ run "$echotrain" train job.json
 losses=$(sed -n 's/.*"kind":"step".*"loss":\([0-9.]*\).*/\1/p' run/metrics.jsonl)
 echo "arm64.sh: losses" $losses >&2
 awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR > 1 && last < 0.8 * first)}' <<<"$losses" || die "training on arm64 does not learn"
+[ -n "$release" ] || { echo "arm64.sh: all passed"; exit 0; }
+
+# The packages. An interpreter finds its own library below $system, as every program does.
+echo "arm64.sh: the archive" >&2
+tar --zstd -xf "$release"/echotrain-*-linux-aarch64.tar.zst
+archive=$(realpath echotrain-*-linux-aarch64)
+run "$archive/bin/echotrain" pack digits packed/train
+run "$archive/bin/echotrain" train job.json output.dir=archive
+grep -q '"kind":"step","step":60,' archive/metrics.jsonl || die "the archive's command did not train to the end"
+
+echo "arm64.sh: the wheel" >&2
+unzip -q "$release"/*_aarch64.whl -d wheel
+python=$(realpath "$system/usr/bin/python3")
+PYTHONPATH=wheel:$system/usr/lib/python3/dist-packages PYTHONHOME=$system/usr run "$python" - <<'END'
+import echotrain as et
+s = et.stages
+pipeline = et.Pipeline([s.folder("digits"), s.label(), s.decode(), s.echo(2), s.batch(32), s.normalize()])
+assert sum(len(batch["label"]) for batch in pipeline) == 800
+trainer = et.Trainer(et.Device(), et.Model([et.layers.flatten(), et.layers.dense(10)]), et.optimizers.sgd(momentum=0.9), learning_rate=0.02, seed=1)
+losses = trainer.fit(pipeline, epochs=3).history["loss"]
+print("losses", *losses)
+assert len(losses) == 3 and losses[2] < losses[0]
+END
+
+echo "arm64.sh: Java" >&2
+jars=$(printf '%s:' "$release"/echotrain-*.[0-9].jar "$release"/echotrain-*-natives-*.jar)
+javac -d java -cp "$jars" "$root/samples/java/Train.java"
+run "$system"/usr/lib/jvm/default-java/bin/java -Dechotrain.cache.dir=java-cache -cp "java:$jars" Train digits | tee java.log
+grep -q 'epoch 3: loss' java.log
+
+echo "arm64.sh: C#" >&2
+unzip -q "$release"/EchoTrain.*.nupkg -d csharp
+cp csharp/lib/netstandard2.0/EchoTrain.dll csharp/
+mcs -nologo -target:library -out:csharp/System.Memory.dll "$root/tests/bindings/csharp/SystemMemory.cs"  # which NuGet would fetch
+mcs -nologo -r:csharp/EchoTrain.dll -out:csharp/Train.exe "$root/samples/csharp/Train.cs"
+run "$system/usr/bin/mono" csharp/Train.exe digits | tee csharp.log
+grep -q 'epoch 3: loss' csharp.log
 echo "arm64.sh: all passed"

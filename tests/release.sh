@@ -4,7 +4,7 @@
 #   tests/release.sh PACKAGES DIRECTORY [RELEASE]
 #
 # PACKAGES is the folder with SHA256SUMS; DIRECTORY receives the system. RELEASE is another one of Debian than the running, such as
-# bullseye, which has an older C library: there, the wheel and the archive only. bullseye's lavapipe has Vulkan 1.0, so nothing trains
+# bullseye, which has an older C library: there, all but the Debian packages. bullseye's lavapipe has Vulkan 1.0, so nothing trains
 # there, and the command has to say why. As root, with debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ if [ "${1:-}" != --inside ]; then
   (cd "$1" && sha256sum --quiet --check SHA256SUMS)
   exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
 fi
-other_release=${2:-}
+other_release=${2:-} processor=$(uname -m)
 
 install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }; }
 passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }
@@ -37,7 +37,7 @@ cd /root
 # The wheel needs pip, the Vulkan loader and a driver, and nothing else of the distribution.
 install python3-pip python3-venv
 python3 -m venv venv
-venv/bin/pip install -q /folder/*.whl
+venv/bin/pip install -q /folder/*_"$processor".whl
 mkdir -p images/{0,1}
 venv/bin/python - <<'END'
 import pathlib, sys, numpy, echotrain as et
@@ -62,7 +62,7 @@ demo venv/bin/echotrain demo wheel-demo
 passed "the wheel"
 
 install zstd gcc libc6-dev pkg-config
-tar --zstd -xf /folder/echotrain-*-linux-x86_64.tar.zst
+tar --zstd -xf /folder/echotrain-*-linux-"$processor".tar.zst
 prefix=$(realpath echotrain-*/)
 "$prefix/bin/echotrain" version
 test -s "$prefix/share/doc/echotrain/LICENSE"
@@ -72,6 +72,24 @@ sample feed
 if $trains; then sample train; fi
 unset PKG_CONFIG_PATH
 passed "the archive, and C programs with it"
+
+# Java, with the jars of all processors, and C#. Where nothing trains, they have to get as far as the device, which says why.
+trains_in() { # language, command
+  "${@:2}" >train.log 2>&1 || { ! $trains && grep -q 'has Vulkan 1.0, and EchoTrain needs 1.1 or later' train.log; } || { cat train.log; exit 1; }
+  ! $trains || grep 'epoch 3: loss' train.log
+  passed "$1"
+}
+install default-jdk-headless
+jars=$(printf '%s:' /folder/echotrain-*.[0-9].jar /folder/echotrain-*-natives-*.jar)
+trains_in Java java -cp "$jars" /echotrain/samples/java/Train.java images
+
+install mono-mcs mono-runtime unzip
+mkdir csharp
+unzip -q /folder/EchoTrain.*.nupkg -d csharp
+cp csharp/lib/netstandard2.0/EchoTrain.dll csharp/
+mcs -nologo -target:library -out:csharp/System.Memory.dll /echotrain/tests/bindings/csharp/SystemMemory.cs  # which NuGet would fetch
+mcs -nologo -r:csharp/EchoTrain.dll -out:csharp/Train.exe /echotrain/samples/csharp/Train.cs
+trains_in 'C#' mono csharp/Train.exe images
 
 [ -z "$other_release" ] || exit 0
 install /folder/*.deb

@@ -23,7 +23,7 @@ tools=(build-essential cmake ninja-build pkg-config dpkg-dev nasm glslang-tools 
        libcurl4-openssl-dev python3-dev python3-venv zstd default-jdk-headless mono-mcs mono-runtime libmono-cecil-private-cil)
 unwinder=libgcc_s.so.1
 case $processor in
-  $machine) unwinder=$(cc -print-file-name=$unwinder) ;;
+  "$machine") unwinder=$(cc -print-file-name=$unwinder) ;;
   aarch64) tools+=(libgcc-s1-arm64-cross) unwinder=/usr/aarch64-linux-gnu/lib/$unwinder ;;
   x86_64) tools+=(libgcc-s1-amd64-cross) unwinder=/usr/x86_64-linux-gnu/lib/$unwinder ;;
   *) die "no processor $processor, only x86_64 and aarch64" ;;
@@ -84,7 +84,7 @@ build_dependencies
 cd "$root"
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
 # The system's unwinder, not Zig's: what a program throws in its callback comes from that.
-link="$unwinder -Wl,--allow-shlib-undefined"
+link="-Wl,-s $unwinder -Wl,--allow-shlib-undefined"
 # One build folder for all: what the wheel adds is turned off again, should it have been built before.
 configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_JAVA=ON -DECHOTRAIN_CSHARP=ON -DECHOTRAIN_GLOO=OFF \
   -DECHOTRAIN_SAMPLES=OFF -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" "${foreign[@]}" "${library_options[@]}"

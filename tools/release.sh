@@ -3,10 +3,10 @@
 #
 #   tools/release.sh VERSION DIRECTORY
 #
-# Leaves in DIRECTORY/VERSION: the source archive; for every Linux, an archive of the library and a Python wheel (tools/portable.sh);
-# for the Debian that it runs on, packages; a bill of materials of each; the notes, from CHANGELOG.md; and SHA256SUMS. What was built
-# stays in DIRECTORY/work; packed again from that, the files are the same. tests/release.sh installs them, and
-# docs/releases.md says for whom they are. Installing tools needs root.
+# Leaves in DIRECTORY/VERSION: the source archive; for every Linux on x86-64 and arm64, an archive of the library, a Python wheel, jars and
+# a NuGet package (tools/portable.sh); for the Debian that it runs on, packages; a bill of materials of each; the notes, from
+# CHANGELOG.md; and SHA256SUMS. What was built stays in DIRECTORY/work; packed again from that, the files are the same. tests/release.sh
+# installs them, and docs/releases.md says for whom they are. Installing tools needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -32,9 +32,31 @@ mkdir -p "$out" "$work"
 mv "$directory/notes" "$out/NOTES.md"
 git archive --format=tar --prefix="echotrain-$version/" HEAD | gzip -n -9 >"$out/echotrain-$version.tar.gz"
 
-echo "release.sh: for every Linux" >&2
-bash tools/portable.sh "$work/x86_64"
-cp "$work"/x86_64/echotrain-"$version"-linux-x86_64.tar.zst "$work"/x86_64/wheel/*.whl "$out/"
+installed strip-nondeterminism || install_packages strip-nondeterminism
+portable=$work/portable
+for processor in x86_64 aarch64; do
+  echo "release.sh: for every Linux on $processor" >&2
+  bash tools/portable.sh "$portable" $processor
+  cp "$portable/$processor/echotrain-$version-linux-$processor.tar.zst" "$portable/$processor"/wheel/*.whl "$out/"
+  cp "$portable/$processor/java/echotrain-natives.jar" "$out/echotrain-$version-natives-linux-$processor.jar"
+done
+
+# The classes are the same for both processors, and so is the assembly.
+java=$portable/x86_64/build/bindings/java
+cp bindings/java/pom.xml "$out/echotrain-$version.pom"
+cp "$portable/x86_64/java/echotrain.jar" "$out/echotrain-$version.jar"
+jar --create --file "$out/echotrain-$version-sources.jar" -C bindings/java/src/main/java io -C "$java/generated" io
+rm -rf "$work/javadoc"
+javadoc -quiet -notimestamp -Xdoclint:all,-missing -Werror -public -windowtitle EchoTrain -d "$work/javadoc" -classpath "$java/classes" \
+  -sourcepath "bindings/java/src/main/java:$java/generated" io.echotrain
+jar --create --file "$out/echotrain-$version-javadoc.jar" -C "$work/javadoc" .
+rm -rf "$work/nuget"
+mkdir "$work/nuget"
+for processor in aarch64 x86_64; do
+  (cd "$work/nuget" && cmake -E tar xf "$portable/$processor/csharp/EchoTrain.$version.nupkg")
+done
+(cd "$work/nuget" && cmake -E tar cf "$out/EchoTrain.$version.nupkg" --format=zip EchoTrain.nuspec lib licences runtimes)
+strip-nondeterminism --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.jar "$out"/*.nupkg
 
 echo "release.sh: for this Debian" >&2
 bash tests/setup.sh
@@ -45,8 +67,9 @@ cmake --build "$work/debian"
 (cd "$work/debian" && cpack -G DEB -B "$work/debian/packages" >"$work/cpack.log" 2>&1) || die "cpack failed, see $work/cpack.log"
 cp "$work"/debian/packages/*.deb "$out/"
 
-for package in "$out"/*.whl "$out"/*.tar.zst; do
-  python3 tools/sbom.py "$package" --sources "$work/x86_64" --out "$package.spdx.json"
+for package in "$out"/*.whl "$out"/*.tar.zst "$out"/*.jar "$out"/*.nupkg; do
+  case $package in *aarch64*) processor=aarch64 ;; *) processor=x86_64 ;; esac
+  python3 tools/sbom.py "$package" --sources "$portable/$processor" --out "$package.spdx.json"
 done
 for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done
 (cd "$out" && sha256sum -- * >SHA256SUMS)
