@@ -9,6 +9,8 @@
 #                 download), and beside it RADV, whose compiler tests/compilers asks
 #   swiftshader   Google's driver for CPUs out of the package chromium-common (60 MB): Vulkan 1.3, subgroups of 4, neither int64
 #                 nor fp16
+#   mock          the Khronos Group's mock driver out of the same package: every extension, and limits at their minimum or 0; it
+#                 computes nothing
 #
 # The driver lies in DIRECTORY/NAME, DIRECTORY/NAME/icd.json is what the Vulkan loader reads, and what is there stays. Needs no
 # root: packages come from the archive in apt's sources, through lists and a cache of their own.
@@ -16,11 +18,11 @@ set -euo pipefail
 
 . "$(dirname "$0")/support/apt.sh"
 
-[ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader DIRECTORY [COMMAND ...]"
+[ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader|mock DIRECTORY [COMMAND ...]"
 driver=$1
 case "$driver" in
-  mesa | swiftshader) ;;
-  *) die "unknown driver $driver: mesa or swiftshader" ;;
+  mesa | swiftshader | mock) ;;
+  *) die "unknown driver $driver: mesa, swiftshader or mock" ;;
 esac
 mkdir -p "$2"
 folder=$(realpath "$2")/$driver
@@ -29,7 +31,7 @@ shift 2
 # The packages to unpack: for Mesa everything that apt would install or upgrade for it on this system, as NAME=VERSION.
 packages() {
   local plan
-  if [ "$driver" = swiftshader ]; then
+  if [ "$driver" != mesa ]; then
     echo chromium-common
     return
   fi
@@ -76,6 +78,9 @@ collect() {
   mkdir "$work/driver/lib"
   if [ "$driver" = swiftshader ]; then
     keep libvk_swiftshader.so vk_swiftshader_icd.json icd.json
+  elif [ "$driver" = mock ]; then  # which has no manifest
+    echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./libVkICD_mock_icd.so", "api_version": "1.3.0"}}' >"$work/root/mock.json"
+    keep libVkICD_mock_icd.so mock.json icd.json
   else
     keep libvulkan_lvp.so 'lvp_icd*.json' icd.json
     keep libvulkan_radeon.so 'radeon_icd*.json' radeon_icd.json

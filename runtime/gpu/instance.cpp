@@ -165,6 +165,13 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
   return out;
 }
 
+// AMD's own driver (26.3 for Windows) was reported to end the process when it is asked for the
+// matrix formats of an integrated GPU: github.com/GPUOpen-Drivers/AMDVLK/issues/422.
+bool may_ask_for_matrices(const VkPhysicalDeviceProperties& device, VkDriverId driver) {
+  const bool amd = driver == VK_DRIVER_ID_AMD_PROPRIETARY || driver == VK_DRIVER_ID_AMD_OPEN_SOURCE;
+  return !amd || device.deviceType != VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+}
+
 void set_timestamps(DeviceInfo& info, const VkQueueFamilyProperties& family) {
   info.timestamp_bits = family.timestampValidBits;
   if (info.timestamp_bits == 0) info.timestamp_period_ns = 0;
@@ -213,7 +220,8 @@ DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device,
   info.imports_memory = extensions.has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   // With 16 lanes, the compiler of Mesa 26.2 overwrites its own memory at the first matrix.
   const bool compiles_matrices = lavapipe_version(info) == 0 || info.subgroup_size <= 8;
-  if (compiles_matrices) info.matrix_units = matrix_units_of(instance, device, extensions);
+  if (compiles_matrices && may_ask_for_matrices(p, driver.driverID))
+    info.matrix_units = matrix_units_of(instance, device, extensions);
   info.timestamp_period_ns = p.limits.timestampPeriod;
   return info;
 }
