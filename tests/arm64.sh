@@ -106,7 +106,7 @@ END
   cp csharp/lib/netstandard2.0/EchoTrain.dll csharp/
   mcs -nologo -target:library -out:csharp/System.Memory.dll "$root/tests/bindings/csharp/SystemMemory.cs"  # which NuGet would fetch
   mcs -nologo -r:csharp/EchoTrain.dll -out:csharp/Train.exe "$root/samples/csharp/Train.cs"
-  run "$system/usr/bin/mono" csharp/Train.exe images | tee csharp.log
+  MONO_CFG_DIR=$system/etc run "$system/usr/bin/mono" csharp/Train.exe images | tee csharp.log
   # shellcheck disable=SC2046  # several words
   loss_falls 'C#' $(sed -n 's/^epoch .: loss \([0-9.]*\),.*/\1/p' csharp.log)
 }
