@@ -175,7 +175,7 @@ for name in "${parts[@]}"; do
   $name
 done
 if [ -n "$skipped" ]; then
-  say "vcpkg is SKIPPED: VCPKG_ROOT does not name a folder with vcpkg's program and scripts; ran ${parts[*]/vcpkg/}"
+  say "vcpkg is SKIPPED: VCPKG_ROOT does not name a folder with vcpkg's program and scripts"
   exit 77
 fi
 say "passed: ${parts[*]}"
