@@ -36,6 +36,7 @@
 #   mutation         every small mistake in the parsers, positions, checkpoints and the echo node: would the tests notice?
 #   windows          cross-built for Windows, and run under Wine
 #   sbom             the bill of materials of each package, with SPDX's validator
+#   package_managers EchoTrain in another CMake project, from Conan and, with VCPKG_ROOT in the environment, from vcpkg
 #   release          the packages of a release, made (tools/release.sh) and installed in Debian 12 and 11 (release.sh)
 #   fuzz             all fuzz targets, those of models and jobs too
 #
@@ -135,6 +136,7 @@ part mutation /usr/bin/python3 tests/mutation/mutate.py build-test
 part windows bash tests/windows.sh "$work/windows"
 part arm64 bash tests/arm64.sh "$work/arm64"
 part sbom bash tests/bindings/sbom.sh build-test "$work/sbom"
+part package_managers bash tests/package_managers.sh "$work/package_managers"
 part release release
 part fuzz fuzz
 exit $failed

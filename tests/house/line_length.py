@@ -7,7 +7,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("bindings", "capi", "docs", "runtime", "samples", "shaders", "tests", "tools")
+FOLDERS = ("bindings", "capi", "docs", "packaging", "runtime", "samples", "shaders", "tests", "tools")
 C = 100
 SHADER = 120
 SCRIPT = 140

@@ -18,6 +18,8 @@ VERSIONS = {
     "docs/csharp.md": r"EchoTrain\.(\d+\.\d+\.\d+)\.nupkg",
     "docs/reference/Doxyfile": r"^PROJECT_NUMBER *= (.*)",
     "docs/site/mkdocs.yml": r"copyright: EchoTrain (\d+\.\d+\.\d+)",
+    "docs/c.md": r"the package `echotrain/(.*?)`",
+    "packaging/vcpkg/ports/echotrain/vcpkg.json": r'"version": "(.*)"',
     "tests/capi/capi_test.cpp": r'etr_version\(\), "(.*)"',
     "CHANGELOG.md": r"\A# [^\n]*\n+(?:[^#][^\n]*\n+)*## (\d+\.\d+\.\d+)",
 }
