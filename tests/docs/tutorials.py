@@ -21,7 +21,7 @@ tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C 
 help, and {"stage": ...} is made into a stage.
 """
 
-import itertools
+import functools
 import json
 import os
 import pathlib
@@ -46,14 +46,15 @@ class Fault(Exception):
 
 
 class Block:
+    MARKS = ("not run: ", "exact", "test: ", "needs: ")
+
     def __init__(self, page, match, full):
         comments, self.language, self.text = match.groups()
         self.line = page.count("\n", 0, match.start(2)) + 1
         self.marks = re.findall(r"^<!-- (.*?) -->$", comments, re.MULTILINE)
-        known = ("not run: ", "exact", "test: ", "needs: ")
         for mark in self.marks:
-            if not mark.startswith(known):
-                raise Fault(f"line {self.line}: what is '<!-- {mark} -->'? Known are {known}")
+            if not mark.startswith(self.MARKS):
+                raise Fault(f"line {self.line}: what is '<!-- {mark} -->'? Known are {self.MARKS}")
             if mark.startswith("test: "):
                 old, arrow, new = mark[len("test: "):].partition(" => ")
                 if not arrow or old not in self.text:
@@ -69,10 +70,15 @@ class Block:
         return found.group(1) if found and self.language not in ("sh", "text") else None
 
 
-def blocks_of(page, full):
-    blocks = [Block(page, match, full) for match in FENCE.finditer(page)]
-    if len(blocks) * 2 != len(re.findall(r"^ *```", page, re.MULTILINE)):
+def parse(page, full=False, kind=Block):
+    blocks = [kind(page, match, full) for match in FENCE.finditer(page)]
+    if len(blocks) * 2 != len(re.findall(r"^ *(?:```|~~~)", page, re.MULTILINE)):
         raise Fault("a block is not closed, or is indented")
+    return blocks
+
+
+def blocks_of(page, full):
+    blocks = parse(page, full)
     before = None
     for block in blocks:
         if block.marked("not run: "):
@@ -147,7 +153,7 @@ def has(name, build):
 def run_page(path, build, work, variables, full):
     page = path.read_text(encoding="utf-8")
     blocks = blocks_of(page, full)
-    look_up(page, path, variables, build)
+    look_up(page, path, variables, build / "tools/echotrain/echotrain")
     folder = work / path.stem
     folder.mkdir()
     (folder / "build").symlink_to(build)
@@ -179,7 +185,14 @@ def run_page(path, build, work, variables, full):
     return f"{ran} blocks run, {compared} outputs compared, {sum(bool(b.file) for b in blocks)} files written, {unrun} not run"
 
 
-def look_up(page, path, variables, build):
+@functools.lru_cache(maxsize=None)
+def help_of(echotrain, command):
+    """The help of a command; "" if there is none."""
+    done = subprocess.run([echotrain, command, "--help"], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def look_up(page, path, variables, echotrain):
     """Names of EchoTrain's in the page's inline code."""
     text = FENCE.sub("", page)
     spans = sorted(set(re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)))
@@ -187,28 +200,28 @@ def look_up(page, path, variables, build):
     header = "\n".join(file.read_text() for file in HEADERS)
     for span in spans:
         if re.match(r"et\.\w", span) and "..." not in span:
-            python.append(span)
+            python.append(re.sub(r"\.run\(\)$", ".run", span))  # which is looked up only
         elif span.startswith('{"stage":') and "..." not in span:
             stage = json.loads(span)
             name = stage.pop("stage")
             stage = ", ".join(f"{key}={value!r}" for key, value in stage.items())
             python.append(f"et.stages.{name}({stage})")
-        wrong += [f"the C header has no {name}" for name in re.findall(r"\betr_\w+", span) if not re.search(rf"\b{name}\b", header)]
+        wrong += [f"the C header has no {name}" for name in re.findall(r"\betr_\w+", span)
+                  if not re.search(rf"\b{name}" + (r"\b" if name[-1] != "_" else ""), header)]  # `etr_options_set_*` are several
         command = re.match(r"echotrain ([a-z-]+)", span)
         if command:
-            said = subprocess.run([build / "tools/echotrain/echotrain", command.group(1), "--help"], env=variables,
-                                  capture_output=True, text=True, check=False)
-            if said.returncode != 0:
+            said = help_of(echotrain, command.group(1))
+            if not said:
                 wrong.append(f"there is no `{span}`")
             wrong += [f"`{span}`: no option {option}" for option in re.findall(r"(?<= )--?[a-z][\w-]*", span)
-                      if not re.search(re.escape(option) + r"(?![\w-])", said.stdout)]
+                      if not re.search(re.escape(option) + r"(?![\w-])", said)]
     if python:
-        names = "import echotrain as et, numpy as np\nx = y = images = labels = samples = function = path = []\n"
+        names = "import echotrain as et, numpy as np\nx = y = images = labels = samples = function = path = mean = std = a = b = []\n"
         checks = "".join(f"try: {span}\nexcept Exception as error: print({span!r}, 'is', repr(error))\n" for span in python)
         said = subprocess.run([sys.executable, "-c", names + checks], env=variables, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False).stdout
         wrong += said.splitlines()
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]+`", "", text)):
         if not (path.parent / target).exists():
             wrong.append(f"a link to '{target}', which is not there")
     if wrong:
