@@ -250,7 +250,8 @@ def add_dependencies(document, folder, files, sources):
         document["relationships"].append(relation(ends[0], kind, ends[1], comment))
         if packages.get(package, set()) & names_inside:
             document["relationships"].append(relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]))
-    for entry in [source_dependency(built) for built in sorted(sources.glob("*.done"))] + [compiler_entry(sources)] if sources and binaries else []:
+    linked_in = [*map(source_dependency, sorted(sources.glob("*.done"))), compiler_entry(sources)] if sources and binaries else []
+    for entry in linked_in:
         document["packages"].append(entry)
         document["relationships"].append(relation("SPDXRef-Package", "STATIC_LINK", entry["SPDXID"]))
     for name in sorted(unknown):
