@@ -32,7 +32,8 @@ void set_times() {
   using namespace std::chrono;
   const sys_seconds new_year = sys_days(2026y / January / 1);
   for (const auto& entry : fs::recursive_directory_iterator("data"))
-    fs::last_write_time(entry.path(), file_clock::from_sys(new_year));
+    if (entry.is_regular_file())
+      fs::last_write_time(entry.path(), file_clock::from_sys(new_year));
 }
 
 void write_set(const fs::path& folder) {
