@@ -12,7 +12,9 @@ set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 bash "$root/tools/windows.sh" "$1"
 directory=$(realpath "$1")
-prefix=$directory/prefix toolchain=$root/cmake/mingw-w64.cmake
+prefix=$directory/prefix
+# shellcheck disable=SC2034  # for configure
+toolchain=$root/cmake/mingw-w64.cmake
 tools=(googletest python3 python3-venv wine64 xvfb mesa-vulkan-drivers)
 readarray -t missing < <(lacking "${tools[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
@@ -26,7 +28,7 @@ leave_out() { # reason, tests
   left_out+=("${@:2}")
   reasons+=("  ${*:2}: $1")
 }
-leave_out "Windows does not cancel threads; pthread_cancel and pthread_exit are mingw-w64's own, which jumps over the library's frames" \
+leave_out "Windows does not cancel threads; pthread_cancel and pthread_exit are mingw-w64's, and the library cannot hold them off" \
   Functions.AThreadInAFunctionIsNotCancelled Functions.AThreadInACallIsNotCancelled FunctionsDeathTest.OneThatEndsItsThreadIsNamed
 leave_out "ranks in several processes need the Gloo engine, which is not built for Windows" \
   ParameterServer.ServesTrainersOfTheJob ParameterServer.WorkersLearnThatAShardWasStopped
