@@ -1,4 +1,4 @@
-# Cross-compiles for Windows x64 with Debian's mingw-w64: cmake --toolchain cmake/mingw-w64.cmake. tests/windows.sh builds what the
+# Cross-compiles for Windows x64 with Debian's mingw-w64: cmake --toolchain cmake/mingw-w64.cmake. tools/windows.sh builds what the
 # library needs into one prefix (CMAKE_FIND_ROOT_PATH).
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR AMD64)
@@ -7,6 +7,9 @@ set(CMAKE_CXX_COMPILER x86_64-w64-mingw32-g++-posix)
 set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
 set(CMAKE_C_FLAGS_INIT "-D_WIN32_WINNT=0x0A00")
 set(CMAKE_CXX_FLAGS_INIT "-D_WIN32_WINNT=0x0A00")
+# The same objects give the same binaries, whenever they are linked.
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,--no-insert-timestamp")
+set(CMAKE_SHARED_LINKER_FLAGS_INIT "-Wl,--no-insert-timestamp")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)

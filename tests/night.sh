@@ -37,7 +37,7 @@
 #   windows          cross-built for Windows, and run under Wine
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   package_managers EchoTrain in another CMake project, from Conan and, with VCPKG_ROOT in the environment, from vcpkg
-#   release          the packages of a release, made (tools/release.sh) and installed in Debian 12 and 11 (release.sh)
+#   release          the packages of a release, made (tools/release.sh) and tried in Debian 12 and 11 (release.sh) and in QEMU (arm64.sh)
 #   fuzz             all fuzz targets, those of models and jobs too
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
@@ -97,7 +97,7 @@ release() {
   version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
   packages=$work/release/$version
   bash tools/release.sh "$version" "$work/release" && bash tests/release.sh "$packages" "$work/bare" &&
-    bash tests/release.sh "$packages" "$work/bare" bullseye
+    bash tests/release.sh "$packages" "$work/bare" bullseye && bash tests/arm64.sh "$work/arm64" "$packages"
 }
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"

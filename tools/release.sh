@@ -4,9 +4,10 @@
 #   tools/release.sh VERSION DIRECTORY
 #
 # Leaves in DIRECTORY/VERSION: the source archive; for every Linux on x86-64 and arm64, an archive of the library, a Python wheel, jars and
-# a NuGet package (tools/portable.sh); for the Debian that it runs on, packages; a bill of materials of each; the notes, from
-# CHANGELOG.md; and SHA256SUMS. What was built stays in DIRECTORY/work; packed again from that, the files are the same. tests/release.sh
-# installs them, and docs/releases.md says for whom they are. Installing tools needs root.
+# a NuGet package (tools/portable.sh); an archive for Windows (tools/windows.sh); packages for the Debian that it runs on; a bill of
+# materials of each; the notes, from CHANGELOG.md; and SHA256SUMS. What was built stays in DIRECTORY/work; packed again from that, the
+# files are the same. tests/release.sh, tests/arm64.sh and tests/windows.sh try them; docs/releases.md says for whom they are. Installing
+# tools needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -58,6 +59,10 @@ done
 (cd "$work/nuget" && cmake -E tar cf "$out/EchoTrain.$version.nupkg" --format=zip EchoTrain.nuspec lib licences runtimes)
 strip-nondeterminism --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.jar "$out"/*.nupkg
 
+echo "release.sh: for Windows" >&2
+bash tools/windows.sh "$work/windows"
+cp "$work/windows/echotrain-$version-windows-x86_64.zip" "$out/"
+
 echo "release.sh: for this Debian" >&2
 bash tests/setup.sh
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
@@ -67,9 +72,9 @@ cmake --build "$work/debian"
 (cd "$work/debian" && cpack -G DEB -B "$work/debian/packages" >"$work/cpack.log" 2>&1) || die "cpack failed, see $work/cpack.log"
 cp "$work"/debian/packages/*.deb "$out/"
 
-for package in "$out"/*.whl "$out"/*.tar.zst "$out"/*.jar "$out"/*.nupkg; do
-  case $package in *aarch64*) processor=aarch64 ;; *) processor=x86_64 ;; esac
-  python3 tools/sbom.py "$package" --sources "$portable/$processor" --out "$package.spdx.json"
+for package in "$out"/*.whl "$out"/*.{tar.zst,zip,jar,nupkg}; do
+  case $package in *windows*) sources=$work/windows ;; *aarch64*) sources=$portable/aarch64 ;; *) sources=$portable/x86_64 ;; esac
+  python3 tools/sbom.py "$package" --sources "$sources" --out "$package.spdx.json"
 done
 for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done
 (cd "$out" && sha256sum -- * >SHA256SUMS)

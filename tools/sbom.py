@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Writes the software bill of materials (SPDX 2.3, JSON) of a package: a wheel, a jar, a NuGet package, a Debian package, a .tar.zst
-archive, or a folder with an installed prefix.
+archive, the .zip archive for Windows, or a folder with an installed prefix.
 
     sbom.py PACKAGE [--sources DIRECTORY] [--out FILE]
 
 It lists the files of the package with their checksums, EchoTrain's own version and licence, the libraries that the package's binaries are
 linked with, and those that are compiled in or opened when they are needed. Versions and licences of these come from the
 distribution's packages (dpkg) on the machine where it runs, so run it where the package was built. A library that lies in the
-package itself, as oneTBB's does in a repaired wheel, is listed as contained in it. DIRECTORY is that of tools/portable.sh, whose
-packages have the libraries built there linked in.
+package itself, as oneTBB's does in a repaired wheel, is listed as contained in it. DIRECTORY is that of tools/portable.sh or
+tools/windows.sh, whose packages have the libraries built there linked in.
 No further modules are needed.
 """
 
@@ -33,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 HEADERS = {"nlohmann-json3-dev": "JSON"}
 COMPILED_IN = {**HEADERS, "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
 OPENED = {"libvulkan1": "the Vulkan loader", "libcurl4": "http, https and s3 addresses"}
+WINDOWS_COMPILER = "x86_64-w64-mingw32-g++-posix"  # as tools/windows.sh has it
 
 # Licences as Debian's copyright files call them.
 LICENCES = {"expat": "MIT", "mit": "MIT", "apache-2.0": "Apache-2.0", "apache-2": "Apache-2.0", "bsd-3-clause": "BSD-3-Clause", "bsd-2-clause": "BSD-2-Clause",
@@ -41,7 +42,8 @@ LICENCES = {"expat": "MIT", "mit": "MIT", "apache-2.0": "Apache-2.0", "apache-2"
             "cc0-1.0": "CC0-1.0", "cc0": "CC0-1.0", "isc": "ISC"}
 # By source package, where Debian's file is prose, or begins with the licence of other parts.
 PROSE = {"glibc": "LGPL-2.1-or-later", "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-13": "GPL-3.0-or-later WITH GCC-exception-3.1",
-         "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1", "libjpeg-turbo": "IJG AND BSD-3-Clause AND Zlib", "zlib": "Zlib", "libpng1.6": "libpng-2.0",
+         "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-mingw-w64": "GPL-3.0-or-later WITH GCC-exception-3.1",
+         "mingw-w64": "ZPL-2.1 AND MIT AND BSD-3-Clause", "libjpeg-turbo": "IJG AND BSD-3-Clause AND Zlib", "zlib": "Zlib", "libpng1.6": "libpng-2.0",
          "libzstd": "BSD-3-Clause OR GPL-2.0-only", "onetbb": "Apache-2.0", "mpich": "mpich2", "openmpi": "BSD-3-Clause-Open-MPI",
          "rdma-core": "GPL-2.0-only OR Linux-OpenIB", "libnl3": "LGPL-2.1-only"}
 
@@ -93,7 +95,7 @@ def files_of(folder):
 
 def file_entry(path, name):
     data = path.read_bytes()
-    kind = "BINARY" if data[:4] == b"\x7fELF" or path.suffix == ".dll" else "SOURCE" if path.suffix in (".py", ".pyi", ".h", ".hpp") else "OTHER"
+    kind = "BINARY" if data[:4] == b"\x7fELF" or path.suffix in (".dll", ".exe") else "SOURCE" if path.suffix in (".py", ".pyi", ".h", ".hpp") else "OTHER"
     return {"SPDXID": identifier("File", name), "fileName": f"./{name}", "fileTypes": [kind],
             "checksums": [{"algorithm": algorithm, "checksumValue": hashlib.new(algorithm.lower(), data).hexdigest()} for algorithm in ("SHA1", "SHA256")],
             "licenseConcluded": "NOASSERTION", "licenseInfoInFiles": ["NOASSERTION"], "copyrightText": "NOASSERTION"}
@@ -187,6 +189,36 @@ def source_dependency(built):
     return out
 
 
+def windows_libraries(binaries):
+    """The libraries that programs and DLLs in `binaries` name and Windows has; and by Debian package, those of the compiler that the
+    package has."""
+    inside = {path.name for path in binaries}
+    needed = set()
+    for binary in binaries:
+        needed.update(re.findall(r"^\tDLL Name: (\S+)", output("objdump", "-p", binary), re.MULTILINE))
+    compilers = {}
+    for name in needed & inside:
+        place = output(WINDOWS_COMPILER, f"-print-file-name={name}").strip()  # the name alone, if the compiler does not have it
+        if place != name:
+            compilers.setdefault(package_of(os.path.realpath(place)), set()).add(name)
+    return needed - inside, compilers
+
+
+def add_windows(document, binaries):
+    """What a package for Windows needs beside what its script has built."""
+    systems, compilers = windows_libraries(binaries)
+    for package, names in sorted(compilers.items()):
+        entry = dependency(package, True)
+        document["packages"].append(entry)
+        for kind in ("DYNAMIC_LINK", "CONTAINS"):
+            document["relationships"].append(relation("SPDXRef-Package", kind, entry["SPDXID"], ", ".join(sorted(names))))
+    for package, why in HEADERS.items():
+        document["packages"].append(dependency(package, True))
+        document["relationships"].append(relation("SPDXRef-Package", "STATIC_LINK", identifier("Package", package), why))
+    document["packages"].append({**unknown_entry("Windows"), "versionInfo": "10"})
+    document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", "Windows"), ", ".join(sorted(systems))))
+
+
 def compiler_entry(sources):
     """The C++ library, which tools/portable.sh links in: LLVM's, as Zig's compiler brings it."""
     return {"SPDXID": "SPDXRef-Source-libcxx", "name": "libc++", "versionInfo": f"of Zig {(sources / 'zig').read_text().strip()}", "supplier": "NOASSERTION",
@@ -236,6 +268,10 @@ def relation(one, kind, other, comment=""):
 
 
 def add_dependencies(document, folder, files, sources):
+    # DLLs elsewhere are those of .NET.
+    windows = [path for path in files if path.parent.name == "bin" and path.suffix in (".dll", ".exe")]
+    if windows:
+        add_windows(document, windows)
     binaries = [path for path in files if is_binary(path)]
     names_inside = {path.name for path in binaries}
     packages, unknown = linked(folder, binaries)
@@ -250,10 +286,14 @@ def add_dependencies(document, folder, files, sources):
         document["relationships"].append(relation(ends[0], kind, ends[1], comment))
         if packages.get(package, set()) & names_inside:
             document["relationships"].append(relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]))
-    linked_in = [*map(source_dependency, sorted(sources.glob("*.done"))), compiler_entry(sources)] if sources and binaries else []
+    linked_in = [*map(source_dependency, sorted(sources.glob("*.done")))] if sources and (binaries or windows) else []
+    if linked_in and (sources / "zig").exists():
+        linked_in.append(compiler_entry(sources))
     for entry in linked_in:
         document["packages"].append(entry)
-        document["relationships"].append(relation("SPDXRef-Package", "STATIC_LINK", entry["SPDXID"]))
+        is_dll = entry["name"] == "onetbb" and windows
+        for kind in ("DYNAMIC_LINK", "CONTAINS") if is_dll else ("STATIC_LINK",):
+            document["relationships"].append(relation("SPDXRef-Package", kind, entry["SPDXID"]))
     for name in sorted(unknown):
         document["packages"].append(unknown_entry(name))
         document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", name)))
@@ -279,7 +319,7 @@ def document_of(package, sources):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("package", type=pathlib.Path)
-    parser.add_argument("--sources", type=pathlib.Path, help="where tools/portable.sh has built the package's dependencies")
+    parser.add_argument("--sources", type=pathlib.Path, help="where tools/portable.sh or tools/windows.sh has built the package's dependencies")
     parser.add_argument("--out", type=pathlib.Path, help="without it, the bill is printed")
     options = parser.parse_args()
     if not options.package.exists():

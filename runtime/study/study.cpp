@@ -456,7 +456,7 @@ Study Study::load(const std::string& path, const std::vector<std::string>& overr
   const std::string origin = cat("study '", path, "'");
   Study out = parse(parse_json(platform::read_document(path), origin), origin,
                     fs::path(path).parent_path().string(), overrides);
-  out.folder_ = (fs::path("runs") / "studies" / fs::path(path).stem()).string();
+  out.folder_ = (fs::path("runs") / "studies" / fs::path(path).stem()).generic_string();
   for (const Workload& workload : out.workloads_) warn_of_equal_conditions(workload, origin);
   return out;
 }

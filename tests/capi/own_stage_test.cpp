@@ -604,6 +604,7 @@ TEST(Trainer, ProfilesAndExports) {
   trainer.export_onnx(path.string());
   std::ifstream in(path, std::ios::binary);
   const std::string file((std::istreambuf_iterator<char>(in)), {});
+  in.close();  // Windows removes no file that is open
   EXPECT_NE(file.find("first.weight"), std::string::npos);
   echotrain::Model again = echotrain::Model::from_onnx(path.string());
   again.add("dense", {{"units", 2}, {"name", "head"}}).freeze("first.*");

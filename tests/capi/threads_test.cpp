@@ -327,7 +327,8 @@ TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
   const etr::test::TempDir dir;
   const std::string images = dir.path("images");
   std::filesystem::create_directories(images + "/a");
-  std::ofstream(images + "/a/1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
+  std::ofstream(images + "/a/1.png", std::ios::binary)
+      << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
   etr_options* options = nullptr;
   ASSERT_EQ(etr_options_create(&options), ETR_OK);
   const auto progress = [](void* given, int64_t, int64_t) -> int32_t {

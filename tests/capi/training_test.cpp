@@ -205,10 +205,10 @@ TEST(CApi, KernelsAreTunedIntoAFile) {
   options.tuning = "/no/such/file";
   EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_NOT_FOUND);
   EXPECT_NE(std::string(etr_last_error()).find("'/no/such/file'"), std::string::npos);
+#ifndef _WIN32  // which says of too long a name that there is no such file
   const std::string too_long(5000, 'x');
   options.tuning = too_long.c_str();
   EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_IO) << etr_last_error();
-#ifndef _WIN32
   // The user's cache directory cannot be made below a file.
   const char* const home = std::getenv("XDG_CACHE_HOME");
   const std::string before = home ? home : "";
