@@ -35,6 +35,7 @@
 #   soak             everything opened and closed in one process for 90 minutes
 #   mutation         every small mistake in the parsers, positions, checkpoints and the echo node: would the tests notice?
 #   windows          cross-built for Windows, and run under Wine
+#   arm64            cross-built for arm64, and run in QEMU
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   package_managers EchoTrain in another CMake project, from Conan and, with VCPKG_ROOT in the environment, from vcpkg
 #   release          the packages of a release, made (tools/release.sh) and tried in Debian 12 and 11 (release.sh) and in QEMU (arm64.sh)

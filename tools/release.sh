@@ -73,7 +73,7 @@ cmake --build "$work/debian"
 cp "$work"/debian/packages/*.deb "$out/"
 
 for package in "$out"/*.whl "$out"/*.{tar.zst,zip,jar,nupkg}; do
-  case $package in *windows*) sources=$work/windows ;; *aarch64*) sources=$portable/aarch64 ;; *) sources=$portable/x86_64 ;; esac
+  case $(basename "$package") in *windows*) sources=$work/windows ;; *aarch64*) sources=$portable/aarch64 ;; *) sources=$portable/x86_64 ;; esac
   python3 tools/sbom.py "$package" --sources "$sources" --out "$package.spdx.json"
 done
 for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done
