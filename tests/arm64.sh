@@ -14,7 +14,11 @@ set -euo pipefail
 [ $# = 1 ] || [ $# = 2 ] || die "usage: arm64.sh DIRECTORY [PACKAGES]"
 root=$(realpath "$(dirname "$0")/..")
 release=
-if [ $# = 2 ]; then release=$(realpath "$2"); fi
+if [ $# = 2 ]; then
+  release=$(realpath "$2")
+  (cd "$release" && sha256sum --quiet --check SHA256SUMS)
+fi
+version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
 mkdir -p "$1"
 directory=$(realpath "$1")
 system=$directory/system work=$directory/work
@@ -35,7 +39,7 @@ packages=(libc6-dev libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1
           nlohmann-json3-dev glslang-dev glslang-tools libvulkan-dev spirv-headers libgloo-dev mesa-vulkan-drivers libgtest-dev
           python3-numpy default-jre-headless mono-runtime)
 apt_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status="$work/none")
-if [ ! -e "$system/done" ]; then
+if [ "$(cat "$system/done" 2>/dev/null)" != "${packages[*]}" ]; then
   mkdir -p "$work"
   : >"$work/none"
   archive_of_release
@@ -46,7 +50,7 @@ if [ ! -e "$system/done" ]; then
   mkdir -p "$system"/usr/{bin,lib,sbin}
   for folder in bin lib sbin; do ln -s "usr/$folder" "$system/$folder"; done
   for package in "$work"/cache/archives/*.deb; do dpkg-deb -x "$package" "$system"; done
-  touch "$system/done"
+  echo "${packages[*]}" >"$system/done"
 fi
 
 if command -v ccache >/dev/null; then . "$root/tests/support/ccache.sh"; fi
@@ -95,7 +99,7 @@ END
   run "$archive/bin/echotrain" predict job.json images/1/1.png
 
   echo "arm64.sh: Java" >&2
-  jars=$(printf '%s:' "$release"/echotrain-*.[0-9].jar "$release"/echotrain-*-natives-*.jar)
+  jars=$release/echotrain-$version.jar:$release/echotrain-$version-natives-linux-aarch64.jar
   javac -d java -cp "$jars" "$root/samples/java/Train.java"
   run "$system"/usr/lib/jvm/default-java/bin/java -Dechotrain.cache.dir=java-cache -cp "java:$jars" Train images | tee java.log
   # shellcheck disable=SC2046  # several words

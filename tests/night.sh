@@ -98,7 +98,8 @@ release() {
   version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
   packages=$work/release/$version
   bash tools/release.sh "$version" "$work/release" && bash tests/release.sh "$packages" "$work/bare" &&
-    bash tests/release.sh "$packages" "$work/bare" bullseye && bash tests/arm64.sh "$work/arm64" "$packages"
+    bash tests/release.sh "$packages" "$work/bare" bullseye &&
+    bash tests/arm64.sh "$work/arm64" "$packages"
 }
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"

@@ -14,6 +14,7 @@ if [ "${1:-}" != --inside ]; then
   exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
 fi
 other_release=${2:-} processor=$(uname -m)
+version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 
 install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }; }
 passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }
@@ -57,7 +58,7 @@ if ! venv/bin/echotrain devices >devices.log 2>&1; then
   grep -q 'has Vulkan 1.0, and EchoTrain needs 1.1 or later' devices.log || { cat devices.log; exit 1; }
   trains=false
 fi
-[ -n "$other_release" ] || $trains
+[ -n "$other_release" ] || $trains || { cat devices.log; exit 1; }
 demo venv/bin/echotrain demo wheel-demo
 passed "the wheel"
 
@@ -65,8 +66,9 @@ install zstd gcc libc6-dev pkg-config
 tar --zstd -xf /folder/echotrain-*-linux-"$processor".tar.zst
 prefix=$(realpath echotrain-*/)
 "$prefix/bin/echotrain" version
-test -s "$prefix/share/doc/echotrain/LICENSE"
-test -s "$prefix/share/doc/echotrain/linked/onetbb"
+for licence in LICENSE linked/onetbb; do
+  test -s "$prefix/share/doc/echotrain/$licence" || { echo "release.sh: the archive lacks $licence"; exit 1; }
+done
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 sample feed
 if $trains; then sample train; fi
@@ -76,12 +78,14 @@ passed "the archive, and C programs with it"
 # Java, with the jars of all processors, and C#. Where nothing trains, they have to get as far as the device, which says why.
 trains_in() { # language, command
   "${@:2}" >train.log 2>&1 || { ! $trains && grep -q 'has Vulkan 1.0, and EchoTrain needs 1.1 or later' train.log; } || { cat train.log; exit 1; }
-  ! $trains || grep 'epoch 3: loss' train.log
+  ! $trains || grep 'epoch 3: loss' train.log || { cat train.log; exit 1; }
   passed "$1"
 }
 install default-jdk-headless
-jars=$(printf '%s:' /folder/echotrain-*.[0-9].jar /folder/echotrain-*-natives-*.jar)
+jar=/folder/echotrain-$version
+jars=$jar.jar:$jar-natives-linux-x86_64.jar:$jar-natives-linux-aarch64.jar
 trains_in Java java -cp "$jars" /echotrain/samples/java/Train.java images
+trains_in "Java, with modules" java -p "$jars" --add-modules io.echotrain /echotrain/samples/java/Train.java images
 
 install mono-mcs mono-runtime unzip
 mkdir csharp

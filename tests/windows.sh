@@ -2,13 +2,15 @@
 # Runs the library for Windows x64 under Wine, from the archive that tools/windows.sh makes: the command, programs in C and C++ of two
 # compilers, the tests of the C API, and the files of earlier versions.
 #
-#   tests/windows.sh DIRECTORY      DIRECTORY: that of tools/windows.sh; package: the unpacked archive; tests: a build folder; runs: what ran
+#   tests/windows.sh DIRECTORY [PACKAGES]      DIRECTORY: that of tools/windows.sh; package: the unpacked archive; tests: a build folder;
+#                                              runs: what ran. PACKAGES: the folder that tools/release.sh has made, whose archive is tried
+#                                              instead
 #
 # DIRECTORY's path has no spaces. Training runs on this machine's lavapipe, which Wine's Vulkan reaches. Installing packages needs root.
 set -euo pipefail
 . "$(dirname "$0")/support/apt.sh"
 . "$(dirname "$0")/support/dependencies.sh"
-[ $# = 1 ] || die "usage: windows.sh DIRECTORY"
+[ $# = 1 ] || [ $# = 2 ] || die "usage: windows.sh DIRECTORY [PACKAGES]"
 root=$(realpath "$(dirname "$0")/..")
 bash "$root/tools/windows.sh" "$1"
 directory=$(realpath "$1")
@@ -38,7 +40,12 @@ name=echotrain-$version-windows-x86_64
 runs=$directory/runs
 rm -rf "$directory/package" "$runs"
 mkdir "$directory/package" "$runs"
-python3 -m zipfile -e "$directory/$name.zip" "$directory/package"
+archive=$directory/$name.zip
+if [ $# = 2 ]; then
+  (cd "$2" && sha256sum --quiet --check SHA256SUMS)
+  archive=$2/$name.zip
+fi
+python3 -m zipfile -e "$archive" "$directory/package"
 package=$directory/package/$name
 
 cd "$root"

@@ -21,11 +21,10 @@ zig_version=$(sed -nE 's/^ziglang==([0-9.]+).*/\1/p' "$root/tools/portable_requi
 machine=$(uname -m) processor=${2:-$(uname -m)}
 tools=(build-essential cmake ninja-build pkg-config dpkg-dev nasm glslang-tools libvulkan-dev spirv-headers nlohmann-json3-dev
        libcurl4-openssl-dev python3-dev python3-venv zstd default-jdk-headless mono-mcs mono-runtime libmono-cecil-private-cil)
-unwinder=libgcc_s.so.1
 case $processor in
-  "$machine") unwinder=$(cc -print-file-name=$unwinder) ;;
-  aarch64) tools+=(libgcc-s1-arm64-cross) unwinder=/usr/aarch64-linux-gnu/lib/$unwinder ;;
-  x86_64) tools+=(libgcc-s1-amd64-cross) unwinder=/usr/x86_64-linux-gnu/lib/$unwinder ;;
+  "$machine") ;;
+  aarch64) tools+=(libgcc-s1-arm64-cross) ;;
+  x86_64) tools+=(libgcc-s1-amd64-cross) ;;
   *) die "no processor $processor, only x86_64 and aarch64" ;;
 esac
 version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
@@ -39,6 +38,9 @@ if [ ${#missing[@]} -gt 0 ]; then
   as_root apt-get update -qq
   install_packages "${missing[@]}"
 fi
+
+unwinder=/usr/$processor-linux-gnu/lib/libgcc_s.so.1
+[ "$processor" != "$machine" ] || unwinder=$(cc -print-file-name=libgcc_s.so.1)
 
 # Zig's compilers as programs, and their description for CMake.
 [ -x "$all/venv/bin/python" ] || python3 -m venv "$all/venv"
@@ -87,7 +89,8 @@ if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
 link="-Wl,-s $unwinder -Wl,--allow-shlib-undefined"
 # One build folder for all: what the wheel adds is turned off again, should it have been built before.
 configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_JAVA=ON -DECHOTRAIN_CSHARP=ON -DECHOTRAIN_GLOO=OFF \
-  -DECHOTRAIN_SAMPLES=OFF -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" "${foreign[@]}" "${library_options[@]}"
+  -DECHOTRAIN_SAMPLES=OFF -DCMAKE_EXE_LINKER_FLAGS=-Wl,-s -DCMAKE_SHARED_LINKER_FLAGS="$link" -DCMAKE_MODULE_LINKER_FLAGS="$link" \
+  "${foreign[@]}" "${library_options[@]}"
 cmake --build "$directory/build"
 rm -rf "$directory"/{java,csharp}
 mkdir "$directory"/{java,csharp}
@@ -95,7 +98,7 @@ cp "$directory/build/bindings/java/"*.jar "$directory/java/"
 cp "$directory/build/bindings/csharp/EchoTrain.$version.nupkg" "$directory/csharp/"
 name=echotrain-$version-linux-$processor
 rm -rf "${directory:?}/$name"
-cmake --install "$directory/build" --prefix "$directory/$name" --strip >"$directory/install.log"
+cmake --install "$directory/build" --prefix "$directory/$name" >"$directory/install.log"
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
 tar -C "$directory" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+w --mtime="@$SOURCE_DATE_EPOCH" -c "$name" |

@@ -33,31 +33,43 @@ mkdir -p "$out" "$work"
 mv "$directory/notes" "$out/NOTES.md"
 git archive --format=tar --prefix="echotrain-$version/" HEAD | gzip -n -9 >"$out/echotrain-$version.tar.gz"
 
-installed strip-nondeterminism || install_packages strip-nondeterminism
-portable=$work/portable
+readarray -t missing < <(lacking strip-nondeterminism python3)
+if [ ${#missing[@]} -gt 0 ]; then
+  as_root apt-get update -qq
+  install_packages "${missing[@]}"
+fi
+echo "release.sh: for every Linux" >&2
+portable=$work/portable foreign=aarch64
+[ "$(uname -m)" != aarch64 ] || foreign=x86_64
+bash tools/portable.sh "$portable" $foreign  # and this machine's, first
 for processor in x86_64 aarch64; do
-  echo "release.sh: for every Linux on $processor" >&2
-  bash tools/portable.sh "$portable" $processor
   cp "$portable/$processor/echotrain-$version-linux-$processor.tar.zst" "$portable/$processor"/wheel/*.whl "$out/"
   cp "$portable/$processor/java/echotrain-natives.jar" "$out/echotrain-$version-natives-linux-$processor.jar"
 done
 
 # The classes are the same for both processors, and so is the assembly.
-java=$portable/x86_64/build/bindings/java
+built() { echo "$portable/$1/build/bindings/$2"; }
+diff -r "$(built x86_64 java/classes)" "$(built aarch64 java/classes)" || die "the classes differ between processors"
+cmp "$(built x86_64 csharp/EchoTrain.dll)" "$(built aarch64 csharp/EchoTrain.dll)" || die "the C# assemblies differ between processors"
+java=$(built x86_64 java)
 cp bindings/java/pom.xml "$out/echotrain-$version.pom"
 cp "$portable/x86_64/java/echotrain.jar" "$out/echotrain-$version.jar"
-jar --create --file "$out/echotrain-$version-sources.jar" -C bindings/java/src/main/java io -C "$java/generated" io
+rm -rf "$work/licence"
+mkdir -p "$work/licence/META-INF/echotrain"
+cp LICENSE "$work/licence/META-INF/echotrain/"
+jar --create --file "$out/echotrain-$version-sources.jar" -C "$work/licence" META-INF -C bindings/java/src/main/java io -C "$java/generated" io
 rm -rf "$work/javadoc"
 javadoc -quiet -notimestamp -Xdoclint:all,-missing -Werror -public -windowtitle EchoTrain -d "$work/javadoc" -classpath "$java/classes" \
   -sourcepath "bindings/java/src/main/java:$java/generated" io.echotrain
-jar --create --file "$out/echotrain-$version-javadoc.jar" -C "$work/javadoc" .
+jar --create --file "$out/echotrain-$version-javadoc.jar" -C "$work/licence" META-INF -C "$work/javadoc" .
 rm -rf "$work/nuget"
 mkdir "$work/nuget"
 for processor in aarch64 x86_64; do
   (cd "$work/nuget" && cmake -E tar xf "$portable/$processor/csharp/EchoTrain.$version.nupkg")
 done
-(cd "$work/nuget" && cmake -E tar cf "$out/EchoTrain.$version.nupkg" --format=zip EchoTrain.nuspec lib licences runtimes)
-strip-nondeterminism --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.jar "$out"/*.nupkg
+cmake -DLAYOUT="$work/nuget" -DPACKAGE="$out/EchoTrain.$version.nupkg" -P bindings/csharp/pack.cmake
+strip-nondeterminism --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.jar
+strip-nondeterminism --type zip --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.nupkg
 
 echo "release.sh: for Windows" >&2
 bash tools/windows.sh "$work/windows"
@@ -77,5 +89,6 @@ for package in "$out"/*.whl "$out"/*.{tar.zst,zip,jar,nupkg}; do
   python3 tools/sbom.py "$package" --sources "$sources" --out "$package.spdx.json"
 done
 for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done
+for bill in "$out"/*.spdx.json; do python3 tests/bindings/sbom_check.py "${bill%.spdx.json}" "$bill"; done
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 echo "release.sh: $out"

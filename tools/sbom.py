@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What no binary names: headers and static libraries that are compiled in (packages for building), and libraries that are opened when they
 # are needed. By Debian package.
-HEADERS = {"nlohmann-json3-dev": "JSON"}
+HEADERS = {"nlohmann-json3-dev": "JSON", "libvulkan-dev": "Vulkan's headers", "spirv-headers": "SPIR-V's headers"}
 COMPILED_IN = {**HEADERS, "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
 OPENED = {"libvulkan1": "the Vulkan loader", "libcurl4": "http, https and s3 addresses"}
 WINDOWS_COMPILER = "x86_64-w64-mingw32-g++-posix"  # as tools/windows.sh has it
@@ -219,11 +219,27 @@ def add_windows(document, binaries):
     document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", "Windows"), ", ".join(sorted(systems))))
 
 
-def compiler_entry(sources):
-    """The C++ library, which tools/portable.sh links in: LLVM's, as Zig's compiler brings it."""
-    return {"SPDXID": "SPDXRef-Source-libcxx", "name": "libc++", "versionInfo": f"of Zig {(sources / 'zig').read_text().strip()}", "supplier": "NOASSERTION",
-            "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": "Apache-2.0 WITH LLVM-exception",
-            "copyrightText": "NOASSERTION"}
+def other_entry(name, number, licence):
+    """A part that is of no Debian package."""
+    return {"SPDXID": identifier("Part", name), "name": name, "versionInfo": number, "supplier": "NOASSERTION", "downloadLocation": "NOASSERTION",
+            "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": licence, "copyrightText": "NOASSERTION"}
+
+
+def compiler_entries(sources):
+    """The C++ library and its parts, which tools/portable.sh links in: LLVM's, as Zig's compiler brings them."""
+    number = f"of Zig {(sources / 'zig').read_text().strip()}"
+    return [other_entry(name, number, "Apache-2.0 WITH LLVM-exception") for name in ("libc++", "libc++abi", "libunwind")]
+
+
+def add_scripts(document, files):
+    """What javadoc puts beside the pages: jQuery, for the search."""
+    for path in files:
+        found = re.fullmatch(r"(jquery(?:-ui)?)(?:-([\d.]+))?\.min\.js", path.name)
+        if found:
+            number = found.group(2) or re.search(r"v(\d[\d.]*)", path.read_text(errors="replace")).group(1)
+            entry = other_entry(found.group(1), number, "MIT")
+            document["packages"].append(entry)
+            document["relationships"].append(relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]))
 
 
 def linked(folder, binaries):
@@ -288,12 +304,13 @@ def add_dependencies(document, folder, files, sources):
             document["relationships"].append(relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]))
     linked_in = [*map(source_dependency, sorted(sources.glob("*.done")))] if sources and (binaries or windows) else []
     if linked_in and (sources / "zig").exists():
-        linked_in.append(compiler_entry(sources))
+        linked_in += compiler_entries(sources)
     for entry in linked_in:
         document["packages"].append(entry)
         is_dll = entry["name"] == "onetbb" and windows
         for kind in ("DYNAMIC_LINK", "CONTAINS") if is_dll else ("STATIC_LINK",):
             document["relationships"].append(relation("SPDXRef-Package", kind, entry["SPDXID"]))
+    add_scripts(document, files)
     for name in sorted(unknown):
         document["packages"].append(unknown_entry(name))
         document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", name)))

@@ -18,7 +18,12 @@ import zipfile
 def contents(package, folder):
     if package.is_dir():
         return package
-    zipfile.ZipFile(package).extractall(folder)
+    if package.suffix == ".deb":
+        subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
+    elif package.name.endswith(".tar.zst"):
+        subprocess.run(["tar", "--zstd", "-xf", package, "-C", folder], check=True)
+    else:
+        zipfile.ZipFile(package).extractall(folder)
     return folder
 
 
@@ -42,12 +47,13 @@ def main():
             for library in re.findall(r"\(NEEDED\).*\[(.+)\]", needed):
                 known = library in libraries or library.startswith(("libechotrain", "ld-linux"))
                 assert known or any(other.name == library for other in files), f"'{name}' needs {library}, which the bill does not have"
-    others = [entry for entry in bill["packages"] if entry["SPDXID"] != "SPDXRef-Package"]
+    others = [entry for entry in bill["packages"] if entry["SPDXID"] not in ("SPDXRef-Package", "SPDXRef-Library-Windows")]
     for entry in others:
         assert entry.get("versionInfo"), f"{entry['name']} has no version"
         assert entry["licenseDeclared"] != "NOASSERTION", f"{entry['name']} has no licence: {entry.get('licenseComments', '')}"
     names = {entry["name"] for entry in others}
-    assert not binaries or any(re.match(r"libtbb\d+$", name) for name in names), f"oneTBB is missing: {sorted(names)}"
+    has_library = any("libechotrain." in name for name in listed)
+    assert not has_library or any(re.match(r"libtbb\d+$|onetbb$", name) for name in names), f"oneTBB is missing: {sorted(names)}"
     print(f"sbom: {package.name}: {len(files)} files, {binaries} binaries, {len(others)} dependencies")
 
 

@@ -9,14 +9,14 @@ import subprocess
 
 from tutorials import ROOT, Fault, help_of
 
-FOLDERS = ("bindings", "capi", "cmake", "docs", "runtime", "samples", "shaders", "tests", "tools")
+FOLDERS = ("bindings", "capi", "cmake", "docs", "packaging", "runtime", "samples", "shaders", "tests", "tools")
 REPOSITORY = re.compile(rf"(?<![\w./-])(?:\./)?((?:{'|'.join(FOLDERS)})/[\w./*-]*)")
 BUILT = re.compile(r"(?:\$PWD/)?build[\w-]*/(?:.*/)?(tools/echotrain|tests|tests/fuzz|tests/bench|samples)/(\w+)")
 WRITES = ("-o", "--out", "--plot", "--report", "write")  # the next word names what is written
 WRAPPERS = ("sudo", "mpirun", "srun", "torchrun", "setarch")  # run the command among their words
 # Others' commands, of which only the files of the repository are checked.
-FOREIGN = ("apt-get", "c++", "cat", "cc", "cd", "cp", "dotnet", "export", "git", "mcs", "mike", "mkdir", "mvn", "pip", "pkg-config",
-           "source", ".", "zstd")
+FOREIGN = ("apt-get", "c++", "cat", "cc", "cd", "conan", "cp", "dotnet", "export", "git", "mcs", "mike", "mkdir", "mvn", "pip", "pkg-config",
+           "source", ".", "vcpkg", "x86_64-w64-mingw32-gcc", "zig", "zstd")
 OWN = ("cmake", "ctest", "draw", "echotrain")
 MODULES = ("venv", "pip", "http.server")
 
@@ -156,7 +156,7 @@ class Checker:
         """The program among the words of `java` or `mono`, by its source."""
         programs = {path.stem: path for path in sources("java", "cs")}
         at, name = next(((i, name) for i, word in enumerate(words)
-                         if (name := word.split("/")[-1].removesuffix(".exe")) in programs), (0, None))
+                         if (name := word.split("/")[-1].removesuffix(".exe").removesuffix(".java")) in programs), (0, None))
         if name is None:
             raise Fault(f"the repository has no program of '{' '.join(words)}'")
         self.check_options(words[at:], programs[name].read_text())

@@ -75,11 +75,13 @@ final class Natives {
   }
 
   private static boolean fromJar(List<String> tried) {
-    String place = "/natives/" + System.getProperty("os.name").toLowerCase() + "-" + architecture() + "/";
-    try (InputStream binding = Natives.class.getResourceAsStream(place + BINDING);
-        InputStream library = Natives.class.getResourceAsStream(place + LIBRARY)) {
+    String place = "natives/" + System.getProperty("os.name").toLowerCase() + "-" + architecture() + "/";
+    // Of the loader: a class finds resources of its own module only, and the natives are another.
+    ClassLoader loader = Natives.class.getClassLoader();
+    try (InputStream binding = loader.getResourceAsStream(place + BINDING);
+        InputStream library = loader.getResourceAsStream(place + LIBRARY)) {
       if (binding == null || library == null) {
-        tried.add("class path: no natives jar with " + place + BINDING);
+        tried.add("class and module path: no natives jar with " + place + BINDING);
         return false;
       }
       byte[] bindingBytes = binding.readAllBytes();
