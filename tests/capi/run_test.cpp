@@ -133,8 +133,8 @@ TEST(CApi, PathsAreUtf8) {
   const fs::path folder = fs::path(dir.path()) / u8"Bilder Größe 日本";
   fs::create_directory(folder);
   // Without a slash at the end, with which libstdc++'s copy() finds no folder on Windows.
-  const fs::path source = fs::path(images.path("0")).parent_path();
-  fs::copy(source, folder / "images", fs::copy_options::recursive);
+  const fs::path drawn = fs::path(images.path("0")).parent_path();
+  fs::copy(drawn, folder / "images", fs::copy_options::recursive);
   const std::u8string utf8 = folder.generic_u8string();
   const std::string text(utf8.begin(), utf8.end());
   const auto epoch = [&](const std::string& source, const std::string& decisions = "") {
