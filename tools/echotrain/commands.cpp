@@ -35,7 +35,7 @@ std::vector<Option> job_options(std::vector<Option> more = {}) {
 const std::vector<Command> kCommands = {
     {"demo",
      "[FOLDER]",
-     "shows on generated data what an echo node does, in about two minutes",
+     "shows on generated data what an echo node does, in about two minutes on two idle cores",
      "The demo generates a data set of digits, limits reading to a quarter of the training speed, "
      "as a slow network would, and trains a small network to 93 % test accuracy, without and with "
      "an echo node. FOLDER (default: echotrain-demo) keeps the data, the runs and report.html; "

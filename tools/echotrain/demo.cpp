@@ -32,7 +32,10 @@ void claim(const fs::path& folder) {
   const bool is_empty = !fs::exists(folder, error) || fs::is_empty(folder, error);
   if (!is_empty && !fs::exists(folder / "data", error))
     throw Mistake("'" + folder.string() + "' holds other files; name a new folder");
-  fs::create_directories(folder / "data");
+  fs::create_directories(folder / "data", error);
+  if (error)
+    throw Failure("cannot create '" + (folder / "data").string() + "' (" + error.message() +
+                  "); name a folder that can be written");
 }
 
 // Draws and packs the images, unless an earlier demo has.

@@ -41,7 +41,8 @@ int64_t classes_of(const DataSet& set, const Measured& m) {
                   ", but classes.txt lists " + counted(names, "class", "classes") +
                   "; 'pack' writes that file beside the shards");
   if (std::count_if(m.of_class.begin(), m.of_class.end(), [](int64_t n) { return n > 0; }) < 2)
-    throw Failure("there are images of one class only: nothing to tell apart");
+    throw Failure("there are images of one class only, and nothing to tell apart: each class needs a "
+                  "folder of its own, with images");
   return std::max(names, labels);
 }
 

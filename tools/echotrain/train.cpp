@@ -18,10 +18,16 @@ void print_summary(const etr_event& end) {
       static_cast<unsigned long long>(end.echoed), end.seconds, 100 * end.device_wait_share);
 }
 
+// Returns whether the job's model has an accuracy: only then does 0 mean that nothing was right.
+bool classifies(const Json& job) {
+  return job.value("/loss/loss"_json_pointer, std::string("softmax_cross_entropy")) ==
+         "softmax_cross_entropy";
+}
+
 // Prints the results of a run. The latest evaluation of an interrupted run may be many steps old.
-void print_results(const etr_event& end) {
+void print_results(const Json& job, const etr_event& end) {
   const char* when = interrupted() ? "at the latest evaluation: " : "";
-  if (end.eval_accuracy > 0)
+  if (end.eval_accuracy > 0 || (end.eval_loss != 0 && classifies(job)))
     std::printf("%stest accuracy %.2f %%, test loss %.4f\n", when, 100 * end.eval_accuracy,
                 end.eval_loss);
   else if (end.eval_loss != 0)
@@ -126,7 +132,7 @@ int command_train(const Arguments& arguments) {
                  "echotrain: train.seconds (%g) were over before the first batch came: nothing is "
                  "trained or saved; raise them\n",
                  seconds);
-  print_results(end.event);
+  print_results(job, end.event);
   if (interrupted()) throw Interrupted{kept(end, started.job, arguments.operand(0))};
   return 0;
 }
@@ -153,7 +159,8 @@ int command_eval(const Arguments& arguments) {
   if (status == ETR_CANCELLED) throw Interrupted{};
   check(status);
   std::printf("%s: ", counted(result.samples, "sample").c_str());
-  if (result.accuracy > 0) std::printf("accuracy %.2f %%, ", 100 * result.accuracy);
+  if (result.accuracy > 0 || classifies(json_of(started.job)))
+    std::printf("accuracy %.2f %%, ", 100 * result.accuracy);
   std::printf("loss %.4f\n", result.loss);
   return 0;
 }

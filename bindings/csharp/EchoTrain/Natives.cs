@@ -7,8 +7,8 @@ using System.Runtime.InteropServices;
 namespace EchoTrain
 {
     /// <summary>Loads the native library, once. It looks in the folder in ECHOTRAIN_LIBRARY_PATH,
-    /// beside the assembly, in its runtimes/RID/native (the layout of NuGet), and where the system
-    /// searches.</summary>
+    /// beside the assembly, in its runtimes/RID/native (the layout of NuGet) and in that of the
+    /// unpacked package, and where the system searches.</summary>
     internal static class Natives
     {
         private const string Binding = "libechotrain_csharp.so";
@@ -49,6 +49,8 @@ namespace EchoTrain
                 yield return Path.Combine(here, Binding);
                 string processor = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "linux-arm64" : "linux-x64";
                 yield return Path.Combine(here, "runtimes", processor, "native", Binding);
+                // An unpacked package, with the assembly in lib/netstandard2.0.
+                yield return Path.GetFullPath(Path.Combine(here, "..", "..", "runtimes", processor, "native", Binding));
             }
             yield return Binding;
         }

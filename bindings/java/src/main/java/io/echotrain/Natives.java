@@ -81,7 +81,7 @@ final class Natives {
     try (InputStream binding = loader.getResourceAsStream(place + BINDING);
         InputStream library = loader.getResourceAsStream(place + LIBRARY)) {
       if (binding == null || library == null) {
-        tried.add("class and module path: no natives jar with " + place + BINDING);
+        tried.add("class and module path: no natives jar with " + place + BINDING + others(loader));
         return false;
       }
       byte[] bindingBytes = binding.readAllBytes();
@@ -91,9 +91,17 @@ final class Natives {
       unpack(folder.resolve(BINDING), bindingBytes);
       return load(folder.resolve(BINDING), tried);
     } catch (IOException | NoSuchAlgorithmException error) {
-      tried.add("natives jar: " + error);
+      tried.add("natives jar: " + error + " (-Dechotrain.cache.dir=FOLDER unpacks it elsewhere)");
       return false;
     }
+  }
+
+  // Those of other processors, which are there instead.
+  private static String others(ClassLoader loader) {
+    StringBuilder found = new StringBuilder();
+    for (String other : new String[] {"linux-x86_64", "linux-aarch64"})
+      if (loader.getResource("natives/" + other + "/" + BINDING) != null) found.append(", only for ").append(other);
+    return found.toString();
   }
 
   private static String architecture() {
