@@ -317,6 +317,21 @@ class Runs(unittest.TestCase):
         for steps in (8, 9):  # also a single one
             self.assertIn(f"{steps} steps", run("train", *words, "--resume", "--set", f"train.steps={steps}").stdout)
 
+    def test_an_accuracy_of_nothing_is_printed(self):
+        # Trained on two images, and tested on them with each other's labels.
+        images = [next((self.root / "png/train" / digit).iterdir()) for digit in "01"]
+        for part, of_class in (("train", images), ("test", images[::-1])):
+            for name, image in zip("ab", of_class):
+                folder = self.root / "swapped" / part / name
+                folder.mkdir(parents=True)
+                for i in range(16):
+                    shutil.copy(image, folder / f"{i}.png")
+            self.assertEqual(run("pack", self.root / "swapped" / part, self.root / "swapped/data" / part).returncode, 0)
+        words = self.words("of-nothing", data=self.root / "swapped/data", train__steps=40, evaluation__every_steps=40, pipeline__stages__8__size=16,
+                           output__checkpoint_every_steps=40)
+        self.assertIn("test accuracy 0.00 %, test loss", run("train", *words).stdout)
+        self.assertIn("32 samples: accuracy 0.00 %, loss", run("eval", *words).stdout)
+
     def test_a_run_that_reached_its_target_says_so(self):
         aimed = {"evaluation.every_steps": 2, "evaluation.target_accuracy": 0.001, "train.steps": 8}
         words = self.words("aimed", **aimed)

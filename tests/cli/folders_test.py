@@ -234,7 +234,7 @@ class Folders(unittest.TestCase):
         self.assertEqual(self.predict(job, self.image).returncode, 0)
         shutil.rmtree(folder / "b")
         (folder / "b").mkdir()
-        self.assertIn("one class only", run("init", folder, self.root / "no.json").stderr)
+        self.assertIn("one class only, and nothing to tell apart: each class needs a folder", run("init", folder, self.root / "no.json").stderr)
 
     def test_what_is_no_file_is_said_at_once(self):
         job, _ = self.init(self.copy("plain"))
