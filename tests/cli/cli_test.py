@@ -332,6 +332,9 @@ class Runs(unittest.TestCase):
         self.assertIn("test accuracy 0.00 %, test loss", run("train", *words).stdout)
         self.assertIn("32 samples: accuracy 0.00 %, loss", run("eval", *words).stdout)
 
+    def test_a_demo_whose_folder_cannot_be_made_names_it(self):
+        self.assertIn(f"cannot create '{JOB}/demo/data' (Not a directory); name a folder that can be written", run("demo", f"{JOB}/demo").stderr)
+
     def test_a_run_that_reached_its_target_says_so(self):
         aimed = {"evaluation.every_steps": 2, "evaluation.target_accuracy": 0.001, "train.steps": 8}
         words = self.words("aimed", **aimed)
