@@ -1,5 +1,6 @@
 package io.echotrain;
 
+import io.echotrain.internal.Bindings;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.ref.Cleaner;
@@ -33,6 +34,12 @@ final class Natives {
     if (!fromProperty(tried) && !fromLibraryPath(tried) && !fromJar(tried)) {
       throw new UnsatisfiedLinkError("EchoTrain's native library did not load. Tried:\n  "
           + String.join("\n  ", tried));
+    }
+    // Which a jar says. Classes and natives of two versions would fail later, at some call.
+    String version = Natives.class.getPackage().getImplementationVersion();
+    if (version != null && !version.equals(Bindings.version())) {
+      throw new UnsatisfiedLinkError("the classes are of EchoTrain " + version + ", and the native library is of "
+          + Bindings.version() + "; take both of the same version");
     }
     Log.start();
   }
