@@ -150,19 +150,23 @@ TEST_F(FailingSecureNetwork, ASlowNameServerIsNotWaitedForLongerThanTheTimeout) 
   const std::string spec = spec_of(server_.address() + "/lines.txt", "0");
   SystemCalls system(Calls::network);
   std::string results;
-  read_epochs(spec, results, 1);
-  for (int64_t call = 1; call <= system.calls(); ++call) {
-    if (system.errors_of(call) != kLookupErrors) continue;
+  // How often a read polls varies, and with it the number of the call that looks the name up.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    system.disarm();
+    read_epochs(spec, results, 1);
+    int64_t call = 1;
+    while (call <= system.calls() && system.errors_of(call) != kLookupErrors) ++call;
+    ASSERT_LE(call, system.calls()) << "no name was looked up";
     system.arm(call, kLookupErrors - 1);
     const auto began = std::chrono::steady_clock::now();
     const Outcome outcome = read_epochs(spec, results, 1);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    ASSERT_EQ(system.failed_call(), "getaddrinfo() is slow");
+    if (system.failed_call() != "getaddrinfo() is slow") continue;
     EXPECT_EQ(outcome.status, ETR_IO) << outcome.message;
     EXPECT_LT(took.count(), kTimeoutSeconds + kSlackSeconds);
     return;
   }
-  FAIL() << "no name was looked up";
+  FAIL() << "the look-up was another call each time";
 }
 
 }  // namespace
