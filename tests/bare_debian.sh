@@ -20,7 +20,7 @@ release=${4:-$codename}
 archive=$(sed "s/^$codename/$release/" <<<"$archive")
 unmount() {
   local at
-  for at in proc dev/pts; do ! mountpoint -q "$system/$at" || umount "$system/$at"; done
+  for at in sys proc dev/pts; do ! mountpoint -q "$system/$at" || umount "$system/$at"; done
 }
 trap unmount EXIT
 unmount
@@ -37,6 +37,7 @@ mkdir "$system/echotrain"
 git -C "$source" archive HEAD | tar -x -C "$system/echotrain"
 [ -z "${3:-}" ] || cp -r "$3" "$system/folder"
 mount -t proc proc "$system/proc"
+mount -t sysfs -o ro sysfs "$system/sys"  # MPI reads it, and complains where it is missing
 mkdir -p "$system/dev/pts"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$system/dev/pts"
 ln -sf pts/ptmx "$system/dev/ptmx"
