@@ -16,7 +16,7 @@ WRITES = ("-o", "--out", "--plot", "--report", "write")  # the next word names w
 WRAPPERS = ("sudo", "mpirun", "srun", "torchrun", "setarch")  # run the command among their words
 # Others' commands, of which only the files of the repository are checked.
 FOREIGN = ("apt-get", "c++", "cat", "cc", "cd", "conan", "cp", "dotnet", "export", "git", "mcs", "mike", "mkdir", "mvn", "pip", "pkg-config",
-           "source", ".", "vcpkg", "x86_64-w64-mingw32-gcc", "zig", "zstd")
+           "source", ".", "tar", "vcpkg", "x86_64-w64-mingw32-gcc", "zig", "zstd")
 OWN = ("cmake", "ctest", "draw", "echotrain")
 MODULES = ("venv", "pip", "http.server")
 
