@@ -18,7 +18,7 @@ if [ $# = 2 ]; then
   release=$(realpath "$2")
   (cd "$release" && sha256sum --quiet --check SHA256SUMS)
 fi
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
+. "$root/tests/support/version.sh"
 mkdir -p "$1"
 directory=$(realpath "$1")
 system=$directory/system work=$directory/work
@@ -28,11 +28,7 @@ if [ -n "$release" ]; then
 else
   tools+=(g++-aarch64-linux-gnu cmake ninja-build pkg-config glslang-tools)
 fi
-readarray -t missing < <(lacking "${tools[@]}")
-if [ ${#missing[@]} -gt 0 ]; then
-  as_root apt-get update -qq
-  install_packages "${missing[@]}"
-fi
+require_packages "${tools[@]}"
 
 # As apt would install them on an arm64 machine that has nothing yet.
 packages=(libc6-dev libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev libjpeg62-turbo-dev

@@ -95,7 +95,7 @@ matrix_units() {
 }
 release() {
   local version packages
-  version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+  . tests/support/version.sh
   packages=$work/release/$version
   bash tools/release.sh "$version" "$work/release" && bash tests/release.sh "$packages" "$work/bare" &&
     bash tests/release.sh "$packages" "$work/bare" bullseye &&

@@ -24,7 +24,7 @@ for name in "$@"; do [[ " ${all[*]} " == *" $name "* ]] || die "no part $name, o
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+. tests/support/version.sh
 unoptimised=-DCMAKE_CXX_FLAGS_RELEASE=-O0
 
 say() { echo "package_managers.sh: $*" >&2; }

@@ -14,7 +14,7 @@ if [ "${1:-}" != --inside ]; then
   exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
 fi
 other_release=${2:-} processor=$(uname -m)
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+. tests/support/version.sh
 
 install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }; }
 passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }

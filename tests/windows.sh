@@ -18,11 +18,7 @@ prefix=$directory/prefix
 # shellcheck disable=SC2034  # for configure
 toolchain=$root/cmake/mingw-w64.cmake
 tools=(googletest python3 python3-venv wine64 xvfb mesa-vulkan-drivers)
-readarray -t missing < <(lacking "${tools[@]}")
-if [ ${#missing[@]} -gt 0 ]; then
-  as_root apt-get update -qq
-  install_packages "${missing[@]}"
-fi
+require_packages "${tools[@]}"
 
 # The C API's tests that are left out, and why; all others have to pass.
 left_out=() reasons=()
@@ -35,7 +31,7 @@ leave_out "Windows does not cancel threads; pthread_cancel and pthread_exit are 
 leave_out "ranks in several processes need the Gloo engine, which is not built for Windows" \
   ParameterServer.ServesTrainersOfTheJob ParameterServer.WorkersLearnThatAShardWasStopped
 
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
+. "$root/tests/support/version.sh"
 name=echotrain-$version-windows-x86_64
 runs=$directory/runs
 rm -rf "$directory/package" "$runs"

@@ -27,17 +27,13 @@ case $processor in
   x86_64) tools+=(libgcc-s1-amd64-cross) ;;
   *) die "no processor $processor, only x86_64 and aarch64" ;;
 esac
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
+. "$root/tests/support/version.sh"
 mkdir -p "$1/$processor"
 all=$(realpath "$1")
 [ "$processor" = "$machine" ] || bash "$0" "$all" "$machine"
 directory=$all/$processor
 prefix=$directory/prefix
-readarray -t missing < <(lacking "${tools[@]}")
-if [ ${#missing[@]} -gt 0 ]; then
-  as_root apt-get update -qq
-  install_packages "${missing[@]}"
-fi
+require_packages "${tools[@]}"
 
 unwinder=/usr/$processor-linux-gnu/lib/libgcc_s.so.1
 [ "$processor" != "$machine" ] || unwinder=$(cc -print-file-name=libgcc_s.so.1)

@@ -12,16 +12,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 . tests/support/apt.sh
+. tests/support/version.sh
 [ $# = 2 ] || die "usage: release.sh VERSION DIRECTORY"
-version=$1
 mkdir -p "$2"
 directory=$(realpath "$2")
 out=$directory/$version work=$directory/work
 
+require_packages strip-nondeterminism python3
 [ -z "$(git status --porcelain)" ] || die "the checkout has changes that are not committed"
 python3 tests/house/versions.py || die "places that name another version than CMakeLists.txt"
-has=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-[ "$version" = "$has" ] || die "CMakeLists.txt has version $has, not $version"
+[ "$version" = "$1" ] || die "CMakeLists.txt has version $version, not $1"
 awk -v heading="## $version" '/^## / {on = index($0, heading) == 1; next} on' CHANGELOG.md >"$directory/notes"
 grep -q . "$directory/notes" || die "CHANGELOG.md has no section $version"
 [ -d "tests/golden_files/${version%.*}" ] || die "later versions could not be tested with files of this one: golden_files has to write tests/golden_files/${version%.*}"
@@ -33,11 +33,6 @@ mkdir -p "$out" "$work"
 mv "$directory/notes" "$out/NOTES.md"
 git archive --format=tar --prefix="echotrain-$version/" HEAD | gzip -n -9 >"$out/echotrain-$version.tar.gz"
 
-readarray -t missing < <(lacking strip-nondeterminism python3)
-if [ ${#missing[@]} -gt 0 ]; then
-  as_root apt-get update -qq
-  install_packages "${missing[@]}"
-fi
 echo "release.sh: for every Linux" >&2
 portable=$work/portable foreign=aarch64
 [ "$(uname -m)" != aarch64 ] || foreign=x86_64

@@ -13,18 +13,14 @@ root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/apt.sh"
 . "$root/tests/support/dependencies.sh"
 [ $# = 1 ] || die "usage: windows.sh DIRECTORY"
-version=$(sed -nE 's/^project\(echotrain VERSION ([0-9.]+).*/\1/p' "$root/CMakeLists.txt")
+. "$root/tests/support/version.sh"
 mkdir -p "$1"
 directory=$(realpath "$1")
 prefix=$directory/prefix
 compiler_packages=(g++-mingw-w64-x86-64-posix gcc-mingw-w64-x86-64-posix-runtime mingw-w64-x86-64-dev)
 tools=("${compiler_packages[@]}" build-essential cmake ninja-build pkg-config dpkg-dev glslang-tools libvulkan-dev spirv-headers
        nlohmann-json3-dev libcurl4-openssl-dev zip)
-readarray -t missing < <(lacking "${tools[@]}")
-if [ ${#missing[@]} -gt 0 ]; then
-  as_root apt-get update -qq
-  install_packages "${missing[@]}"
-fi
+require_packages "${tools[@]}"
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
 

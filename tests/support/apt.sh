@@ -12,6 +12,15 @@ install_packages() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install 
 # Those of the packages that are not installed.
 lacking() { for package in "$@"; do installed "$package" || echo "$package"; done; }
 
+# Installs those.
+require_packages() {
+  local missing
+  readarray -t missing < <(lacking "$@")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  as_root apt-get update -qq
+  install_packages "${missing[@]}"
+}
+
 # The release's suites in apt's own sources, as lines "SUITE URI"; sets codename.
 archive_of_release() {
   codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-}") || true
