@@ -55,7 +55,7 @@ if [ "${1:-}" = --seconds ]; then
   shift 2
 fi
 cd "$(dirname "$0")/.."
-parts=$(sed -nE 's/^part ([a-z_]+) .*/\1/p' tests/night.sh)
+parts=$(sed -nE 's/^part ([a-z0-9_]+) .*/\1/p' tests/night.sh)
 for name in "$@"; do
   grep -qx -e "$name" <<<"$parts" || { echo "night.sh: no part $name, only" $parts >&2; exit 2; }
 done
