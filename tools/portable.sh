@@ -39,9 +39,7 @@ unwinder=/usr/$processor-linux-gnu/lib/libgcc_s.so.1
 [ "$processor" != "$machine" ] || unwinder=$(cc -print-file-name=libgcc_s.so.1)
 
 # Zig's compilers as programs, and their description for CMake.
-[ -x "$all/venv/bin/python" ] || python3 -m venv "$all/venv"
-"$all/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$root/tools/portable_requirements.txt"
-export PATH="$all/venv/bin:$PATH"
+use_packaging_tools "$all/venv"
 zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
 echo $zig_version >"$directory/zig"
 mkdir -p "$directory"/{bin,licences}

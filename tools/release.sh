@@ -3,11 +3,11 @@
 #
 #   tools/release.sh VERSION DIRECTORY
 #
-# Leaves in DIRECTORY/VERSION: the source archive; for every Linux on x86-64 and arm64, an archive of the library, a Python wheel, jars and
-# a NuGet package (tools/portable.sh); an archive for Windows (tools/windows.sh); packages for the Debian that it runs on; a bill of
-# materials of each; the notes, from CHANGELOG.md; and SHA256SUMS. What was built stays in DIRECTORY/work; packed again from that, the
-# files are the same. tests/release.sh, tests/arm64.sh and tests/windows.sh try them; docs/releases.md says for whom they are. Installing
-# tools needs root.
+# Leaves in DIRECTORY/VERSION: the source archive; for every Linux on x86-64 and arm64 (tools/portable.sh) and for Windows (tools/windows.sh),
+# an archive of the library, a Python wheel and a jar of natives; the jars of the classes and a NuGet package for all of them; packages for
+# the Debian that it runs on; a bill of materials of each; the notes, from CHANGELOG.md; and SHA256SUMS. What was built stays in
+# DIRECTORY/work; packed again from that, the files are the same. tests/release.sh, tests/arm64.sh and tests/windows.sh try them;
+# docs/releases.md says for whom they are. Installing tools needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -42,11 +42,18 @@ for processor in x86_64 aarch64; do
   cp "$portable/$processor/java/echotrain-natives.jar" "$out/echotrain-$version-natives-linux-$processor.jar"
 done
 
-# The classes are the same for both processors, and so is the assembly.
-built() { echo "$portable/$1/build/bindings/$2"; }
-diff -r "$(built x86_64 java/classes)" "$(built aarch64 java/classes)" || die "the classes differ between processors"
-cmp "$(built x86_64 csharp/EchoTrain.dll)" "$(built aarch64 csharp/EchoTrain.dll)" || die "the C# assemblies differ between processors"
-java=$(built x86_64 java)
+echo "release.sh: for Windows" >&2
+bash tools/windows.sh "$work/windows" "$portable/$(uname -m)/echotrain-$version-linux-$(uname -m)"
+cp "$work/windows/echotrain-$version-windows-x86_64.zip" "$work"/windows/wheel/*.whl "$out/"
+cp "$work/windows/java/echotrain-natives.jar" "$out/echotrain-$version-natives-windows-x86_64.jar"
+
+# The classes are the same everywhere, and so is the assembly.
+bindings=$portable/x86_64/build/bindings
+for other in "$portable/aarch64" "$work/windows"; do
+  diff -r "$bindings/java/classes" "$other/build/bindings/java/classes" || die "the classes of $other differ"
+  cmp "$bindings/csharp/EchoTrain.dll" "$other/build/bindings/csharp/EchoTrain.dll" || die "the C# assembly of $other differs"
+done
+java=$bindings/java
 cp bindings/java/pom.xml "$out/echotrain-$version.pom"
 cp "$portable/x86_64/java/echotrain.jar" "$out/echotrain-$version.jar"
 rm -rf "$work/licence"
@@ -59,16 +66,12 @@ javadoc -quiet -notimestamp -Xdoclint:all,-missing -Werror -public -windowtitle 
 jar --create --file "$out/echotrain-$version-javadoc.jar" -C "$work/licence" META-INF -C "$work/javadoc" .
 rm -rf "$work/nuget"
 mkdir "$work/nuget"
-for processor in aarch64 x86_64; do
-  (cd "$work/nuget" && cmake -E tar xf "$portable/$processor/csharp/EchoTrain.$version.nupkg")
+for platform in "$work/windows" "$portable"/{aarch64,x86_64}; do
+  (cd "$work/nuget" && cmake -E tar xf "$platform/csharp/EchoTrain.$version.nupkg")
 done
 cmake -DLAYOUT="$work/nuget" -DPACKAGE="$out/EchoTrain.$version.nupkg" -P bindings/csharp/pack.cmake
 strip-nondeterminism --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.jar
 strip-nondeterminism --type zip --timestamp "$SOURCE_DATE_EPOCH" "$out"/*.nupkg
-
-echo "release.sh: for Windows" >&2
-bash tools/windows.sh "$work/windows"
-cp "$work/windows/echotrain-$version-windows-x86_64.zip" "$out/"
 
 echo "release.sh: for this Debian" >&2
 bash tests/setup.sh
@@ -80,7 +83,7 @@ cmake --build "$work/debian"
 cp "$work"/debian/packages/*.deb "$out/"
 
 for package in "$out"/*.whl "$out"/*.{tar.zst,zip,jar,nupkg}; do
-  case $(basename "$package") in *windows*) sources=$work/windows ;; *aarch64*) sources=$portable/aarch64 ;; *) sources=$portable/x86_64 ;; esac
+  case $(basename "$package") in *windows* | *win_amd64*) sources=$work/windows ;; *aarch64*) sources=$portable/aarch64 ;; *) sources=$portable/x86_64 ;; esac
   python3 tools/sbom.py "$package" --sources "$sources" --out "$package.spdx.json"
 done
 for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done

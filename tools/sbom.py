@@ -33,7 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 HEADERS = {"nlohmann-json3-dev": "JSON", "libvulkan-dev": "Vulkan's headers", "spirv-headers": "SPIR-V's headers"}
 COMPILED_IN = {**HEADERS, "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
 OPENED = {"libvulkan1": "the Vulkan loader", "libcurl4": "http, https and s3 addresses"}
-WINDOWS_COMPILER = "x86_64-w64-mingw32-g++-posix"  # as tools/windows.sh has it
+WINDOWS_COMPILER = {"gcc-mingw-w64-x86-64-posix-runtime": "the C++ library, and that of the compiler",
+                    "mingw-w64-x86-64-dev": "what programs start with, and libwinpthread"}
 
 # Licences as Debian's copyright files call them.
 LICENCES = {"expat": "MIT", "mit": "MIT", "apache-2.0": "Apache-2.0", "apache-2": "Apache-2.0", "bsd-3-clause": "BSD-3-Clause", "bsd-2-clause": "BSD-2-Clause",
@@ -95,7 +96,7 @@ def files_of(folder):
 
 def file_entry(path, name):
     data = path.read_bytes()
-    kind = "BINARY" if data[:4] == b"\x7fELF" or path.suffix in (".dll", ".exe") else "SOURCE" if path.suffix in (".py", ".pyi", ".h", ".hpp") else "OTHER"
+    kind = "BINARY" if data[:4] == b"\x7fELF" or path.suffix in (".dll", ".exe", ".pyd") else "SOURCE" if path.suffix in (".py", ".pyi", ".h", ".hpp") else "OTHER"
     return {"SPDXID": identifier("File", name), "fileName": f"./{name}", "fileTypes": [kind],
             "checksums": [{"algorithm": algorithm, "checksumValue": hashlib.new(algorithm.lower(), data).hexdigest()} for algorithm in ("SHA1", "SHA256")],
             "licenseConcluded": "NOASSERTION", "licenseInfoInFiles": ["NOASSERTION"], "copyrightText": "NOASSERTION"}
@@ -189,34 +190,22 @@ def source_dependency(built):
     return out
 
 
-def windows_libraries(binaries):
-    """The libraries that programs and DLLs in `binaries` name and Windows has; and by Debian package, those of the compiler that the
-    package has."""
-    inside = {path.name for path in binaries}
+def is_windows(path):
+    """A program or library for Windows; the assembly of .NET is neither."""
+    return path.suffix in (".exe", ".pyd") or (path.suffix == ".dll" and path.name.startswith(("libechotrain", "echotrain_", "libtbb")))
+
+
+def add_windows(document, binaries, headers):
+    """What a package for Windows needs beside what its script has built."""
+    for package, why in {**WINDOWS_COMPILER, **headers}.items():
+        document["packages"].append(dependency(package, True))
+        document["relationships"].append(relation("SPDXRef-Package", "STATIC_LINK", identifier("Package", package), why))
     needed = set()
     for binary in binaries:
         needed.update(re.findall(r"^\tDLL Name: (\S+)", output("objdump", "-p", binary), re.MULTILINE))
-    compilers = {}
-    for name in needed & inside:
-        place = output(WINDOWS_COMPILER, f"-print-file-name={name}").strip()  # the name alone, if the compiler does not have it
-        if place != name:
-            compilers.setdefault(package_of(os.path.realpath(place)), set()).add(name)
-    return needed - inside, compilers
-
-
-def add_windows(document, binaries):
-    """What a package for Windows needs beside what its script has built."""
-    systems, compilers = windows_libraries(binaries)
-    for package, names in sorted(compilers.items()):
-        entry = dependency(package, True)
-        document["packages"].append(entry)
-        for kind in ("DYNAMIC_LINK", "CONTAINS"):
-            document["relationships"].append(relation("SPDXRef-Package", kind, entry["SPDXID"], ", ".join(sorted(names))))
-    for package, why in HEADERS.items():
-        document["packages"].append(dependency(package, True))
-        document["relationships"].append(relation("SPDXRef-Package", "STATIC_LINK", identifier("Package", package), why))
+    systems = [name for name in sorted(needed) if not name.startswith(("libechotrain", "libtbb", "python3"))]
     document["packages"].append({**unknown_entry("Windows"), "versionInfo": "10"})
-    document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", "Windows"), ", ".join(sorted(systems))))
+    document["relationships"].append(relation("SPDXRef-Package", "DYNAMIC_LINK", identifier("Library", "Windows"), ", ".join(systems)))
 
 
 def other_entry(name, number, licence):
@@ -284,11 +273,10 @@ def relation(one, kind, other, comment=""):
 
 
 def add_dependencies(document, folder, files, sources):
-    # DLLs elsewhere are those of .NET.
-    windows = [path for path in files if path.parent.name == "bin" and path.suffix in (".dll", ".exe")]
-    if windows:
-        add_windows(document, windows)
+    windows = [path for path in files if is_windows(path)]
     binaries = [path for path in files if is_binary(path)]
+    if windows:
+        add_windows(document, windows, {} if binaries else HEADERS)
     names_inside = {path.name for path in binaries}
     packages, unknown = linked(folder, binaries)
     found = {package: ("DYNAMIC_LINK", ", ".join(sorted(names))) for package, names in packages.items()}
@@ -302,13 +290,17 @@ def add_dependencies(document, folder, files, sources):
         document["relationships"].append(relation(ends[0], kind, ends[1], comment))
         if packages.get(package, set()) & names_inside:
             document["relationships"].append(relation("SPDXRef-Package", "CONTAINS", entry["SPDXID"]))
-    linked_in = [*map(source_dependency, sorted(sources.glob("*.done")))] if sources and (binaries or windows) else []
+    # Of Python there are headers alone.
+    built = [done for done in sorted(sources.glob("*.done")) if not done.name.startswith("python")] if sources and (binaries or windows) else []
+    linked_in = [source_dependency(done) for done in built]
     if linked_in and (sources / "zig").exists():
         linked_in += compiler_entries(sources)
     for entry in linked_in:
         document["packages"].append(entry)
-        is_dll = entry["name"] == "onetbb" and windows
-        for kind in ("DYNAMIC_LINK", "CONTAINS") if is_dll else ("STATIC_LINK",):
+        kinds = ["STATIC_LINK"]
+        if entry["name"] == "onetbb" and windows:  # DLLs there; a package for all systems has both
+            kinds = ["DYNAMIC_LINK", "CONTAINS"] + kinds * bool(binaries)
+        for kind in kinds:
             document["relationships"].append(relation("SPDXRef-Package", kind, entry["SPDXID"]))
     add_scripts(document, files)
     for name in sorted(unknown):

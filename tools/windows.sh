@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Cross-builds EchoTrain for Windows x64, with mingw-w64, and everything that it loads and Windows lacks.
 #
-#   tools/windows.sh DIRECTORY
+#   tools/windows.sh DIRECTORY [PREFIX]      PREFIX: an installed EchoTrain of this version for this machine, such as the archive of
+#                                            tools/portable.sh, which the bindings are asked for: without it, they are not built
 #
-# Leaves in DIRECTORY: echotrain-VERSION-windows-x86_64.zip, an installed prefix with the DLLs of the compiler and of oneTBB, and the same
-# as a folder; prefix, the dependencies; build, EchoTrain's build folder. tests/windows.sh runs it. docs/c.md says what works.
+# Leaves in DIRECTORY: echotrain-VERSION-windows-x86_64.zip, an installed prefix, and the same as a folder; the Python wheel in wheel/; in
+# java/, a jar of the native libraries; in csharp/, a NuGet package; prefix, the dependencies; build, EchoTrain's build folder.
+# tests/windows.sh runs them. docs/c.md says what works.
 #
-# The dependencies are built from the source packages of the installed Debian release, from the archive in apt's sources. What has
-# been built stays (DIRECTORY/*.done: remove them to build anew). DIRECTORY's path has no spaces. Installing the compiler needs root.
+# The dependencies are built from the source packages of the installed Debian release, from the archive in apt's sources. All but oneTBB are
+# linked in, as the compiler's libraries are. What has been built stays (DIRECTORY/*.done: remove them to build anew). DIRECTORY's path has no spaces.
+# Installing the compiler needs root.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/apt.sh"
 . "$root/tests/support/dependencies.sh"
-[ $# = 1 ] || die "usage: windows.sh DIRECTORY"
+[ $# = 1 ] || [ $# = 2 ] || die "usage: windows.sh DIRECTORY [PREFIX]"
 . "$root/tests/support/version.sh"
 mkdir -p "$1"
 directory=$(realpath "$1")
@@ -20,41 +23,72 @@ prefix=$directory/prefix
 compiler_packages=(g++-mingw-w64-x86-64-posix gcc-mingw-w64-x86-64-posix-runtime mingw-w64-x86-64-dev)
 tools=("${compiler_packages[@]}" build-essential cmake ninja-build pkg-config dpkg-dev glslang-tools libvulkan-dev spirv-headers
        nlohmann-json3-dev libcurl4-openssl-dev zip)
+further=() bindings=()
+if [ $# = 2 ]; then
+  [ -e "$2/lib/libechotrain.so" ] || die "'$2' has no lib/libechotrain.so: it is not an installed EchoTrain for this machine"
+  tools+=(python3-dev python3-venv default-jdk-headless mono-mcs mono-runtime libmono-cecil-private-cil)
+  bindings=(-DECHOTRAIN_JAVA=ON -DECHOTRAIN_CSHARP=ON -DECHOTRAIN_HOST_PREFIX="$(realpath "$2")")
+fi
 require_packages "${tools[@]}"
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
 
+build_python() { # what an extension with Python's stable ABI is built with on Windows: the headers, and the library that has the functions
+  mkdir -p "$prefix/include/python" && cp -r "$1/Include/." "$1"/PC/pyconfig.h "$prefix/include/python/" &&
+    sed -nE '1i LIBRARY python3.dll\nEXPORTS
+             s/^EXPORT_FUNC\((\w+)\).*/\1/p; s/^EXPORT_DATA\((\w+)\).*/\1 DATA/p' "$1/PC/python3dll.c" >"$1/python3.def" &&
+    x86_64-w64-mingw32-dlltool -d "$1/python3.def" -l "$prefix/lib/libpython3.dll.a"
+}
+
 toolchain=$root/cmake/mingw-w64.cmake
 compiler=(CC=x86_64-w64-mingw32-gcc-posix AR=x86_64-w64-mingw32-ar)
 jpeg_options=(-DWITH_SIMD=OFF) tbb_options=()
-build_dependencies
+if [ ${#bindings[@]} -gt 0 ]; then
+  use_packaging_tools "$directory/venv"
+  further=("$(/usr/bin/python3 -c 'import sys; print(f"python3.{sys.version_info.minor}")') .")
+fi
+build_dependencies ${further[@]+"${further[@]}"}
+# DLLs: linked into ours, oneTBB stopped at the end of a thread that had used it. (strip dates them by SOURCE_DATE_EPOCH.)
+libraries=("$directory"/dlls/libtbb{12,malloc}.dll)
+mkdir -p "$directory/dlls"
+for library in "${libraries[@]}"; do x86_64-w64-mingw32-strip -o "$library" "$prefix/bin/$(basename "$library")"; done
 # The licences of the compiler's libraries. Debian's file names the GPL of GCC's without its text.
+rm -f "$directory"/licences/python*  # of which there are headers alone
 for package in "${compiler_packages[@]:1}"; do cp "/usr/share/doc/$package/copyright" "$directory/licences/$package"; done
 cp /usr/share/common-licenses/GPL-3 "$directory/licences/gcc-mingw-w64-x86-64-posix-runtime.GPL-3"
 
 cd "$root"
 if command -v ccache >/dev/null; then . tests/support/ccache.sh; fi
-configure "$root" "$directory/build" -DECHOTRAIN_GLOO=OFF "${library_options[@]}"
+# One build folder for all: what the wheel adds is turned off again, should it have been built before.
+configure "$root" "$directory/build" -USKBUILD -DECHOTRAIN_PYTHON=OFF -DECHOTRAIN_GLOO=OFF "${bindings[@]}" "${library_options[@]}" \
+  -DECHOTRAIN_BUNDLED_LIBRARIES="$(IFS=';'; echo "${libraries[*]}")" -DCMAKE_{EXE,SHARED,MODULE}_LINKER_FLAGS_RELEASE=-s
 cmake --build "$directory/build"
 
 name=echotrain-$version-windows-x86_64
 stage=$directory/$name
-rm -rf "$stage" "$stage.zip"
+rm -rf "$stage" "$stage.zip" "$directory"/{java,csharp,wheel}
 umask 022
-cmake --install "$directory/build" --prefix "$stage" --strip >"$directory/install.log"
-libraries=("$prefix"/bin/libtbb{12,malloc}.dll)
-for library in libgcc_s_seh-1 libstdc++-6 libwinpthread-1; do
-  libraries+=("$(x86_64-w64-mingw32-g++-posix -print-file-name=$library.dll)")
-done
-# (It dates them by SOURCE_DATE_EPOCH, whenever it runs.)
-for library in "${libraries[@]}"; do x86_64-w64-mingw32-strip -o "$stage/bin/$(basename "$library")" "$library"; done
+cmake --install "$directory/build" --prefix "$stage" >"$directory/install.log"
+cp "${libraries[@]}" "$stage/bin/"
+binaries=("$stage"/bin/*)
+if [ ${#bindings[@]} -gt 0 ]; then
+  mkdir "$directory"/{java,csharp}
+  cp "$directory/build/bindings/java/echotrain-natives.jar" "$directory/java/"
+  cp "$directory/build/bindings/csharp/EchoTrain.$version.nupkg" "$directory/csharp/"
+  env _PYTHON_HOST_PLATFORM=win-amd64 python -m build --wheel --no-isolation --outdir "$directory/wheel" "$root" \
+    -Cbuild-dir="$directory/build" -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$toolchain" -Ccmake.define.SKBUILD=ON \
+    -Ccmake.define.ECHOTRAIN_JAVA=OFF -Ccmake.define.ECHOTRAIN_CSHARP=OFF -Ccmake.define.Python_INCLUDE_DIR="$prefix/include/python" \
+    -Ccmake.define.Python_SABI_LIBRARY="$prefix/lib/libpython3.dll.a" \
+    >"$directory/wheel.log" 2>&1 || die "building the wheel failed, see $directory/wheel.log"
+  binaries+=("$directory"/build/bindings/{java/echotrain_java.dll,csharp/echotrain_csharp.dll,python/echotrain/_native.pyd})
+fi
 
-# What a binary loads is in the package, or part of every Windows that the toolchain file asks for (10). Vulkan's loader comes with
-# drivers; it is opened at run time.
-windows=" advapi32.dll kernel32.dll msvcrt.dll shell32.dll "
-loaded=$(x86_64-w64-mingw32-objdump -p "$stage"/bin/*.{dll,exe} | awk '/file format/ {file = $1} /DLL Name:/ {print file, $3}')
+# What a binary loads is in the package, or part of every Windows that the toolchain file asks for (10), or of Python. Vulkan's loader comes
+# with drivers; it is opened at run time.
+known=" advapi32.dll kernel32.dll msvcrt.dll shell32.dll python3.dll libechotrain-${version%.*}.dll libtbb12.dll libtbbmalloc.dll "
+loaded=$(x86_64-w64-mingw32-objdump -p "${binaries[@]}" | awk '/file format/ {file = $1} /DLL Name:/ {print file, $3}')
 lacks=$(while read -r binary library; do
-  [ -e "$stage/bin/$library" ] || [[ $windows == *" ${library,,} "* ]] || echo "  $(basename "$binary") needs $library"
+  [[ $known == *" ${library,,} "* ]] || echo "  $(basename "$binary") needs $library"
 done <<<"$loaded")
 [ -z "$lacks" ] || die "libraries that are neither in the package nor part of Windows:"$'\n'"$lacks"
 
@@ -62,4 +96,4 @@ done <<<"$loaded")
 find "$stage" -type d -exec chmod 755 {} + -o -name '*.exe' -exec chmod 755 {} + -o -name '*.dll' -exec chmod 755 {} + -o -exec chmod 644 {} +
 find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 (cd "$directory" && find "$name" -type f | LC_ALL=C sort | TZ=UTC zip -q -9 -X -D "$name.zip" -@)
-echo "windows.sh: $stage.zip"
+echo "windows.sh: $stage.zip" "$directory"/wheel/*.whl

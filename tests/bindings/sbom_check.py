@@ -27,6 +27,17 @@ def contents(package, folder):
     return folder
 
 
+def needed_by(path):
+    """Names of the libraries that a binary is linked with; none of another file, nor of an assembly of .NET."""
+    start = path.read_bytes()[:4]
+    if start == b"\x7fELF":
+        return re.findall(r"\(NEEDED\).*\[(.+)\]", subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout)
+    if start[:2] == b"MZ":
+        text = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=True).stdout
+        return [name for name in re.findall(r"^\tDLL Name: (\S+)", text, re.MULTILINE) if name != "mscoree.dll"]
+    return []
+
+
 def main():
     package, bill = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
     listed = {entry["fileName"].removeprefix("./"): entry for entry in bill["files"]}
@@ -40,19 +51,17 @@ def main():
             name = path.relative_to(folder).as_posix()
             sums = {each["algorithm"]: each["checksumValue"] for each in listed[name]["checksums"]}
             assert sums["SHA256"] == hashlib.sha256(path.read_bytes()).hexdigest(), name
-            if path.read_bytes()[:4] != b"\x7fELF":
-                continue
-            binaries += 1
-            needed = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
-            for library in re.findall(r"\(NEEDED\).*\[(.+)\]", needed):
-                known = library in libraries or library.startswith(("libechotrain", "ld-linux"))
+            needed = needed_by(path)
+            binaries += bool(needed)
+            for library in needed:
+                known = library in libraries or library.startswith(("libechotrain", "ld-linux", "python3."))
                 assert known or any(other.name == library for other in files), f"'{name}' needs {library}, which the bill does not have"
     others = [entry for entry in bill["packages"] if entry["SPDXID"] not in ("SPDXRef-Package", "SPDXRef-Library-Windows")]
     for entry in others:
         assert entry.get("versionInfo"), f"{entry['name']} has no version"
         assert entry["licenseDeclared"] != "NOASSERTION", f"{entry['name']} has no licence: {entry.get('licenseComments', '')}"
     names = {entry["name"] for entry in others}
-    has_library = any("libechotrain." in name for name in listed)
+    has_library = any(re.search(r"libechotrain[.-]", name) for name in listed)
     assert not has_library or any(re.match(r"libtbb\d+$|onetbb$", name) for name in names), f"oneTBB is missing: {sorted(names)}"
     print(f"sbom: {package.name}: {len(files)} files, {binaries} binaries, {len(others)} dependencies")
 

@@ -3,6 +3,13 @@
 # library, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's description of the compiler), and the arrays
 # compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls build_dependencies.
 
+# SWIG, Python's build tools and Zig, in the versions of tools/portable_requirements.txt, in a virtual environment: the first in PATH.
+use_packaging_tools() { # folder
+  [ -x "$1/bin/python" ] || python3 -m venv "$1"
+  "$1/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$root/tools/portable_requirements.txt"
+  export PATH="$1/bin:$PATH"
+}
+
 configure() { # source build option...
   cmake -S "$1" -B "$2" -G Ninja --toolchain "$toolchain" -DCMAKE_BUILD_TYPE=Release -DCMAKE_FIND_ROOT_PATH="$prefix" \
     -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib "${@:3}"
@@ -39,7 +46,7 @@ build() { # source package, folder of its CMakeLists.txt, options
   (cd "$work/$name" && { private_apt source "$name" || private_apt source "$name/$codename"; }) >"$log" 2>&1 || die "apt-get source $name failed, see $log"
   source=$(find "$work/$name" -mindepth 1 -maxdepth 1 -type d)
   local how=build_with_cmake
-  if declare -F "build_$name" >/dev/null; then how=build_$name; fi
+  if declare -F "build_${name%%[0-9]*}" >/dev/null; then how=build_${name%%[0-9]*}; fi
   "$how" "$source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
   cp "$source/debian/copyright" "$directory/licences/$name"
   sed -n 's/^Version: //p' "$work/$name"/*.dsc | head -n 1 >"$directory/$name.done"
@@ -57,9 +64,9 @@ headers() { # those without code: as Debian's packages have them
   done
 }
 
-build_dependencies() {
-  # Source packages, the folder of their CMakeLists.txt, and what their builds are told.
-  local package packages=(
+build_dependencies() { # further source packages
+  # Each with the folder of its CMakeLists.txt, and what its build is told.
+  local package packages=("$@"
     "zlib ."
     "libzstd build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF"
     "libpng1.6 . -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF"

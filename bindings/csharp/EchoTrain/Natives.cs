@@ -6,33 +6,59 @@ using System.Runtime.InteropServices;
 
 namespace EchoTrain
 {
-    /// <summary>Loads the native library, once. It looks in the folder in ECHOTRAIN_LIBRARY_PATH,
-    /// beside the assembly, in its runtimes/RID/native (the layout of NuGet) and in that of the
-    /// unpacked package, and where the system searches.</summary>
+    /// <summary>Loads the native library, once. It looks in the folder in ECHOTRAIN_LIBRARY_PATH, and nowhere else if
+    /// that is set; without it, beside the assembly, in its runtimes/RID/native (the layout of NuGet) and in that of
+    /// the unpacked package, and where the system searches.</summary>
     internal static class Natives
     {
-        private const string Binding = "libechotrain_csharp.so";
-        private const int Now = 2, Global = 0x100;
+        private static readonly bool windows = RuntimeInformation.IsOSPlatform(OSPlatform.Windows);
+        private static readonly string set = Environment.GetEnvironmentVariable("ECHOTRAIN_LIBRARY_PATH");
+        private static readonly string binding = windows ? "echotrain_csharp.dll" : "libechotrain_csharp.so";
 
-        [DllImport("libdl.so.2", EntryPoint = "dlopen")]
-        private static extern IntPtr Open(string path, int flags);
+        private static class Posix
+        {
+            internal const int Now = 2, Global = 0x100;
 
-        [DllImport("libdl.so.2", EntryPoint = "dlerror")]
-        private static extern IntPtr Error();
+            [DllImport("libdl.so.2", EntryPoint = "dlopen")]
+            internal static extern IntPtr Open(string path, int flags);
+
+            [DllImport("libdl.so.2", EntryPoint = "dlerror")]
+            internal static extern IntPtr Error();
+        }
+
+        private static class Windows
+        {
+            internal const uint SearchBesideIt = 8;  // LOAD_WITH_ALTERED_SEARCH_PATH
+
+            [DllImport("kernel32", EntryPoint = "LoadLibraryExW", CharSet = CharSet.Unicode, SetLastError = true)]
+            internal static extern IntPtr Open(string path, IntPtr reserved, uint flags);
+        }
+
+        /// <summary>Why the library at the path did not load; null if it did.</summary>
+        private static string Try(string path)
+        {
+            if (!windows)
+                return Posix.Open(path, Posix.Now | Posix.Global) != IntPtr.Zero ? null : Marshal.PtrToStringAnsi(Posix.Error());
+            // A path without a folder is one that the system searches.
+            if (Windows.Open(path, IntPtr.Zero, Path.IsPathRooted(path) ? Windows.SearchBesideIt : 0) != IntPtr.Zero) return null;
+            return path + ": " + new System.ComponentModel.Win32Exception(Marshal.GetLastWin32Error()).Message;
+        }
 
         private static readonly Lazy<bool> loaded = new Lazy<bool>(() =>
         {
             var tried = new List<string>();
             foreach (string path in Candidates())
             {
-                if (Open(path, Now | Global) != IntPtr.Zero)
+                string error = Try(path);
+                if (error == null)
                 {
                     Native.BindingsPINVOKE.RegisterErrors();
                     return true;
                 }
-                tried.Add(Marshal.PtrToStringAnsi(Error()));
+                tried.Add(error);
             }
-            throw new DllNotFoundException("EchoTrain's native library did not load. Tried:\n  " +
+            string from = string.IsNullOrEmpty(set) ? "" : " from the folder that ECHOTRAIN_LIBRARY_PATH names";
+            throw new DllNotFoundException($"EchoTrain's native library did not load{from}. Tried:\n  " +
                 string.Join("\n  ", tried));
         });
 
@@ -41,18 +67,22 @@ namespace EchoTrain
 
         private static IEnumerable<string> Candidates()
         {
-            string set = Environment.GetEnvironmentVariable("ECHOTRAIN_LIBRARY_PATH");
-            if (!string.IsNullOrEmpty(set)) yield return Path.Combine(set, Binding);
+            if (!string.IsNullOrEmpty(set))
+            {
+                yield return Path.Combine(Path.GetFullPath(set), binding);
+                yield break;
+            }
             string here = Path.GetDirectoryName(typeof(Natives).GetTypeInfo().Assembly.Location);
             if (!string.IsNullOrEmpty(here))
             {
-                yield return Path.Combine(here, Binding);
-                string processor = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "linux-arm64" : "linux-x64";
-                yield return Path.Combine(here, "runtimes", processor, "native", Binding);
+                yield return Path.Combine(here, binding);
+                string processor = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "arm64" : "x64";
+                string natives = Path.Combine("runtimes", (windows ? "win-" : "linux-") + processor, "native", binding);
+                yield return Path.Combine(here, natives);
                 // An unpacked package, with the assembly in lib/netstandard2.0.
-                yield return Path.GetFullPath(Path.Combine(here, "..", "..", "runtimes", processor, "native", Binding));
+                yield return Path.GetFullPath(Path.Combine(here, "..", "..", natives));
             }
-            yield return Binding;
+            yield return binding;
         }
     }
 }

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import NoReturn
 
-PROGRAM: str = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "echotrain")
+_HERE: str = os.path.dirname(os.path.abspath(__file__))
+# On Windows beside its library, where it finds it.
+PROGRAM: str = os.path.join(_HERE, "echotrain.exe") if os.name == "nt" else os.path.join(_HERE, "bin", "echotrain")
 
 
 def main() -> NoReturn:
     if not os.path.exists(PROGRAM):
         sys.exit(f"echotrain: the command is part of wheels only, and '{PROGRAM}' does not exist; "
                  "in a build folder it is tools/echotrain/echotrain")
+    if os.name == "nt":  # has no exec: it would leave the console to the shell while the command still runs
+        sys.exit(subprocess.call([PROGRAM, *sys.argv[1:]]))
     os.execv(PROGRAM, [PROGRAM, *sys.argv[1:]])
 
 

@@ -13,5 +13,5 @@ except ImportError as error:
     raise ImportError(
         f"EchoTrain's native library did not load: {error}\n"
         f"  looked in {_HERE}, which holds: {', '.join(map(os.path.basename, found)) or 'neither _native nor libechotrain'}\n"
-        "  libraries it needs beside it (oneTBB, libpng, zstd, libjpeg) come from the wheel or the system;\n"
-        "  'ldd' on _native shows which one is missing") from error
+        "  libraries it needs beside it (oneTBB, libpng, zstd, libjpeg) come from the wheel or the system"
+        + ("" if os.name == "nt" else ";\n  'ldd' on _native shows which one is missing")) from error

@@ -15,23 +15,31 @@ import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
+import java.util.Map;
 
 /**
  * Loads the native library, once, and frees its objects.
  *
- * <p>It looks in this order: the folder in the system property {@code echotrain.library.path};
- * {@code java.library.path}; the natives jar, unpacked into {@code
- * ~/.cache/echotrain/java/DIGEST} ({@code echotrain.cache.dir} names another folder).
+ * <p>It looks in the folder that the system property {@code echotrain.library.path} names, and nowhere else if that is set. Without it,
+ * in {@code java.library.path} and then in the natives jar, which it unpacks into {@code java/DIGEST} of the folder for caches ({@code
+ * $XDG_CACHE_HOME/echotrain} or {@code ~/.cache/echotrain}; on Windows {@code %LOCALAPPDATA%\echotrain}). The system property {@code
+ * echotrain.cache.dir} names another folder than {@code java} there.
  */
 final class Natives {
-  private static final String BINDING = "libechotrain_java.so";
-  private static final String LIBRARY = "libechotrain.so.0.1";
+  private static final boolean WINDOWS = System.getProperty("os.name").startsWith("Windows");
+  private static final String BINDING = WINDOWS ? "echotrain_java.dll" : "libechotrain_java.so";
+  private static final String LIBRARY = WINDOWS ? "libechotrain-0.1.dll" : "libechotrain.so.0.1";
+  // What there may be in a folder or a jar, each after those that it needs.
+  private static final List<String> NAMES = WINDOWS ? List.of("libtbbmalloc.dll", "libtbb12.dll", LIBRARY, BINDING) : List.of(LIBRARY, BINDING);
   private static final Cleaner CLEANER = Cleaner.create();
 
   static {
     List<String> tried = new ArrayList<>();
-    if (!fromProperty(tried) && !fromLibraryPath(tried) && !fromJar(tried)) {
+    boolean loaded = System.getProperty("echotrain.library.path") != null ? fromProperty(tried) : fromLibraryPath(tried) || fromJar(tried);
+    if (!loaded) {
       throw new UnsatisfiedLinkError("EchoTrain's native library did not load. Tried:\n  "
           + String.join("\n  ", tried));
     }
@@ -63,12 +71,10 @@ final class Natives {
   }
 
   private static boolean fromProperty(List<String> tried) {
-    String folder = System.getProperty("echotrain.library.path");
-    if (folder == null) {
-      tried.add("system property echotrain.library.path: not set");
-      return false;
-    }
-    return load(Path.of(folder).toAbsolutePath().resolve(BINDING), tried);
+    List<String> errors = new ArrayList<>();
+    boolean loaded = load(Path.of(System.getProperty("echotrain.library.path")).toAbsolutePath(), errors);
+    for (String error : errors) tried.add("system property echotrain.library.path: " + error);
+    return loaded;
   }
 
   private static boolean fromLibraryPath(List<String> tried) {
@@ -82,32 +88,35 @@ final class Natives {
   }
 
   private static boolean fromJar(List<String> tried) {
-    String place = "natives/" + System.getProperty("os.name").toLowerCase() + "-" + architecture() + "/";
+    String system = WINDOWS ? "windows" : System.getProperty("os.name").toLowerCase(Locale.ROOT);
+    String place = "natives/" + system + "-" + architecture() + "/";
     // Of the loader: a class finds resources of its own module only, and the natives are another.
     ClassLoader loader = Natives.class.getClassLoader();
-    try (InputStream binding = loader.getResourceAsStream(place + BINDING);
-        InputStream library = loader.getResourceAsStream(place + LIBRARY)) {
-      if (binding == null || library == null) {
+    try {
+      Map<String, byte[]> contents = new LinkedHashMap<>();
+      for (String name : NAMES) {
+        try (InputStream resource = loader.getResourceAsStream(place + name)) {
+          if (resource != null) contents.put(name, resource.readAllBytes());
+        }
+      }
+      if (!contents.containsKey(BINDING) || !contents.containsKey(LIBRARY)) {
         tried.add("class and module path: no natives jar with " + place + BINDING + others(loader));
         return false;
       }
-      byte[] bindingBytes = binding.readAllBytes();
-      byte[] libraryBytes = library.readAllBytes();
-      Path folder = cache(bindingBytes, libraryBytes);
-      unpack(folder.resolve(LIBRARY), libraryBytes);
-      unpack(folder.resolve(BINDING), bindingBytes);
-      return load(folder.resolve(BINDING), tried);
+      Path folder = cache(contents.values());
+      for (Map.Entry<String, byte[]> each : contents.entrySet()) unpack(folder.resolve(each.getKey()), each.getValue());
+      return load(folder, tried);
     } catch (IOException | NoSuchAlgorithmException error) {
       tried.add("natives jar: " + error + " (-Dechotrain.cache.dir=FOLDER unpacks it elsewhere)");
       return false;
     }
   }
 
-  // Those of other processors, which are there instead.
+  // Those of other systems and processors, which are there instead.
   private static String others(ClassLoader loader) {
     StringBuilder found = new StringBuilder();
-    for (String other : new String[] {"linux-x86_64", "linux-aarch64"})
-      if (loader.getResource("natives/" + other + "/" + BINDING) != null) found.append(", only for ").append(other);
+    for (String other : new String[] {"linux-x86_64/libechotrain_java.so", "linux-aarch64/libechotrain_java.so", "windows-x86_64/echotrain_java.dll"})
+      if (loader.getResource("natives/" + other) != null) found.append(", only natives/").append(other);
     return found.toString();
   }
 
@@ -116,15 +125,20 @@ final class Natives {
     return name.equals("amd64") ? "x86_64" : name;
   }
 
-  private static Path cache(byte[]... contents) throws IOException, NoSuchAlgorithmException {
+  private static Path cache(Iterable<byte[]> contents) throws IOException, NoSuchAlgorithmException {
     MessageDigest digest = MessageDigest.getInstance("SHA-256");
     for (byte[] content : contents) digest.update(content);
     StringBuilder name = new StringBuilder();
     for (byte b : digest.digest()) name.append(String.format("%02x", b));
     String set = System.getProperty("echotrain.cache.dir");
-    Path base = set != null ? Path.of(set)
-        : Path.of(System.getProperty("user.home"), ".cache", "echotrain", "java");
+    Path base = set != null ? Path.of(set) : caches().resolve(Path.of("echotrain", "java"));
     return Files.createDirectories(base.resolve(name.substring(0, 16)));
+  }
+
+  // As the library finds it for its own.
+  private static Path caches() {
+    String set = System.getenv(WINDOWS ? "LOCALAPPDATA" : "XDG_CACHE_HOME");
+    return set != null && !set.isEmpty() ? Path.of(set) : Path.of(System.getProperty("user.home"), ".cache");
   }
 
   // Atomic, also if two processes unpack at once. A file of another size is damaged.
@@ -144,13 +158,18 @@ final class Natives {
     }
   }
 
-  private static boolean load(Path path, List<String> tried) {
-    try {
-      System.load(path.toString());
-      return true;
-    } catch (UnsatisfiedLinkError error) {
-      tried.add(path + ": " + error.getMessage());
-      return false;
+  private static boolean load(Path folder, List<String> tried) {
+    // Windows does not look for what a DLL needs beside it.
+    for (String name : WINDOWS ? NAMES : List.of(BINDING)) {
+      Path path = folder.resolve(name);
+      if (WINDOWS && !Files.exists(path) && !name.equals(BINDING)) continue;
+      try {
+        System.load(path.toString());
+      } catch (UnsatisfiedLinkError error) {
+        tried.add(path + ": " + error.getMessage());
+        return false;
+      }
     }
+    return true;
   }
 }
