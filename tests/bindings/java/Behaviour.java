@@ -97,8 +97,13 @@ public final class Behaviour {
     return Long.parseLong(Files.readString(Paths.get("/proc/self/statm")).split(" ")[1]) * 4096;
   }
 
-  /** Runs the class {@code name} of the tests in a JVM of its own; its output is that of an error. */
+  /** Runs a class of the tests in a JVM of its own; its output is that of an error. */
   static void inANewProcess(List<String> options, String... command) throws Exception {
+    StringBuilder output = new StringBuilder();
+    expect(runInANewProcess(options, output, command) == 0, output);
+  }
+
+  private static int runInANewProcess(List<String> options, StringBuilder output, String... command) throws Exception {
     List<String> words = new ArrayList<>(List.of(Paths.get(System.getProperty("java.home"), "bin", "java").toString(),
         "-cp", System.getProperty("java.class.path")));
     for (String name : new String[] {"echotrain.cache.dir", "echotrain.library.path", "java.library.path"})
@@ -108,8 +113,8 @@ public final class Behaviour {
     ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
     builder.environment().put("MALLOC_PERTURB_", "165");  // what is used after it was freed shows
     Process process = builder.start();
-    String output = new String(process.getInputStream().readAllBytes());
-    expect(process.waitFor() == 0, output);
+    output.append(new String(process.getInputStream().readAllBytes()));
+    return process.waitFor();
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -126,6 +131,11 @@ public final class Behaviour {
       }
     });
     test("a batch may come first", () -> inANewProcess(List.of(), "FirstUse"));
+    test("a folder named for the library is the only one", () -> {
+      StringBuilder output = new StringBuilder();
+      expect(runInANewProcess(List.of("-Dechotrain.library.path=/nowhere"), output, "FirstUse") != 0, output);
+      expect(output.toString().contains("system property echotrain.library.path: /nowhere/libechotrain_java.so: "), output);
+    });
     test("libraries that were cut off are unpacked anew", () -> {
       Path cache = Files.createTempDirectory("echotrain-natives");
       List<String> options = List.of("-Dechotrain.cache.dir=" + cache);
