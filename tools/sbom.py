@@ -33,7 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 HEADERS = {"nlohmann-json3-dev": "JSON", "libvulkan-dev": "Vulkan's headers", "spirv-headers": "SPIR-V's headers"}
 COMPILED_IN = {**HEADERS, "glslang-dev": "the compiler of fused kernels", "spirv-tools": "which glslang uses"}
 OPENED = {"libvulkan1": "the Vulkan loader", "libcurl4": "http, https and s3 addresses"}
-WINDOWS_COMPILER = {"gcc-mingw-w64-x86-64-posix-runtime": "the C++ library, and that of the compiler",
+WINDOWS_COMPILER = {"g++-mingw-w64-x86-64-posix": "the C++ library", "gcc-mingw-w64-x86-64-posix": "the compiler's library",
                     "mingw-w64-x86-64-dev": "what programs start with, and libwinpthread"}
 
 # Licences as Debian's copyright files call them.

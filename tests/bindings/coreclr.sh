@@ -31,3 +31,9 @@ export ECHOTRAIN_ENGINES=$build/capi/echotrain  # the package holds none
 grep -qE '^[1-9][0-9]* passed, 0 failed$' behaviour.log
 "$dotnet" Train.exe "$work/png" | tee train.log
 grep -q 'epoch 3: loss' train.log
+
+# The library of the folder that is named, although there is another beside the assembly.
+cc -shared -fPIC -xc - -o libechotrain_csharp.so <<<'#include <unistd.h>
+__attribute__((constructor)) static void loaded(void) { _exit(3); }'
+ECHOTRAIN_LIBRARY_PATH=$(realpath runtimes/*/native) "$dotnet" Train.exe "$work/png" | tee named.log
+cmp train.log named.log

@@ -61,7 +61,7 @@ def main():
         assert entry.get("versionInfo"), f"{entry['name']} has no version"
         assert entry["licenseDeclared"] != "NOASSERTION", f"{entry['name']} has no licence: {entry.get('licenseComments', '')}"
     names = {entry["name"] for entry in others}
-    has_library = any(re.search(r"libechotrain[.-]", name) for name in listed)
+    has_library = any(re.search(r"libechotrain(\.so|-[\d.]+\.dll)", name) for name in listed)
     assert not has_library or any(re.match(r"libtbb\d+$|onetbb$", name) for name in names), f"oneTBB is missing: {sorted(names)}"
     print(f"sbom: {package.name}: {len(files)} files, {binaries} binaries, {len(others)} dependencies")
 

@@ -36,6 +36,10 @@ case "$wheel" in *-cp39-abi3-*) ;; *) echo "not a stable-ABI wheel: $wheel"; exi
 python3 -m venv "$work/empty"
 "$work/empty/bin/pip" install -q "$wheel"
 cd "$work"  # not in the repository
+# Whatever the user's environment says, the library is the wheel's.
+mkdir other
+echo 'not a library' >other/libechotrain.so.0.1
+LD_LIBRARY_PATH=$work/other empty/bin/python -c 'import echotrain'
 "$work/empty/bin/echotrain" demo demo --seconds 20 | tail -n 5
 test -s demo/report.html
 "$work/empty/bin/python" -m echotrain version

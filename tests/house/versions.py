@@ -26,7 +26,7 @@ VERSIONS = {
 HEADER = {"ETR_VERSION_MAJOR": 0, "ETR_VERSION_MINOR": 1, "ETR_VERSION_PATCH": 2}
 # The library's name contains the part of the version that says what is compatible.
 NAMES = {
-    "bindings/java/src/main/java/io/echotrain/Natives.java": r'"libechotrain\.so\.(.*?)"',
+    "bindings/java/src/main/java/io/echotrain/Natives.java": r'"libechotrain-(.*?)\.dll" : "libechotrain\.so\.\1"',
     "bindings/csharp/EchoTrain.csproj": r"libechotrain\.so\.([\d.]+)",
     "tests/bindings/nuget.cmake": r"libechotrain\.so\.([\d.]+)",
     "tests/bindings/schema_shim.c": r'libechotrain\.so\.(.*?)"',

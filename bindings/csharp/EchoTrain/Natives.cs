@@ -34,15 +34,35 @@ namespace EchoTrain
             internal static extern IntPtr Open(string path, IntPtr reserved, uint flags);
         }
 
+        private static IntPtr opened;
+
         /// <summary>Why the library at the path did not load; null if it did.</summary>
         private static string Try(string path)
         {
-            if (!windows)
-                return Posix.Open(path, Posix.Now | Posix.Global) != IntPtr.Zero ? null : Marshal.PtrToStringAnsi(Posix.Error());
-            // A path without a folder is one that the system searches.
-            if (Windows.Open(path, IntPtr.Zero, Path.IsPathRooted(path) ? Windows.SearchBesideIt : 0) != IntPtr.Zero) return null;
-            return path + ": " + new System.ComponentModel.Win32Exception(Marshal.GetLastWin32Error()).Message;
+            if (windows)
+                // A path without a folder is one that the system searches.
+                opened = Windows.Open(path, IntPtr.Zero, Path.IsPathRooted(path) ? Windows.SearchBesideIt : 0);
+            else
+                opened = Posix.Open(path, Posix.Now | Posix.Global);
+            if (opened != IntPtr.Zero) return null;
+            return windows ? path + ": " + new System.ComponentModel.Win32Exception(Marshal.GetLastWin32Error()).Message
+                           : Marshal.PtrToStringAnsi(Posix.Error());
         }
+
+        /// <summary>Makes .NET take the library that has been opened. It would load one beside the assembly, if there were
+        /// one. Mono takes the one that is there.</summary>
+        private static void UseOpened()
+        {
+            Assembly core = typeof(Marshal).GetTypeInfo().Assembly;
+            Type kind = core.GetType("System.Runtime.InteropServices.DllImportResolver");
+            MethodInfo use = core.GetType("System.Runtime.InteropServices.NativeLibrary")?.GetMethod("SetDllImportResolver");
+            if (kind == null || use == null) return;  // .NET Core 3 and later have them, .NET Standard 2.0 does not
+            MethodInfo resolve = typeof(Natives).GetMethod(nameof(Resolve), BindingFlags.NonPublic | BindingFlags.Static);
+            use.Invoke(null, new object[] { typeof(Natives).GetTypeInfo().Assembly, Delegate.CreateDelegate(kind, resolve) });
+        }
+
+        private static IntPtr Resolve(string name, Assembly assembly, DllImportSearchPath? paths) =>
+            name == "echotrain_csharp" ? opened : IntPtr.Zero;
 
         private static readonly Lazy<bool> loaded = new Lazy<bool>(() =>
         {
@@ -52,6 +72,7 @@ namespace EchoTrain
                 string error = Try(path);
                 if (error == null)
                 {
+                    UseOpened();
                     Native.BindingsPINVOKE.RegisterErrors();
                     return true;
                 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from typing import NoReturn
@@ -16,7 +17,8 @@ def main() -> NoReturn:
     if not os.path.exists(PROGRAM):
         sys.exit(f"echotrain: the command is part of wheels only, and '{PROGRAM}' does not exist; "
                  "in a build folder it is tools/echotrain/echotrain")
-    if os.name == "nt":  # has no exec: it would leave the console to the shell while the command still runs
+    if os.name == "nt":  # has no exec: the shell would go on while the command still runs
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
         sys.exit(subprocess.call([PROGRAM, *sys.argv[1:]]))
     os.execv(PROGRAM, [PROGRAM, *sys.argv[1:]])
 

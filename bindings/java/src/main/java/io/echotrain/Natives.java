@@ -1,12 +1,14 @@
 package io.echotrain;
 
 import io.echotrain.internal.Bindings;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.AtomicMoveNotSupportedException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -78,6 +80,12 @@ final class Natives {
   }
 
   private static boolean fromLibraryPath(List<String> tried) {
+    if (WINDOWS) {  // whose loader would not look beside the binding
+      for (String folder : System.getProperty("java.library.path", "").split(File.pathSeparator))
+        if (Files.exists(Path.of(folder, BINDING))) return load(Path.of(folder).toAbsolutePath(), tried);
+      tried.add("java.library.path: no " + BINDING);
+      return false;
+    }
     try {
       System.loadLibrary("echotrain_java");
       return true;
@@ -105,7 +113,10 @@ final class Natives {
       }
       Path folder = cache(contents.values());
       for (Map.Entry<String, byte[]> each : contents.entrySet()) unpack(folder.resolve(each.getKey()), each.getValue());
-      return load(folder, tried);
+      if (load(folder, tried)) return true;
+      tried.add("-Dechotrain.cache.dir=FOLDER unpacks the natives jar elsewhere"
+          + (WINDOWS ? "; use one whose path has characters of this system's code page only" : ""));
+      return false;
     } catch (IOException | NoSuchAlgorithmException error) {
       tried.add("natives jar: " + error + " (-Dechotrain.cache.dir=FOLDER unpacks it elsewhere)");
       return false;
@@ -135,15 +146,19 @@ final class Natives {
     return Files.createDirectories(base.resolve(name.substring(0, 16)));
   }
 
-  // As the library finds it for its own.
   private static Path caches() {
     String set = System.getenv(WINDOWS ? "LOCALAPPDATA" : "XDG_CACHE_HOME");
     return set != null && !set.isEmpty() ? Path.of(set) : Path.of(System.getProperty("user.home"), ".cache");
   }
 
-  // Atomic, also if two processes unpack at once. A file of another size is damaged.
+  // A file of another size is damaged.
+  private static boolean isThere(Path target, byte[] content) throws IOException {
+    return Files.exists(target) && Files.size(target) == content.length;
+  }
+
+  // Atomic, also if two processes unpack at once.
   private static void unpack(Path target, byte[] content) throws IOException {
-    if (Files.exists(target) && Files.size(target) == content.length) return;
+    if (isThere(target, content)) return;
     Path part = Files.createTempFile(target.getParent(), target.getFileName().toString(), ".part");
     try {
       try (FileChannel out = FileChannel.open(part, StandardOpenOption.WRITE)) {
@@ -153,6 +168,8 @@ final class Natives {
       Files.move(part, target, StandardCopyOption.ATOMIC_MOVE);
     } catch (AtomicMoveNotSupportedException error) {
       Files.move(part, target, StandardCopyOption.REPLACE_EXISTING);
+    } catch (AccessDeniedException error) {  // on Windows, if another process has loaded it meanwhile
+      if (!isThere(target, content)) throw error;
     } finally {
       Files.deleteIfExists(part);
     }
