@@ -40,13 +40,15 @@ namespace EchoTrain
         private static string Try(string path)
         {
             if (windows)
+            {
                 // A path without a folder is one that the system searches.
                 opened = Windows.Open(path, IntPtr.Zero, Path.IsPathRooted(path) ? Windows.SearchBesideIt : 0);
-            else
-                opened = Posix.Open(path, Posix.Now | Posix.Global);
-            if (opened != IntPtr.Zero) return null;
-            return windows ? path + ": " + new System.ComponentModel.Win32Exception(Marshal.GetLastWin32Error()).Message
-                           : Marshal.PtrToStringAnsi(Posix.Error());
+                return opened != IntPtr.Zero ? null
+                    : path + ": " + new System.ComponentModel.Win32Exception(Marshal.GetLastWin32Error()).Message;
+            }
+            Posix.Error();  // the first call looks for dlerror() itself, which forgets the error
+            opened = Posix.Open(path, Posix.Now | Posix.Global);
+            return opened != IntPtr.Zero ? null : Marshal.PtrToStringAnsi(Posix.Error()) ?? path + ": it did not load";
         }
 
         /// <summary>Makes .NET take the library that has been opened. It would load one beside the assembly, if there were
