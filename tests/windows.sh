@@ -82,7 +82,8 @@ for _ in $(seq 50); do [ -s "$display" ] || sleep 0.1; done
 DISPLAY=:$(cat "$display")
 export DISPLAY
 wine=$(command -v wine64 || echo /usr/lib/wine/wine64)
-run() { echo "windows.sh: $*" >&2; (cd "$runs" && timeout 1800 "$wine" "$@" </dev/null | tr -d '\r'); }
+# (Python does not start under Wine where a standard stream is a file.)
+run() { echo "windows.sh: $*" >&2; (cd "$runs" && timeout 1800 "$wine" "$@" </dev/null 2> >(cat >&2) | tr -d '\r'); }
 
 run "$package/bin/echotrain.exe" --version
 run "$package/bin/echotrain.exe" devices
@@ -111,7 +112,7 @@ if [ -n "$packages" ]; then
     grep -q 'epoch 3: loss' "$runs/train.log" || die "$1 did not train"
   }
 
-  mvn -q -B -Dmaven.repo.local="$directory/m2" dependency:get -Dtransitive=false \
+  mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$directory/m2" dependency:get -Dtransitive=false \
     -Dartifact=org.bytedeco:cpython:3.11.3-1.5.9:jar:windows-x86_64
   jar=$(ls "$directory"/m2/org/bytedeco/cpython/*/cpython-*-windows-x86_64.jar)
   sha256sum --quiet --check <<<"3263a50b256447bb7b9e604d6587627e419891370fc33b94469e6a06ff4de834  $jar"
