@@ -112,8 +112,8 @@ if [ -n "$packages" ]; then
     grep -q 'epoch 3: loss' "$runs/train.log" || die "$1 did not train"
   }
 
-  mvn -q -B -Dstyle.color=never -Dmaven.repo.local="$directory/m2" dependency:get -Dtransitive=false \
-    -Dartifact=org.bytedeco:cpython:3.11.3-1.5.9:jar:windows-x86_64
+  mvn -q -B -Dmaven.repo.local="$directory/m2" dependency:get -Dtransitive=false \
+    -Dartifact=org.bytedeco:cpython:3.11.3-1.5.9:jar:windows-x86_64 >/dev/null
   jar=$(ls "$directory"/m2/org/bytedeco/cpython/*/cpython-*-windows-x86_64.jar)
   sha256sum --quiet --check <<<"3263a50b256447bb7b9e604d6587627e419891370fc33b94469e6a06ff4de834  $jar"
   python3 -m zipfile -e "$jar" "$runs/python"
