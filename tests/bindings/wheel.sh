@@ -40,6 +40,7 @@ cd "$work"  # not in the repository
 mkdir other
 echo 'not a library' >other/libechotrain.so.0.1
 LD_LIBRARY_PATH=$work/other empty/bin/python -c 'import echotrain'
+LD_LIBRARY_PATH=$work/other empty/bin/echotrain version
 "$work/empty/bin/echotrain" demo demo --seconds 20 | tail -n 5
 test -s demo/report.html
 "$work/empty/bin/python" -m echotrain version
