@@ -63,7 +63,7 @@ packages=(build-essential cmake ninja-build pkg-config libtbb-dev libcurl4-opens
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev ccache abigail-tools vulkan-validationlayers libopenblas-dev zstd nginx-light openssl clang libclang-rt-dev python3-clang
              locales zsh fish mandoc swig python3-numpy default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
-             monodoc-base doxygen python3-torch python3-pil jupyter-nbconvert
+             monodoc-base doxygen python3-torch python3-onnx python3-pil jupyter-nbconvert
              python3-ipykernel python3-matplotlib python3-tqdm libegl1 libgl1 libx11-6 libxext6
              libopenmpi-dev openmpi-bin libmpich-dev mpich)
 fi

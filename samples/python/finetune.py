@@ -2,7 +2,7 @@
 
     pip install . && python samples/python/finetune.py     # from the repository, in a virtual environment
 
-A small residual network learns to tell six drawings apart, in PyTorch if that is installed (`pip install torch`), else in
+A small residual network learns to tell six drawings apart, in PyTorch if that is installed (`pip install torch onnx`), else in
 EchoTrain, and is written as an ONNX file. Then there are four new kinds of drawings and few examples of each. The network of
 the file, cut in front of its last layer, learns them with its weights frozen, and then all of it is trained a little; the same
 network without the file's weights is trained beside it. With `--onnx FILE --until VALUE` the network comes from a file of yours that
@@ -126,7 +126,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.onnx or str(pathlib.Path(folder) / "base.onnx")
         if not arguments.onnx:
-            if importlib.util.find_spec("torch"):
+            if importlib.util.find_spec("torch") and importlib.util.find_spec("onnx"):  # without which PyTorch 2 exports nothing
                 by = base_by_pytorch(path, arguments.steps)
             else:
                 by = base_by_echotrain(path, arguments.steps, arguments.device)

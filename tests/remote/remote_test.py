@@ -150,7 +150,7 @@ class Nginx(unittest.TestCase):
                 lines_of(f"{self.url}/a.txt", remote_retries=0)
         finally:
             os.environ["SSL_CERT_FILE"] = trusted
-        with self.assertRaisesRegex(et.EchoTrainError, "other.localhost.*(does not match|matches target host)"):
+        with self.assertRaisesRegex(et.EchoTrainError, "other.localhost.*(does not match|matches target)"):
             lines_of(f"https://other.localhost:{self.tls_port}/a.txt", remote_retries=0)
 
     def test_missing_files_are_named(self):
@@ -317,7 +317,7 @@ class BadServers(unittest.TestCase):
     def test_answers_around_the_data_end(self):
         for mode, error, why in (("refusal", et.errors.NotFoundError, "404"),
                                  ("redirect", et.errors.UnsupportedError, "more than 8000000 bytes"),
-                                 ("trailers", et.errors.DataIOError, "headers without an end")):
+                                 ("trailers", et.errors.DataIOError, "headers without an end|Too many response headers")):
             with self.assertRaisesRegex(error, f"/endless-{mode}/a'.*{why}"):
                 lines_of(f"{self.url}/endless-{mode}/a", budget_bytes=8_000_000, remote_timeout_s=20, remote_retries=0)
 
