@@ -3,9 +3,9 @@
 #
 #   tests/release.sh PACKAGES DIRECTORY [RELEASE]
 #
-# PACKAGES is the folder with SHA256SUMS; DIRECTORY receives the system. RELEASE is another one of Debian than the running, such as
-# bullseye, which has an older C library: there, all but the Debian packages. bullseye's lavapipe has Vulkan 1.0, so nothing trains
-# there, and the command has to say why. As root, with debootstrap.
+# PACKAGES is the folder with SHA256SUMS; DIRECTORY receives the system. RELEASE is a release of Debian other than the running one,
+# such as bullseye, with an older C library; there, all but the Debian packages are tried. bullseye's lavapipe has Vulkan 1.0, so nothing
+# trains there, and the command has to say why. As root, with debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-}" != --inside ]; then

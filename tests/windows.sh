@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the library for Windows x64 under Wine, from the archive that tools/windows.sh makes: the command, programs in C and C++ of two
-# compilers, the tests of the C API, and the files of earlier versions; and the packages for Python, Java and C#.
+# Runs the library for Windows x64 under Wine, from the archive that tools/windows.sh makes: the command, programs in C of two compilers
+# and in C++, the tests of the C API, and the files of earlier versions; and the packages for Python, Java and C#.
 #
 #   tests/windows.sh DIRECTORY [PACKAGES]      DIRECTORY: that of tools/windows.sh; package: the unpacked archive; tests: a build folder;
 #                                              runs: what ran. PACKAGES: the folder that tools/release.sh has made, whose archive is tried

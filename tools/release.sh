@@ -18,7 +18,7 @@ mkdir -p "$2"
 directory=$(realpath "$2")
 out=$directory/$version work=$directory/work
 
-require_packages strip-nondeterminism python3
+require_packages strip-nondeterminism python3 libopenmpi-dev libmpich-dev  # the last two: Debian packages for both
 [ -z "$(git status --porcelain)" ] || die "the checkout has changes that are not committed"
 python3 tests/house/versions.py || die "places that name another version than CMakeLists.txt"
 [ "$version" = "$1" ] || die "CMakeLists.txt has version $version, not $1"

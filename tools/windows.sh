@@ -4,7 +4,7 @@
 #   tools/windows.sh DIRECTORY [PREFIX]      PREFIX: an installed EchoTrain of this version for this machine, such as the archive of
 #                                            tools/portable.sh, which the bindings are asked for: without it, they are not built
 #
-# Leaves in DIRECTORY: echotrain-VERSION-windows-x86_64.zip, an installed prefix, and the same as a folder; the Python wheel in wheel/; in
+# Leaves in DIRECTORY: echotrain-VERSION-windows-x86_64.zip, an installed prefix, and the same as a folder; with PREFIX also the Python wheel in wheel/; in
 # java/, a jar of the native libraries; in csharp/, a NuGet package; prefix, the dependencies; build, EchoTrain's build folder.
 # tests/windows.sh runs them. docs/c.md says what works.
 #

@@ -12,7 +12,8 @@ std::unique_ptr<platform::Library> open_loader() {
     return std::make_unique<platform::Library>(kLoaderNames);
   } catch (const Error& error) {
     fail(Code::no_device, "the Vulkan loader is missing (", error.what(),
-         "); install libvulkan1 and a driver, for instance mesa-vulkan-drivers");
+         "); install libvulkan1 and a driver, for instance mesa-vulkan-drivers (on Windows, the "
+         "GPU's driver brings the loader)");
   }
 }
 

@@ -7,6 +7,7 @@ blocks.py BUILD WORK [PAGE.md...]
     ```json, jsonc   loaded as a job or a study by the library; what is only a part of one is put into a small one
     ```python        run, with small data. Names that the page's text introduces are those of FIXTURES
     ```c             compiled, as the body of a function with the variables of VARIABLES, unless it is a function itself
+    ```powershell    every command of ours, and that no other is unknown
     ```xml, cmake    compared with the files of the repository that build or test the same
 
 A comment in front of a block (<!-- ... -->) says more, in addition to those of tutorials.py:
@@ -40,6 +41,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md",
          *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in ("tutorials", "migration"))]
 COVERED = {("docs/c.md", "cpp"): "examples.py", ("docs/python.md", "python"): "examples.py", ("docs/java.md", "java"): "examples.py",
            ("docs/csharp.md", "csharp"): "examples.py"}
+POWERSHELL = ("Expand-Archive", "py", "python")  # others' commands
 
 JOB = {"pipeline": {"stages": [{"stage": "folder", "root": "images/train"}, {"stage": "label"}, {"stage": "decode", "channels": "gray"},
                                {"stage": "batch", "size": 16}, {"stage": "normalize"}]},
@@ -220,6 +222,16 @@ class Page:
         elif block.marked("run"):
             scripts, self.beside = [*self.beside, block.text], []
             self.run_group(block, scripts)
+
+    def check_powershell(self, block):
+        for number, line in enumerate(block.text.split("\n")):
+            for command in line.partition("#")[0].replace("\\", "/").split(";"):
+                words = command.split()
+                name = words[0].rpartition("/")[2] if words else ""
+                if name == "echotrain":
+                    self.on_line(block, number, self.checker.check, [name, *words[1:]])
+                elif name not in ("", *POWERSHELL):
+                    raise Fault(f"line {block.line + 1 + number}: an unknown command '{name}'")
 
     def check_commands(self, block, text):
         commands, files = commands_of(text)
