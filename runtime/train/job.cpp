@@ -309,7 +309,8 @@ bool is_text(const std::string& path) {
 void remove_other_name(Json& options, const std::string& key) {
   static const std::vector<const OptionSpec*> renamed = find_renamed_options();
   for (const OptionSpec* option : renamed)
-    if (option->is_called(key)) options.erase(key == option->name ? option->former : option->name);
+    if (option->is_called(key))
+      remove_member(options, key == option->name ? option->former : option->name);
 }
 
 // Walks `path` ("pipeline.stages.3.factor") and sets the last key.
