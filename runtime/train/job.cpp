@@ -212,6 +212,7 @@ Json& element(Json& json, const std::string& key, const std::string& whole) {
     if (!json.is_object() && !json.is_null())
       fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' would lie inside ",
            json.dump(), ", which is a plain value; set that as a whole");
+    if (json.is_null()) json = Json::object();
     return json[key];
   }
   const bool number =
