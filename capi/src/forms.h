@@ -40,7 +40,7 @@ inline std::string profile_as(const char* format, int32_t steps,
     fail(Code::invalid_argument, "profile: steps is ", steps, "; it takes one or more");
   Json profile = measure();
   if (kind == "trace") return Json{{"traceEvents", std::move(profile["traceEvents"])}}.dump();
-  profile.erase("traceEvents");
+  remove_member(profile, "traceEvents");
   return kind == "json" ? profile.dump() : train::profile_text(profile);
 }
 

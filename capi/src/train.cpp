@@ -121,6 +121,7 @@ int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* op
     Json longer = required(model, "model").spec;
     Json row{{"layer", &required(layer, "layer")}};
     if (options) row.update(required(options, "options").values);
+    if (!longer.contains("layers")) longer["layers"] = Json::array();
     longer["layers"].push_back(std::move(row));
     nn::Model check(longer);
     model->spec = std::move(longer);
@@ -157,8 +158,9 @@ int32_t etr_model_freeze(etr_model* model, const char* pattern) {
       fail(Code::invalid_argument, "argument 'pattern': '", text, "' is not UTF-8");
     Json changed = required(model, "model").spec;
     Json& frozen = changed["frozen"];
+    if (frozen.is_null()) frozen = Json::array();
     if (frozen.is_string()) frozen = Json::array({frozen});
-    frozen.push_back(text);  // makes the list if there is none
+    frozen.push_back(text);
     replace_spec(*model, std::move(changed));
   });
 }

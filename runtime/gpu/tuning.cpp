@@ -141,11 +141,13 @@ void Tuning::write(const std::string& path, const std::string& device) const {
   Json file = std::filesystem::exists(path, none)
                   ? parse(path)
                   : Json{{"format", kTuningFormat}, {"devices", Json::object()}};
+  if (!file.contains("kernels")) file["kernels"] = Json::object();
   {
     std::scoped_lock lock(mutex_);
     const std::string_view checksum = checksum_of_kernels(kind_);
-    if (!is_current(file, device, checksum)) file["devices"][device] = Json::object();
-    for (const auto& [problem, choice] : choices_) file["devices"][device][problem] = choice;
+    Json& choices = file["devices"][device];
+    if (choices.is_null() || !is_current(file, device, checksum)) choices = Json::object();
+    for (const auto& [problem, choice] : choices_) choices[problem] = choice;
     file["kernels"][device] = checksum;
   }
   const std::string text = file.dump(1) + "\n";

@@ -190,7 +190,7 @@ Json expanded(const Json& spec) {
   remove_member(options, "model");
   for (const std::string& key : beside_layers()) {
     if (spec.contains(key)) kept[key] = spec[key];
-    options.erase(key);
+    remove_member(options, key);
   }
   Json out = expand_model(spec["model"].get<std::string>(), options);
   // A given loss without a kind replaces only the given keys: label smoothing keeps the model's

@@ -94,14 +94,16 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) {
   std::string stem = file_safe(name, kMostStem, whole);
   // Another folder has a file of the same name.
   if (!stems_.insert(stem).second) stem += "-" + short_hash(whole);
-  Json row = to_json(record);
+  Json files = Json::array();
   for (const Field& field : item.fields) {
-    row["files"].push_back(stem + "." + file_safe(field.name, kMostField, field.name));
-    platform::OutputFile out((directory / row["files"].back().get<std::string>()).string(),
-                             platform::OutputFile::Mode::replace);
+    const std::string file = stem + "." + file_safe(field.name, kMostField, field.name);
+    files.push_back(file);
+    platform::OutputFile out((directory / file).string(), platform::OutputFile::Mode::replace);
     out.write(field.tensor.bytes());
     out.close();
   }
+  Json row = to_json(record);
+  if (!files.empty()) row["files"] = std::move(files);
   append((directory / "bad_records.jsonl").string(), row);
 }
 

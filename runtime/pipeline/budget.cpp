@@ -24,6 +24,12 @@ class Collector final : public Emitter {
   std::vector<Item> items;
 };
 
+// Most errors of a trial are left to the run, which reports bad records. But without memory, what a
+// trial has measured is worth nothing.
+bool ends_planning(const Error& error) {
+  return error.code() == Code::cancelled || error.code() == Code::out_of_memory;
+}
+
 // Passes the item through the stage. Returns nothing if the stage emits nothing.
 std::vector<Item> through(BudgetStage& at, Item item) {
   if (const MapStage* map = map_of(at.stage)) {
@@ -58,7 +64,7 @@ std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* 
       }
       good += !item.empty();
     } catch (const Error& error) {  // bad records are reported by the run
-      if (error.code() == Code::cancelled || error.code() == Code::state) throw;
+      if (ends_planning(error) || error.code() == Code::state) throw;
     }
   }
   for (size_t i = 1; i < sizes.size(); ++i)
@@ -133,7 +139,7 @@ double enough_of(const BudgetRequest& request, double needed) {
   try {
     enough = enough_of(request, needs.sum());
   } catch (const Error& error) {  // of a trial, which must not hide that the budget is too small
-    if (error.code() == Code::cancelled) throw;
+    if (ends_planning(error)) throw;
   }
   const bool holds = !needs.holders.empty(), grows = enough > budget_for(needs.sum());
   fail(Code::invalid_argument, "pipeline: budget_bytes is ",

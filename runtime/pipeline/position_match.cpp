@@ -75,7 +75,7 @@ void erase_stage_paths(Json& stages) {
 void erase_paths(Schema schema, Json& options) {
   for (const OptionSpec& option : schema)
     if (is_path(option))
-      options.erase(option.name);
+      remove_member(options, option.name);
     else if (option.type == OptionType::stages && options.contains(option.name))
       erase_stage_paths(options[option.name]);
 }

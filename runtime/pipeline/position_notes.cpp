@@ -33,6 +33,7 @@ void pack_drops(const std::vector<Drop>& sorted, uint64_t first_echo, Json& posi
   position["drops"] = Json::object();
   for (const auto& [stage, steps] : samples)
     position["drops"][std::to_string(stage)] = pack_numbers(steps);
+  if (!copies.empty()) position["dropped_copies"] = Json::object();
   for (const auto& [stage, steps] : copies)
     position["dropped_copies"][std::to_string(stage)] = pack_numbers(steps);
 }

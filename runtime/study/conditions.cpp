@@ -271,8 +271,10 @@ std::vector<Condition> conditions_of(const Json& list, const Common& common,
         remove_member(entry, "for");
         // Values from 'for' stay separate, because they never say how a key is scaled.
         entry["labels"] = own;
+        Json others = Json::object();
         for (const auto& [label, value] : labels.items())
-          if (!own.contains(label)) entry["for"][label] = Json::array({value});
+          if (!own.contains(label)) others[label] = Json::array({value});
+        if (!others.empty()) entry["for"] = std::move(others);
         resolved.push_back(std::move(entry));
       }
   }

@@ -39,10 +39,14 @@ double& metric_of(CurvePoint& point, size_t which) {
 Json to_json(std::vector<CurvePoint> curve) {
   Json out = Json::object();
   for (CurvePoint& point : curve) {
-    const Json at = study::to_json(point.at);
-    for (const auto& [clock, value] : at.items()) out[clock].push_back(value);
+    Json row = study::to_json(point.at);
     for (size_t i = 0; i < std::size(kMetrics); ++i)
-      out[kMetrics[i]].push_back(rounded(metric_of(point, i)));
+      row[kMetrics[i]] = rounded(metric_of(point, i));
+    for (const auto& [name, value] : row.items()) {
+      Json& column = out[name];
+      if (column.is_null()) column = Json::array();
+      column.push_back(value);
+    }
   }
   return out;
 }

@@ -482,6 +482,7 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
   if (!entries.is_array() || entries.empty())
     fail(Code::invalid_argument, origin, ": 'workloads' is ", brief_json(entries),
          "; it takes a list of workloads");
+  out.json_["workloads"] = Json::array();
   std::set<std::string> names;
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string owner =

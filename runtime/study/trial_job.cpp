@@ -81,8 +81,11 @@ Json identity_of(const Workload& workload, const train::Job& job) {
   for (const char* key : {"vars", "output", "device", "name", "description"})
     remove_member(spec, key);
   spec["pipeline"] = pipeline::spec_without_paths(spec["pipeline"]);
-  if (spec.contains("parallel"))  // only the number of devices matters
-    spec["parallel"]["devices"] = spec["parallel"]["devices"].size();
+  if (spec.contains("parallel")) {  // only the number of devices matters
+    Json& parallel = spec["parallel"];
+    if (parallel.is_null()) parallel = Json::object();
+    parallel["devices"] = parallel["devices"].size();
+  }
   if (spec.contains("evaluation"))
     spec["evaluation"]["pipeline"] = pipeline::spec_without_paths(spec["evaluation"]["pipeline"]);
   const Budget& budget = workload.budget;

@@ -111,7 +111,7 @@ void BatchesAhead::restore(Json position) {
       fail(Code::corrupt_data, "the position is damaged: '", kTaken, "' is ", brief_json(taken),
            ", and not a list of numbers of batches");
     taken_ = taken.get<std::set<uint64_t>>();
-    position.erase(kTaken);
+    remove_member(position, kTaken);
   }
   pipeline_.restore(position);
 }

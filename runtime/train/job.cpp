@@ -212,6 +212,7 @@ Json& element(Json& json, const std::string& key, const std::string& whole) {
     if (!json.is_object() && !json.is_null())
       fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' would lie inside ",
            json.dump(), ", which is a plain value; set that as a whole");
+    if (json.is_null()) json = Json::object();
     return json[key];
   }
   const bool number =
@@ -309,7 +310,8 @@ bool is_text(const std::string& path) {
 void remove_other_name(Json& options, const std::string& key) {
   static const std::vector<const OptionSpec*> renamed = find_renamed_options();
   for (const OptionSpec* option : renamed)
-    if (option->is_called(key)) options.erase(key == option->name ? option->former : option->name);
+    if (option->is_called(key))
+      remove_member(options, key == option->name ? option->former : option->name);
 }
 
 // Walks `path` ("pipeline.stages.3.factor") and sets the last key.

@@ -275,6 +275,74 @@ TEST_F(Allocation, MayFailInDescriptions) {
   fail_in(through_c(describe), 200);
 }
 
+// Parts of JSON values that are made when they are needed: they must not be left half made.
+TEST_F(Allocation, MayFailInModelsJobsAndStudies) {
+  write_images(dir_.path("small"));
+  const std::string job = job_on(dir_.path("small"), dir_.path("run"), false);
+  const Json study{{"job", Json::parse(job)},
+                   {"set", {"schedule.learning_rate=${rate}"}},
+                   {"for", {{"rate", {0.1, 0.2}}}},
+                   {"goal", {{"metric", "loss"}}},
+                   {"budget", {{"steps", 40}}}};
+  std::ofstream(dir_.path("study.json")) << study.dump();
+  const auto make = [&](std::string& results) -> int32_t {
+    char* text = nullptr;
+    const auto take = [&](int32_t status) {
+      if (status == ETR_OK) results += text;
+      if (status == ETR_OK) etr_string_free(text);
+      return status;
+    };
+    Handle<etr_options, etr_options_destroy> size;
+    ETR_TRY(etr_options_create_from_json(R"({"units": 3})", &size.p));
+    Handle<etr_model, etr_model_destroy> model;
+    ETR_TRY(etr_model_create(&model.p));
+    ETR_TRY(etr_model_freeze(model.p, "dense_1.bias"));
+    ETR_TRY(etr_model_add(model.p, "dense", size.p));
+    ETR_TRY(take(etr_model_json(model.p, &text)));
+    const char* const overrides[] = {"vars.more=1"};  // the job has no 'vars'
+    Handle<etr_job, etr_job_destroy> parsed;
+    ETR_TRY(etr_job_parse(job.c_str(), overrides, 1, &parsed.p));
+    ETR_TRY(take(etr_job_json(parsed.p, &text)));
+    Handle<etr_study, etr_study_destroy> loaded;
+    ETR_TRY(etr_study_load(dir_.path("study.json").c_str(), nullptr, 0, &loaded.p));
+    return take(etr_study_json(loaded.p, &text));
+  };
+  fail_in(through_c(make), 300);
+}
+
+TEST_F(Allocation, MayFailInBadRecordsAndPositions) {
+  const std::string bad = dir_.path("bad");
+  test::put(images() + "/0/damaged.png", "no image");
+  Json spec = test::spec_of("folder", {{"root", dir_.path("images")}}, kTwoEpochs);
+  spec["on_error"] = "quarantine";
+  spec["quarantine_dir"] = bad;
+  for (const char* stage : {"label", "decode"}) spec["stages"].push_back({{"stage", stage}});
+  const std::string with_bad = spec.dump();
+  const auto read = [&](std::string& results) {
+    fs::remove_all(bad);
+    return read_epochs(with_bad, results);
+  };
+  fail_in(read, 150);
+  // The position names the copies that the filter has dropped.
+  const std::string filtered =
+      rows(kTwoEpochs, {{{"stage", "echo"}, {"factor", 2}},
+                        {{"stage", "filter"}, {"field", "label"}, {"max", 0.5}}})
+          .dump();
+  const auto save = [&](std::string& results) -> int32_t {
+    Pipeline pipeline;
+    ETR_TRY(etr_pipeline_create_from_json(filtered.c_str(), &pipeline.p));
+    Batch batch;
+    ETR_TRY(etr_pipeline_next(pipeline.p, &batch.p));
+    ETR_TRY(append_fields(batch.p, results));
+    char* text = nullptr;
+    ETR_TRY(etr_pipeline_save(pipeline.p, &text));
+    EXPECT_NE(std::string(text).find("dropped_copies"), std::string::npos);
+    etr_string_free(text);
+    return ETR_OK;
+  };
+  fail_in(through_c(save), 150);
+}
+
 TEST_F(Allocation, MayFailInTraining) {
   Runtime runtime;
   ASSERT_EQ(open(runtime), ETR_OK) << etr_last_error();

@@ -147,7 +147,6 @@ std::string named(const Callers& callers) {
 // Functions of others within which a lack of memory cannot be survived, or not without a loss.
 struct Exceptions {
   std::vector<Range> may_not_throw, lose_blocks;
-  std::vector<Range> break_values;  // which throw, but leave what cannot be destroyed
   Exceptions() {
     for (const Function& function : functions()) {
       const auto has = [&](const char* text) {
@@ -156,8 +155,6 @@ struct Exceptions {
       // oneTBB loses a node's first copy of its function, if there is no memory for the second.
       if (has("etr::pipeline::FlowGraph::make_")) lose_blocks.push_back(function.range);
       if (!has("nlohmann")) continue;
-      for (const char* name : {">::operator[]", ">::push_back(", ">::emplace_back<"})
-        if (has(name)) break_values.push_back(function.range);
       if (has("::json_value::destroy(")) may_not_throw.push_back(function.range);
       if (has("::basic_json(std::initializer_list<")) lose_blocks.push_back(function.range);
     }
@@ -255,11 +252,7 @@ bool fails() {
   if (has_failed && !for_ever_after) return false;
   void* frames[kFrames];
   const int count = backtrace(frames, kFrames);
-  void* const* const first = std::find_if(frames, frames + count, [](void* frame) {
-    return library.has(reinterpret_cast<uintptr_t>(frame) - 1);
-  });
-  if (within(exceptions().may_not_throw, frames, count) ||
-      (first != frames + count && within(exceptions().break_values, first, 1))) {
+  if (within(exceptions().may_not_throw, frames, count)) {
     if (!has_failed) countdown = 1;  // the next one
     return false;
   }

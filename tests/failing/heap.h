@@ -18,9 +18,8 @@ void watch();
 // Allocation `number`, from 1 since this call, fails; with `for_ever`, all after it, too. 0: none.
 //
 // The next allocation fails instead where others would end the program: nlohmann::json allocates
-// where it destroys a value, and may not throw there, and where it makes an object or array of a
-// null value, it has changed its type before; the directory iterators of libstdc++ are noexcept
-// inside.
+// where it destroys a value, and may not throw there; the directory iterators of libstdc++ are
+// noexcept inside.
 void fail(int64_t number, bool for_ever);
 int64_t allocations();  // since fail()
 std::string failed();   // who asked for the first one that has failed; "" if none has

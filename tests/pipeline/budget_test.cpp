@@ -274,6 +274,30 @@ TEST(Budget, CancelDoesNotWaitForTheTrial) {
   consumer.join();
 }
 
+// A lack of memory in a trial is no bad record, which would be left to the run: neither under the
+// given budget nor, if that is too little, in the trials that look for one that is enough.
+TEST(Budget, ALackOfMemoryEndsTheTrial) {
+  constexpr int kTried = 8, kSamples = 20;
+  for (const int good : {0, kTried}) {
+    int calls = 0;
+    pipeline::MapFunctions functions;
+    functions["lacks"] = [&](Item& item, uint64_t) {
+      if (calls++ == good) fail(Code::out_of_memory, "no memory for this sample");
+      if (calls < kSamples) item.set("x", Tensor(DType::f32, {1000}));
+    };
+    try {
+      Pipeline p({{"budget_bytes", good ? 1000 : 100'000'000},
+                  {"stages", {{{"stage", "source"}, {"function", "lacks"}}}}},
+                 functions);
+      Item item;
+      p.next(item);
+      ADD_FAILURE() << "there was memory for more than " << good << " samples";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::out_of_memory) << error.what();
+    }
+  }
+}
+
 TEST(Budget, StatisticsAreReadWhileItIsDivided) {
   TempDir dir;
   Pipeline p(budget_spec(make_shards(dir, 1, 30, 64), 20'000'000), {}, false,
