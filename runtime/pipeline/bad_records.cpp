@@ -174,7 +174,8 @@ void BadRecords::list(ErrorPolicy policy, bool replaced, const std::string& wher
 
 bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
                         const Error& error, uint64_t epoch, bool may_replace) {
-  if (error.code() == Code::cancelled) throw error;  // not the record's fault
+  // Neither is the record's fault.
+  if (error.code() == Code::cancelled || error.code() == Code::out_of_memory) throw error;
   BadRecord record{stage, "", "", error.what()};
   if (item.origin) {
     record.shard = as_utf8(*item.origin->shard);

@@ -104,6 +104,25 @@ TEST(BadRecords, AnErrorNamesStageShardKeyAndReason) {
                {"stage 'label'", "b.tar", "key 's5'", "missing label"});
 }
 
+TEST(BadRecords, ALackOfMemoryIsNotTheRecordsFault) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  Json spec = policy_spec(dir.path("a.tar"), "skip");
+  spec["stages"].push_back({{"stage", "map"}, {"function", "lacks"}});
+  pipeline::MapFunctions functions;
+  functions["lacks"] = [](Item&, uint64_t) {
+    fail(Code::out_of_memory, "no memory for this sample");
+  };
+  Pipeline p(spec, functions);
+  Item item;
+  try {
+    p.next(item);
+    ADD_FAILURE() << "samples were skipped";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::out_of_memory) << error.what();
+  }
+}
+
 TEST(BadRecords, TruncatedTarNamesShardAndMember) {
   TempDir dir;
   write_shard(dir.path("a.tar"), 20, -1, -1);
