@@ -136,7 +136,12 @@ bool resize_file(int file, uint64_t size) {
   return true;
 }
 
-bool flush_file(int file) { return ::fsync(file) == 0; }
+bool flush_file(int file) {
+#ifdef F_FULLFSYNC  // on macOS, fsync() leaves the bytes in the disk's own memory
+  if (::fcntl(file, F_FULLFSYNC) == 0) return true;
+#endif
+  return ::fsync(file) == 0;
+}
 
 // Some network and FUSE file systems refuse, because they write the names themselves.
 bool flush_directory(const std::string& path) {
