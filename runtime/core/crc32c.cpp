@@ -3,8 +3,11 @@
 #include <array>
 #include <cstring>
 
-#if defined(__aarch64__) && defined(__linux__) && defined(__GNUC__)
+#if defined(__aarch64__) && defined(__GNUC__) && (defined(__linux__) || defined(__APPLE__))
+#define ETR_ARM_CRC
 #include <arm_acle.h>
+#endif
+#if defined(ETR_ARM_CRC) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -61,8 +64,12 @@ __attribute__((target("sse4.2,crc32"))) uint32_t by_instruction(std::span<const 
     crc = __builtin_ia32_crc32qi(crc, std::to_integer<uint8_t>(bytes[i]));
   return crc;
 }
-#elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__)
+#elif defined(ETR_ARM_CRC)
+#ifdef __linux__
 bool has_instruction() { return getauxval(AT_HWCAP) & HWCAP_CRC32; }
+#else
+bool has_instruction() { return true; }  // every Mac with arm64 has it
+#endif
 
 __attribute__((target("+crc"))) uint32_t by_instruction(std::span<const std::byte> bytes,
                                                         uint32_t crc) {

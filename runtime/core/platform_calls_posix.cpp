@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifdef __linux__
+#include <sys/eventfd.h>
+#endif
 
 #include <cerrno>
 #include <csignal>
@@ -31,10 +34,7 @@ class NoSizeSignal {
   }
   ~NoSizeSignal() {
     const int error = errno;
-    if (too_large_ && !was_pending_) {
-      const timespec at_once{};
-      while (::sigtimedwait(&signal_, nullptr, &at_once) < 0 && errno == EINTR) continue;
-    }
+    if (too_large_ && !was_pending_) consume();
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
@@ -47,6 +47,18 @@ class NoSizeSignal {
   }
 
  private:
+  void consume() const {
+#ifdef __APPLE__  // has no sigtimedwait()
+    sigset_t pending;
+    int number = 0;
+    if (::sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1)
+      ::sigwait(&signal_, &number);
+#else
+    const timespec at_once{};
+    while (::sigtimedwait(&signal_, nullptr, &at_once) < 0 && errno == EINTR) continue;
+#endif
+  }
+
   sigset_t signal_, before_;
   bool was_pending_ = false, too_large_ = false;
 };
@@ -58,8 +70,13 @@ FileInfo info_from(const struct stat& info) {
              : stream              ? FileKind::stream
                                    : FileKind::other;
   out.size = static_cast<uint64_t>(info.st_size);
-  out.changed_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-  out.volume = info.st_dev;
+#ifdef __APPLE__
+  const timespec& changed = info.st_mtimespec;
+#else
+  const timespec& changed = info.st_mtim;
+#endif
+  out.changed_ns = int64_t{changed.tv_sec} * 1'000'000'000 + changed.tv_nsec;
+  out.volume = static_cast<uint64_t>(info.st_dev);
   out.identity = info.st_ino;
   return out;
 }
@@ -119,7 +136,12 @@ bool resize_file(int file, uint64_t size) {
   return true;
 }
 
-bool flush_file(int file) { return ::fsync(file) == 0; }
+bool flush_file(int file) {
+#ifdef F_FULLFSYNC  // on macOS, fsync() leaves the bytes in the disk's own memory
+  if (::fcntl(file, F_FULLFSYNC) == 0) return true;
+#endif
+  return ::fsync(file) == 0;
+}
 
 // Some network and FUSE file systems refuse, because they write the names themselves.
 bool flush_directory(const std::string& path) {
@@ -151,15 +173,33 @@ std::optional<FileInfo> info_of(const std::string& path) {
   return info_from(info);
 }
 
-Event::Event() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+#ifdef __linux__
+Event::Event() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), signals_(descriptor_) {
   if (descriptor_ < 0) fail(Code::io, "cannot make an event: ", errno_text(errno));
 }
 
 Event::~Event() { ::close(descriptor_); }
+#else
+Event::Event() {
+  int ends[2];
+  if (::pipe(ends) != 0) fail(Code::io, "cannot make an event: ", errno_text(errno));
+  for (const int end : ends) {
+    ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    ::fcntl(end, F_SETFL, O_NONBLOCK);
+  }
+  descriptor_ = ends[0];
+  signals_ = ends[1];
+}
+
+Event::~Event() {
+  ::close(descriptor_);
+  ::close(signals_);
+}
+#endif
 
 void Event::signal() {
   const uint64_t one = 1;
-  while (::write(descriptor_, &one, sizeof one) < 0 && errno == EINTR) continue;
+  while (::write(signals_, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
 }  // namespace etr::platform

@@ -162,7 +162,7 @@ std::optional<FileInfo> info_of(const std::string& path) {
 }
 
 // Nothing waits for events with poll() here.
-Event::Event() : descriptor_(-1) {}
+Event::Event() : descriptor_(-1), signals_(-1) {}
 Event::~Event() = default;
 void Event::signal() {}
 

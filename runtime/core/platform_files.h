@@ -31,6 +31,7 @@ class Event {
 
  private:
   int descriptor_;
+  int signals_;  // what signal() writes to; the same descriptor where the system has such
 };
 
 // A file's size and last modification time. state_of() returns nothing if there is no file.

@@ -4,9 +4,15 @@
 #include <dlfcn.h>
 #include <locale.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#if defined(__linux__)
+#include <sched.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#include <xlocale.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -43,8 +50,13 @@ void* Library::symbol(const char* name) const { return ::dlsym(handle_, name); }
 std::byte* map_memory(size_t size) {
   // Populates all pages at once: the caller is about to fill them, and faulting each one in takes
   // twice as long.
+#ifdef MAP_POPULATE
+  constexpr int kPopulate = MAP_POPULATE;
+#else
+  constexpr int kPopulate = 0;
+#endif
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | kPopulate, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
@@ -64,6 +76,7 @@ std::byte* map_huge_memory(size_t size) {
   return begin + before;
 }
 
+#ifdef __linux__
 namespace {
 
 // The numbers in a control group file; fewer if it is missing or says "max".
@@ -107,6 +120,18 @@ std::string processor_name() {
         return line.substr(colon + 2);
   return "";
 }
+#else
+unsigned usable_threads() { return std::max(1u, std::thread::hardware_concurrency()); }
+
+std::string processor_name() {
+#ifdef __APPLE__
+  char name[256] = "";
+  size_t size = sizeof name;
+  if (::sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0) == 0) return name;
+#endif
+  return "";
+}
+#endif
 
 int print_in_c_locale(char* to, size_t size, const char* format, std::va_list arguments) {
   static const locale_t kC = ::newlocale(LC_ALL_MASK, "C", nullptr);

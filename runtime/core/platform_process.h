@@ -57,9 +57,10 @@ class SharedMemory {
 
  private:
   Descriptor file_;
-  std::byte* memory_ = nullptr;
-  uint64_t size_ = 0;
-  int64_t owner_ = 0;  // the creating process, as opposed to its fork() children
+  // Unused where it is refused.
+  [[maybe_unused]] std::byte* memory_ = nullptr;
+  [[maybe_unused]] uint64_t size_ = 0;
+  [[maybe_unused]] int64_t owner_ = 0;  // the creating process, as opposed to its fork() children
 };
 
 struct Frame {

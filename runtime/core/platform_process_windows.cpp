@@ -1,22 +1,10 @@
-#include <cerrno>
 #include <utility>
 
-#include "core/error.h"
 #include "core/platform_process.h"
 #include "core/platform_windows.h"
 
-// Only what a single process needs: ranks in several processes need the helper's descriptors and
-// shared memory, which are written for Linux.
+// There are no connections: see platform_process_refused.cpp and platform_socket_windows.cpp.
 namespace etr::platform {
-namespace {
-
-[[noreturn]] void fail_processes() {
-  fail(Code::unsupported,
-       "several processes are not supported on Windows: use several devices of one process "
-       "(parallel.devices)");
-}
-
-}  // namespace
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(number_, other.number_);
@@ -25,25 +13,8 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 Descriptor::~Descriptor() = default;
 int Descriptor::release() { return std::exchange(number_, -1); }
 
-SharedMemory::SharedMemory() { fail_processes(); }
-SharedMemory::SharedMemory(Descriptor) { fail_processes(); }
-SharedMemory::~SharedMemory() = default;
-std::byte* SharedMemory::bytes(uint64_t) { fail_processes(); }
-std::byte* SharedMemory::map(uint64_t, uint64_t) const { fail_processes(); }
-void SharedMemory::unmap(std::byte*, uint64_t, uint64_t) const {}
-
-void Channel::make(Channel&, Descriptor&) { fail_processes(); }
 bool Channel::send(uint32_t, std::string_view) { return false; }
 Channel::Outcome Channel::receive(Frame&, Deadline, int) { return Outcome::closed; }
-
-Child::Child(const std::string&, const std::vector<std::string>&, std::span<const int>) {
-  fail_processes();
-}
-Child::~Child() = default;
-bool Child::wait(Deadline) { return true; }
-
-Descriptor watch_process(int64_t) { fail_processes(); }
-void close_others(int) {}
 
 std::string code_directory() {
   HMODULE module = nullptr;

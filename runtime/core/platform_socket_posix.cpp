@@ -36,6 +36,17 @@ Addresses look_up(const std::string& host, const std::string& port, int flags) {
   return {found, &::freeaddrinfo};
 }
 
+#ifdef __APPLE__  // does not make them so in one call
+int made_private(int socket) {
+  if (socket < 0) return socket;
+  const int on = 1;
+  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+  ::fcntl(socket, F_SETFL, O_NONBLOCK);
+  ::setsockopt(socket, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);  // as MSG_NOSIGNAL
+  return socket;
+}
+#endif
+
 Descriptor socket_for(const addrinfo& address) {
   return Descriptor(open_socket(address.ai_family, address.ai_socktype, address.ai_protocol));
 }
@@ -72,7 +83,11 @@ bool is_own_peer(const Descriptor& connection) {
 }  // namespace
 
 int open_socket(int family, int type, int protocol) {
+#ifdef __APPLE__
+  return made_private(::socket(family, type, protocol));
+#else
   return ::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+#endif
 }
 
 Descriptor listen_at(const std::string& host, const std::string& port) {
@@ -92,7 +107,11 @@ Descriptor listen_at(const std::string& host, const std::string& port) {
 }
 
 Descriptor accept_from(const Descriptor& listener) {
+#ifdef __APPLE__
+  Descriptor out(made_private(::accept(listener.number(), nullptr, nullptr)));
+#else
   Descriptor out(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+#endif
   if (out.number() >= 0) send_at_once(out.number());
   return out;
 }

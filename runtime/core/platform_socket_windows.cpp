@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "core/platform_socket.h"
 
-// See platform_process_windows.cpp.
+// See platform_process_refused.cpp.
 namespace etr::platform {
 namespace {
 

@@ -5,7 +5,8 @@
 namespace etr::gpu {
 namespace {
 
-constexpr const char* kLoaderNames[] = {"libvulkan.so.1", "libvulkan.so", "libMoltenVK.dylib", "vulkan-1.dll"};
+constexpr const char* kLoaderNames[] = {"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib",
+                                        "libMoltenVK.dylib", "vulkan-1.dll"};
 
 std::unique_ptr<platform::Library> open_loader() {
   try {

@@ -35,6 +35,8 @@ constexpr uint64_t kMostAround = 1 << 20;
 struct Curl {
 #ifdef _WIN32
   static constexpr const char* kNames[] = {"libcurl-4.dll", "libcurl-x64.dll", "libcurl.dll"};
+#elif defined(__APPLE__)
+  static constexpr const char* kNames[] = {"libcurl.4.dylib"};
 #else
   static constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 #endif

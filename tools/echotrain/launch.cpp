@@ -1,12 +1,9 @@
 // Starts ranks on this machine: one process each, one display for all, and one end.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -157,9 +154,7 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::setpgid(0, 0);
   // From the background, it may write to a terminal all the same.
   ::signal(SIGTTOU, SIG_IGN);
-#ifdef __linux__  // elsewhere ranks notice at their next write to the pipe
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
   if (::getppid() != parent) ::_exit(1);
   ::setenv("ECHOTRAIN_RANK", std::to_string(role.number).c_str(), 1);
   ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);

@@ -5,7 +5,7 @@ namespace cli {
 
 int command_launch(const Arguments&) {
   throw Failure(
-      "launch starts ranks as processes, which Windows does not support yet; several devices of "
+      "launch starts ranks as processes, which is supported on Linux only; several devices of "
       "one process: echotrain train --set 'parallel.devices=[\"0\", \"1\"]'");
 }
 
