@@ -335,6 +335,12 @@ class Runs(unittest.TestCase):
     def test_a_demo_whose_folder_cannot_be_made_names_it(self):
         self.assertIn(f"cannot create '{JOB}/demo/data' (Not a directory); name a folder that can be written", run("demo", f"{JOB}/demo").stderr)
 
+    def test_a_model_without_classes_has_no_accuracy(self):
+        model = {"layers": [{"layer": "conv2d", "filters": 1}], "loss": {"loss": "mse", "target": "image"}}
+        words = self.words("no-classes", model=json.dumps(model), evaluation__every_steps=4, output__checkpoint_every_steps=4)
+        self.assertRegex(run("train", *words).stdout, r"(?m)^test loss \d")
+        self.assertRegex(run("eval", *words).stdout, r"samples: loss \d")
+
     def test_a_run_that_reached_its_target_says_so(self):
         aimed = {"evaluation.every_steps": 2, "evaluation.target_accuracy": 0.001, "train.steps": 8}
         words = self.words("aimed", **aimed)

@@ -20,8 +20,9 @@ void print_summary(const etr_event& end) {
 
 // Returns whether the job's model has an accuracy: only then does 0 mean that nothing was right.
 bool classifies(const Json& job) {
-  return job.value("/loss/loss"_json_pointer, std::string("softmax_cross_entropy")) ==
-         "softmax_cross_entropy";
+  return job.value("/model/model"_json_pointer, std::string()) != "ssd" &&
+         job.value("/model/loss/loss"_json_pointer, std::string("softmax_cross_entropy")) ==
+             "softmax_cross_entropy";
 }
 
 // Prints the results of a run. The latest evaluation of an interrupted run may be many steps old.
