@@ -36,6 +36,7 @@
 #   mutation         every small mistake in the parsers, positions, checkpoints and the echo node: would the tests notice?
 #   windows          cross-built for Windows, and run under Wine
 #   arm64            cross-built for arm64, and run in QEMU
+#   macos            cross-built for macOS, where nothing of it has run
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   package_managers EchoTrain in another CMake project, from Conan and, with VCPKG_ROOT in the environment, from vcpkg
 #   release          the packages of a release, made (tools/release.sh) and tried in Debian 12 and 11 (release.sh), in QEMU (arm64.sh)
@@ -138,6 +139,7 @@ part soak bash tests/drivers.sh mesa build-drivers build-test/tests/soak --secon
 part mutation /usr/bin/python3 tests/mutation/mutate.py build-test
 part windows bash tests/windows.sh "$work/windows"
 part arm64 bash tests/arm64.sh "$work/arm64"
+part macos bash tests/macos.sh "$work/macos"
 part sbom bash tests/bindings/sbom.sh build-test "$work/sbom"
 part package_managers bash tests/package_managers.sh "$work/package_managers"
 part release release

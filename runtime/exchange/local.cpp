@@ -63,7 +63,7 @@ class LocalEngine {
         }
         const auto share = [&](int r) {
           return count / static_cast<size_t>(size()) * static_cast<size_t>(r) +
-                 std::min(count % static_cast<size_t>(size()), static_cast<size_t>(r));
+                 std::min<uint64_t>(count % static_cast<size_t>(size()), static_cast<size_t>(r));
         };
         reduce_range(reduction, in, out, share(rank_), share(rank_ + 1));
       });

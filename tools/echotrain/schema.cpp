@@ -8,9 +8,10 @@
 #include "help.h"
 
 namespace cli {
-namespace {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
 
 Json schema(const std::string& kind) {
   char* text = nullptr;

@@ -8,9 +8,10 @@
 #include "table.h"
 
 namespace cli {
-namespace {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
 
 std::string joined(const std::vector<std::string>& parts, const char* between = ", ") {
   std::string out;
