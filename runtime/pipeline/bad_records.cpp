@@ -174,8 +174,7 @@ void BadRecords::list(ErrorPolicy policy, bool replaced, const std::string& wher
 
 bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
                         const Error& error, uint64_t epoch, bool may_replace) {
-  // Neither is the record's fault.
-  if (error.code() == Code::cancelled || error.code() == Code::out_of_memory) throw error;
+  if (error.code() == Code::cancelled) throw error;  // not the record's fault
   BadRecord record{stage, "", "", error.what()};
   if (item.origin) {
     record.shard = as_utf8(*item.origin->shard);
@@ -187,7 +186,9 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   const ErrorPolicy policy = rule == rules_.by_stage.end() ? rules_.policy : rule->second;
   std::scoped_lock lock(mutex_);
   Known& known = note(item, record, epoch);
-  if (policy == ErrorPolicy::fail) throw Error(error.code(), where + remedy(error.code()));
+  // Nor is a lack of memory, but where it was is worth knowing.
+  if (policy == ErrorPolicy::fail || error.code() == Code::out_of_memory)
+    throw Error(error.code(), where + remedy(error.code()));
   tallies_[epoch].latest = std::make_shared<const Error>(error.code(), where);
   if (const auto too_many = excess(epoch)) throw Error(*too_many);
   const bool replaced = policy == ErrorPolicy::substitute && may_replace;

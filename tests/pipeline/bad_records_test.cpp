@@ -120,6 +120,7 @@ TEST(BadRecords, ALackOfMemoryIsNotTheRecordsFault) {
     ADD_FAILURE() << "samples were skipped";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::out_of_memory) << error.what();
+    expect_names(error.what(), {"stage 'map'", "a.tar", "key 's0'", "no memory for this sample"});
   }
 }
 
