@@ -20,6 +20,12 @@ Json json_of(const Job& job) {
   return Json::parse(take_string(text));
 }
 
+std::string loss_of(const Json& job) {
+  const bool detects = job.value("/model/model"_json_pointer, std::string()) == "ssd";
+  return job.value("/model/loss/loss"_json_pointer,
+                   std::string(detects ? "multibox" : "softmax_cross_entropy"));
+}
+
 std::string output_dir(const Job& job) {
   char* directory = nullptr;
   check(etr_job_output_dir(job.get(), &directory));

@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 void load_job(const Arguments& arguments, Job& job, const std::vector<std::string>& settings = {});
 Json json_of(const Job& job);
 std::string output_dir(const Job& job);  // "" if it writes nothing
+std::string loss_of(const Json& job);    // its kind, also where the job leaves it to the default
 
 // Opens the device that --device or the job names, and reports it, on stderr if stdout is for JSON.
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime);

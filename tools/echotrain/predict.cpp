@@ -162,8 +162,7 @@ void check_classifier(const Json& job, const std::string& path) {
         "echotrain: '%s' has no evaluation; images are prepared as for training, without its "
         "random stages\n",
         path.c_str());
-  const auto loss =
-      job.value("/model/loss/loss"_json_pointer, std::string("softmax_cross_entropy"));
+  const std::string loss = loss_of(job);
   if (job.value("/model/model"_json_pointer, std::string()) == "ssd")
     throw Failure("'" + path +
                   "' trains a detector; 'predict' is for image classifiers. etr_detections and "

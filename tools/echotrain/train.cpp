@@ -19,11 +19,7 @@ void print_summary(const etr_event& end) {
 }
 
 // Returns whether the job's model has an accuracy: only then does 0 mean that nothing was right.
-bool classifies(const Json& job) {
-  return job.value("/model/model"_json_pointer, std::string()) != "ssd" &&
-         job.value("/model/loss/loss"_json_pointer, std::string("softmax_cross_entropy")) ==
-             "softmax_cross_entropy";
-}
+bool classifies(const Json& job) { return loss_of(job) == "softmax_cross_entropy"; }
 
 // Prints the results of a run. The latest evaluation of an interrupted run may be many steps old.
 void print_results(const Json& job, const etr_event& end) {

@@ -179,7 +179,7 @@ final class Natives {
     // Windows does not look for what a DLL needs beside it.
     for (String name : WINDOWS ? NAMES : List.of(BINDING)) {
       Path path = folder.resolve(name);
-      if (WINDOWS && !Files.exists(path) && !name.equals(BINDING)) continue;
+      if (!Files.exists(path) && !name.equals(BINDING)) continue;
       try {
         System.load(path.toString());
       } catch (UnsatisfiedLinkError error) {
