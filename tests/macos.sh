@@ -20,45 +20,23 @@ prefix=$directory/prefix
 require_packages build-essential cmake ninja-build pkg-config dpkg-dev glslang-tools libvulkan-dev spirv-headers nlohmann-json3-dev \
   libcurl4-openssl-dev python3 python3-venv
 
-# Zig's compilers as programs, and their description for CMake.
-use_packaging_tools "$directory/venv"
-zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
-mkdir -p "$directory"/{bin,host}
-wrap() { # name, command, options that come last
-  printf '#!/bin/sh\nexec %s %s "$@" %s\n' "$zig" "$2" "${3:-}" >"$directory/bin/$1"
-  chmod +x "$directory/bin/$1"
-}
-# zlib and libpng take macOS for its predecessor where the compiler defines TARGET_OS_MAC.
-options="-O0 -g0 -fno-sanitize=undefined -fno-define-target-os-macros"
-wrap cc "cc -target aarch64-macos.$system" "$options"
-wrap c++ "c++ -target aarch64-macos.$system" "$options"
-for tool in ar ranlib; do wrap $tool $tool; done
 # CMake asks this program for the system's version, and without an answer knows of no search paths for libraries (RPATH).
+mkdir -p "$directory/host"
 printf '#!/bin/sh\necho %s\n' "$system" >"$directory/host/sw_vers"
 chmod +x "$directory/host/sw_vers"
+# zlib and libpng take macOS for its predecessor where the compiler defines TARGET_OS_MAC.
+use_zig "$directory/venv" "-target aarch64-macos.$system" "-O0 -g0 -fno-sanitize=undefined -fno-define-target-os-macros"
 export PATH="$directory/host:$PATH"
-toolchain=$directory/toolchain.cmake
-cat >"$toolchain" <<END_OF_TOOLCHAIN
+cat >>"$toolchain" <<END_OF_TOOLCHAIN
 set(CMAKE_SYSTEM_NAME Darwin)
 set(CMAKE_SYSTEM_PROCESSOR arm64)
-set(CMAKE_C_COMPILER $directory/bin/cc)
-set(CMAKE_CXX_COMPILER $directory/bin/c++)
-set(CMAKE_AR $directory/bin/ar)
-set(CMAKE_RANLIB $directory/bin/ranlib)
 set(CMAKE_OSX_SYSROOT "" CACHE STRING "")
 # Changes the paths in binaries as they are installed. They are linked with those that they need there.
 set(CMAKE_INSTALL_NAME_TOOL /bin/false)
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_FIND_ROOT_PATH $prefix)
-set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
-set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
-set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
-set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 END_OF_TOOLCHAIN
+compiler+=("RANLIB=$directory/bin/ranlib")
 # shellcheck disable=SC2034  # for build_dependencies
-compiler=("CC=$directory/bin/cc" "AR=$directory/bin/ar" "RANLIB=$directory/bin/ranlib")
-# shellcheck disable=SC2034
 jpeg_options=() tbb_options=(-DBUILD_SHARED_LIBS=OFF)
 build_dependencies
 

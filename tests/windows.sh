@@ -137,8 +137,7 @@ if [ -n "$packages" ]; then
   python3 -m zipfile -e "$packages"/EchoTrain.*.nupkg "$runs/csharp"
   cp "$runs/csharp/lib/netstandard2.0/EchoTrain.dll" "$runs/csharp/"
   mcs -nologo -r:"$runs/csharp/EchoTrain.dll" -out:"$runs/csharp/Train.exe" samples/csharp/Train.cs
-  echo '{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "3.1.0"},
-                            "configProperties": {"System.Globalization.Invariant": true}}}' >"$runs/csharp/Train.runtimeconfig.json"
+  cp tests/bindings/csharp/runtimeconfig.json "$runs/csharp/Train.runtimeconfig.json"
   trains_in 'C#' "$runs/runtimes/dotnetcore2/bin/dotnet.exe" csharp/Train.exe "$images"
   export WINEPATH=$archive_path
 fi

@@ -38,42 +38,19 @@ require_packages "${tools[@]}"
 unwinder=/usr/$processor-linux-gnu/lib/libgcc_s.so.1
 [ "$processor" != "$machine" ] || unwinder=$(cc -print-file-name=libgcc_s.so.1)
 
-# Zig's compilers as programs, and their description for CMake.
-use_packaging_tools "$all/venv"
-zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
+target="-target $processor-linux-gnu.$glibc"
+# Zig takes what is faster on the oldest processors of a kind for features of theirs, which functions for newer ones then lack.
+[ $processor != x86_64 ] || target+=" -mcpu=x86_64-slow_3ops_lea-idivq_to_divl-macrofusion-vzeroupper"
+use_zig "$all/venv" "$target"
 echo $zig_version >"$directory/zig"
-mkdir -p "$directory"/{bin,licences}
+mkdir -p "$directory/licences"
 cp "$(dirname "$zig")/LICENSE" "$directory/licences/zig"
 for library in libcxx libcxxabi libunwind; do cp "$(dirname "$zig")/lib/$library/LICENSE.TXT" "$directory/licences/$library"; done
-wrap() { # name, words
-  printf '#!/bin/sh\nexec %s "$@"\n' "${*:2}" >"$directory/bin/$1"
-  chmod +x "$directory/bin/$1"
-}
-target=(-target "$processor-linux-gnu.$glibc")
-# Zig takes what is faster on the oldest processors of a kind for features of theirs, which functions for newer ones then lack.
-[ $processor != x86_64 ] || target+=(-mcpu=x86_64-slow_3ops_lea-idivq_to_divl-macrofusion-vzeroupper)
-wrap cc "$zig" cc "${target[@]}"
-wrap c++ "$zig" c++ "${target[@]}"
-for tool in ar ranlib objcopy; do wrap $tool "$zig" $tool; done
-toolchain=$directory/toolchain.cmake
-cat >"$toolchain" <<END
-set(CMAKE_C_COMPILER $directory/bin/cc)
-set(CMAKE_CXX_COMPILER $directory/bin/c++)
-set(CMAKE_AR $directory/bin/ar)
-set(CMAKE_RANLIB $directory/bin/ranlib)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_FIND_ROOT_PATH $prefix)
-set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
-set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
-set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
-set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-END
 foreign=()
 if [ "$processor" != "$machine" ]; then
   printf 'set(%s %s)\n' CMAKE_SYSTEM_NAME Linux CMAKE_SYSTEM_PROCESSOR $processor >>"$toolchain"
   foreign=(-DECHOTRAIN_HOST_PREFIX="$all/$machine/echotrain-$version-linux-$machine")
 fi
-compiler=("CC=$directory/bin/cc" "AR=$directory/bin/ar")
 jpeg_options=() tbb_options=(-DBUILD_SHARED_LIBS=OFF)
 build_dependencies
 

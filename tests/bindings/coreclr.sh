@@ -19,10 +19,7 @@ cmake -E tar xf "$build"/bindings/csharp/EchoTrain.*.nupkg
 cp lib/netstandard2.0/EchoTrain.dll "$build/tests/bindings/csharp/Behaviour.exe" .
 mcs -nologo -r:EchoTrain.dll -out:Train.exe "$build/../samples/csharp/Train.cs"
 for program in Behaviour Train; do
-  cat >$program.runtimeconfig.json <<'JSON'
-{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "3.1.0"},
-                    "configProperties": {"System.Globalization.Invariant": true}}}
-JSON
+  cp "$build/../tests/bindings/csharp/runtimeconfig.json" $program.runtimeconfig.json
 done
 
 "$build/samples/draw" "$work/png" 64 1

@@ -1,13 +1,38 @@
 # Builds the libraries that EchoTrain needs, with another compiler, from the source packages of the installed Debian release. Sourced,
 # after apt.sh, by a script that sets root, directory (whose path has no spaces; it receives the logs, NAME.done with the version of each
 # library, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's description of the compiler), and the arrays
-# compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls build_dependencies.
+# compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls build_dependencies. use_zig sets toolchain and compiler.
 
 # SWIG, Python's build tools and Zig, in the versions of tools/portable_requirements.txt, in a virtual environment: the first in PATH.
 use_packaging_tools() { # folder
   [ -x "$1/bin/python" ] || python3 -m venv "$1"
   "$1/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$root/tools/portable_requirements.txt"
   export PATH="$1/bin:$PATH"
+}
+
+# Makes Zig's compilers, of those tools, programs in $directory/bin, and describes them to CMake and make; sets zig, toolchain, compiler.
+use_zig() { # folder of the tools, the compilers' options in front of those of a call, and those behind them
+  local name
+  use_packaging_tools "$1"
+  zig=$(python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
+  mkdir -p "$directory/bin"
+  for name in cc c++; do printf '#!/bin/sh\nexec %s "$@" %s\n' "$zig $name $2" "${3:-}" >"$directory/bin/$name"; done
+  for name in ar ranlib objcopy; do printf '#!/bin/sh\nexec %s "$@"\n' "$zig $name" >"$directory/bin/$name"; done
+  chmod +x "$directory"/bin/*
+  toolchain=$directory/toolchain.cmake
+  cat >"$toolchain" <<END
+set(CMAKE_C_COMPILER $directory/bin/cc)
+set(CMAKE_CXX_COMPILER $directory/bin/c++)
+set(CMAKE_AR $directory/bin/ar)
+set(CMAKE_RANLIB $directory/bin/ranlib)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_FIND_ROOT_PATH $prefix)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+END
+  compiler=("CC=$directory/bin/cc" "AR=$directory/bin/ar")
 }
 
 configure() { # source build option...
