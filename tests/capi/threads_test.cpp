@@ -7,7 +7,6 @@
 #include <fstream>
 #include <future>
 #include <memory>
-#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -145,24 +144,28 @@ TEST(Threads, CancelFreesAnotherThread) {
   EXPECT_EQ(gate.destroyed, 1);
 }
 
-// The first of the two calls to leave does not wait for the program's function; the other ends the
+// The first of the two calls to return does not wait for the program's function; the other ends the
 // pipeline, which does.
 TEST(Threads, APipelineIsDestroyedUnderItsReader) {
   Gate gate;
   etr_pipeline* pipeline = gate.pipeline();
   int32_t status = ETR_INTERNAL;
-  std::counting_semaphore<2> left(0);
+  std::promise<void> one_returned;
+  std::atomic<int> returned{0};
+  const auto count_return = [&] {
+    if (returned++ == 0) one_returned.set_value();
+  };
   std::thread reader([&] {
     etr_batch* batch = nullptr;
     status = etr_pipeline_next(pipeline, &batch);
-    left.release();
+    count_return();
   });
   gate.wait_for_entry();
   std::thread destroyer([&] {
     etr_pipeline_destroy(pipeline);
-    left.release();
+    count_return();
   });
-  left.acquire();
+  one_returned.get_future().wait();
   EXPECT_EQ(gate.destroyed, 0) << "the program's function still runs";
   gate.open();
   reader.join();
