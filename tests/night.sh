@@ -63,6 +63,7 @@ for name in "$@"; do
 done
 wanted=("$@")
 
+export ECHOTRAIN_OLDER_LIBRARIES=1  # nothing of this is published, and a mirror that lags behind fails nothing (support/dependencies.sh)
 failed=0
 report() { echo "$*" | tee -a "$work/results.txt"; }
 part() { # name, command
@@ -77,7 +78,7 @@ part() { # name, command
   esac
 }
 fuzz() {
-  local target name corpus failed=0
+  local target name corpus failed=0 logs=()
   cmake --build --preset fuzz --target fuzzers || return 1
   for target in build-fuzz/tests/fuzz/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue
@@ -85,10 +86,11 @@ fuzz() {
     corpus=tests/fuzz/corpus/${name#fuzz_}
     [ -d "$corpus" ] || corpus=
     mkdir -p "$work/found/$name"
+    logs+=("$work/$name.log")
     "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -print_funcs=0 \
       -artifact_prefix="$work/$name-" "$work/found/$name" $corpus 2>&1 | tee "$work/$name.log" || failed=1
   done
-  grep -h number_of_executed_units "$work"/fuzz_*.log | awk '{sum += $2} END {print sum " inputs of " NR " targets"}'
+  grep -h number_of_executed_units "${logs[@]}" | awk '{sum += $2} END {print sum " inputs of " NR " targets"}'
   return $failed
 }
 matrix_units() {

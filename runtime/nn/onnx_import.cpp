@@ -2,7 +2,6 @@
 #include "nn/onnx_import.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/options.h"
 #include "core/text.h"
@@ -44,7 +43,7 @@ size_t elements_of(const OnnxGraph& graph) {
 std::string clean(const std::string& name) {
   std::string out;
   for (const char c : name.substr(0, 120)) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-';
+    const bool plain = is_letter_or_digit(c) || c == '.' || c == '-';
     out += plain ? c : '_';
   }
   const size_t begin = out.find_first_not_of("._-");

@@ -11,7 +11,7 @@ mkdir -p "$work"
 maven() { mvn -q -B -Dmaven.repo.local="$build/m2" "$@"; }
 
 maven -f "$root/bindings/java" install -Dechotrain.build="$build"
-ls "$build"/m2/io/echotrain/echotrain/0.1.0/*.jar
+ls "$build"/m2/io/echotrain/echotrain/*/*.jar
 "$build/samples/draw" "$work/png" 64 1
 maven -f "$root/samples/java" compile exec:java -Dsample.target="$work/target" -Dexec.args="$work/png" \
   -Dechotrain.cache.dir="$work/cache" | tee "$work/train.log"

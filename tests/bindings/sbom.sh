@@ -6,7 +6,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv_sees= . "$root/tests/support/venv.sh" "$@"
-"$venv/bin/pip" install -q spdx-tools
+"$venv/bin/pip" install -q spdx-tools==0.8.5
 
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
 packages=("$work/prefix")
