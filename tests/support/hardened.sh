@@ -5,7 +5,7 @@
 #   tests/support/hardened.sh FOLDER
 set -euo pipefail
 [ $# = 1 ] || { echo "usage: hardened.sh FOLDER" >&2; exit 2; }
-readarray -t binaries < <(find "$1" -type f \( -name '*echotrain*.so*' -o -name '_native*.so' -o -path '*/bin/echotrain' \))
+readarray -t binaries < <(find "$1" -type f \( -name '*echotrain*.so*' -o -name '_native*.so' -o -path '*/bin/echotrain' -o -name echotrain-gloo \))
 [ ${#binaries[@]} -gt 0 ] || { echo "hardened.sh: no binaries in $1" >&2; exit 1; }
 for binary in "${binaries[@]}"; do
   text=$(readelf -hdlW --dyn-syms "$binary")
