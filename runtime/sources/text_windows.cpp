@@ -29,8 +29,8 @@ constexpr OptionSpec kOptions[] = {
      "alphabet",
      0, 0, "", "bytes|characters", "symbols"},
     {"alphabet", OptionType::string, "\"\"",
-     "the characters in order, each once; empty: those of the text, sorted. For validation, give "
-     "that of the training text"},
+     "the characters in order, each once; empty: those of the text, sorted. For "
+     "validation, give the alphabet of the training text"},
     {"begin", OptionType::number, "0", "fraction of the text that is skipped at its beginning", 0,
      1},
     {"end", OptionType::number, "1",
