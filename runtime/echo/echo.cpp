@@ -314,9 +314,9 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
     for (uint64_t given = 0; given < due; ++given)
       if (!give_next(out) && !repeat_on_credit(out))
         fail(Code::corrupt_data, "echo: ", decisions_.source(), ": after ", fresh_,
-             " fresh samples the saved run gave ", due, " echoes, and there are ", given,
-             " to give: the decisions are of a node with another 'factor' or 'buffer', of other "
-             "data, or damaged");
+             " fresh samples the saved run gave ", due, " echoes, but only ", given,
+             " can be given now: the decisions belong to a node with another 'factor' or "
+             "'buffer' or to other data, or they are damaged");
     note(due);
   }
 

@@ -44,7 +44,7 @@ class Variables {
     out.interface = text("GLOO_SOCKET_IFNAME");  // PyTorch reads it, too
     if (out.rank >= out.size)
       fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ",
-           size, " is ", out.size, ": ranks count from 0 to the size less one");
+           size, " is ", out.size, ": ranks are numbered from 0 to the size minus 1");
     return out;
   }
 

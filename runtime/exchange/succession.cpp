@@ -198,7 +198,8 @@ Succession::Place Succession::join(double timeout_s) {
   for (; Clock::now() < deadline; std::this_thread::sleep_for(kCallPoll)) {
     const auto run = store_->get(run_key());
     if (!run && !run_.empty())
-      fail(Code::state, "the run ended before it admitted this rank, which waited to join it");
+      fail(Code::state,
+           "the run that this rank was waiting to join ended before it admitted the rank");
     if (!run) continue;
     if (run_ != *run) {
       run_ = *run;

@@ -387,7 +387,8 @@ std::string fetch_remote(const std::string& address, const RemoteOptions& option
                          const std::optional<RemoteState>& known) {
   if (options.cache_dir.empty())
     fail(Code::invalid_argument, "'", address,
-         "' is read by position, which needs it on the disk: set the pipeline's remote_cache_dir");
+         "' is read by position, so it must be on the disk: set the pipeline's "
+         "remote_cache_dir");
   return RemotePieces(address, options, known).fetch();
 }
 

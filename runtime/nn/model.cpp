@@ -282,8 +282,8 @@ Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   if (spec.contains("lora")) lora_ = std::make_shared<const Lora>(spec["lora"]);
   if (lora_ && !frozen_.empty())
     fail(Code::invalid_argument,
-         "model: with 'lora' all is frozen but the adapters and what 'lora.train' names: leave out "
-         "'frozen'");
+         "model: with 'lora', everything is frozen except the adapters and the parameters "
+         "that 'lora.train' names: leave out 'frozen'");
   layers_ = std::make_shared<const std::vector<LayerText>>(read_layers(spec["layers"], "", 1));
 }
 

@@ -265,7 +265,7 @@ class TextWindows final : public IndexedSource {
         static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
     fail(Code::corrupt_data, "'", paths_[file], "' is not UTF-8 at byte ",
          at - (file == 0 ? 0 : ends_[file - 1]),
-         "; convert the text, or set 'tokens' to 'bytes', which may be any");
+         "; convert the text, or set 'tokens' to 'bytes', which accepts any bytes");
   }
 
   [[noreturn]] void refuse_character(uint32_t code) const {

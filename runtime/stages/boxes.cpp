@@ -66,7 +66,7 @@ class Boxes final : public MapStage {
     const size_t count = values.size() / kColumns;
     if (values.size() % kColumns)
       fail(Code::corrupt_data, "field '", field_, "' has ", values.size(),
-           " numbers; a box has five: label and four of its place");
+           " numbers; a box has five: a label and four coordinates");
     if (count > static_cast<size_t>(most_))
       fail(Code::invalid_argument, "the sample has ", counted(count, "box", "boxes"),
            ", more than 'max_boxes' (", most_, "): raise it here and in the model's loss");

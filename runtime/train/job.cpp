@@ -436,13 +436,14 @@ void check_sparse(const Options& parallel, const nn::Model& model) {
   const Algorithm algorithm = algorithm_of(parallel);
   if (algorithm == Algorithm::elastic_averaging)
     fail(Code::invalid_argument,
-         "parallel: 'easgd' moves all of a table at once, and the model has an embedding with "
-         "'sparse': leave that out, or take 'downpour'");
+         "parallel: 'easgd' exchanges whole tables, but the model has an embedding with "
+         "'sparse': leave 'sparse' out, or use 'downpour'");
   if (algorithm == Algorithm::downpour && parallel.string("server_optimizer") == "sgd" &&
       parallel.number("server_momentum") > 0)
     fail(Code::invalid_argument,
-         "parallel: server_momentum moves all rows in every push, and the model has an embedding "
-         "with 'sparse': leave either out, or take server_optimizer 'adagrad'");
+         "parallel: server_momentum changes all rows in every push, but the model has an "
+         "embedding with 'sparse': leave one of them out, or use server_optimizer "
+         "'adagrad'");
 }
 
 // Rejects options that only synchronous training supports, instead of ignoring them.
@@ -473,16 +474,16 @@ void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
   const std::string where = cat("parallel.zero_stage ", stage);
   if (mesh.pipeline > 1 || mesh.tensor > 1)
     fail(Code::unsupported, where,
-         " shares out the update of a model that each rank has whole, and parallel.mesh shares the "
-         "model: leave one of them out");
+         " divides the update of a model that each rank has as a whole, but parallel.mesh "
+         "divides the model itself: leave one of them out");
   if (stage == 2 && parallel.string("compression") != "none")
-    fail(Code::unsupported, where, " sends gradients to one rank each, and compression '",
+    fail(Code::unsupported, where, " sends each gradient to one rank only, but compression '",
          parallel.string("compression"),
-         "' sums them for all: leave it out, or set zero_stage to 1");
+         "' sums gradients for all ranks: leave compression out, or set zero_stage to 1");
   if (update.optimizer().takes_norms)
     fail(Code::unsupported, where, ": optimizer '", update.optimizer().name,
-         "' takes norms of whole tensors, of which a rank may have a part: use sgd, adam or adamw, "
-         "or set zero_stage to 0");
+         "' needs norms of whole tensors, of which a rank may have only a part: use sgd, "
+         "adam or adamw, or set zero_stage to 0");
 }
 
 }  // namespace

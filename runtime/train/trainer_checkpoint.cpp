@@ -130,7 +130,7 @@ void Trainer::recover(const Error& lost) {
   if (!loaded || ++recoveries_ > kMostRecoveries)
     fail(Code::device_lost, lost.what(),
          loaded ? cat(" (for the ", recoveries_, "th time in this run)")
-                : std::string(" (the run has no checkpoint yet to go on from)"));
+                : std::string(" (the run has no checkpoint yet from which it could continue)"));
   log_line(LogLevel::warning,
            cat("step ", learner_->steps(), ": ", lost.what(),
                "; the run opens the device again and goes on from '", loaded->path, "'"));

@@ -206,7 +206,7 @@ class Ranks(unittest.TestCase):
             taken.listen()
             place = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
             errors = self.refused(f'parallel={{"rank": 0, "size": 2, "timeout": 1000, "rendezvous": "{place}"}}')
-        self.assertIn("another program has this port", errors)
+        self.assertIn("this port is used by another program", errors)
 
     def test_options_without_effect_are_refused(self):
         for section, words in (

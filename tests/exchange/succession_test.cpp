@@ -227,7 +227,7 @@ TEST(Succession, NewcomersAreToldThatThereIsNoRun) {
   };
   while (!is_listed()) std::this_thread::yield();
   ranks[0]->end();
-  EXPECT_NE(waiting.get().find("the run ended before"), std::string::npos);
+  EXPECT_NE(waiting.get().find("ended before it admitted"), std::string::npos);
 }
 
 // Of many that try to create the same key, exactly one succeeds.
