@@ -255,7 +255,8 @@ class RemotePieces final : public Pieces {
     unkept_ = error;
     entry_.reset();
     tell_once(options_.cache_dir,
-              "cannot be written; what it does not keep is downloaded each time", error.what());
+              "cannot be written; files that it does not hold are downloaded each time",
+              error.what());
   }
 
   // What cannot be handed over with a part, for want of memory, ends the reading.

@@ -172,7 +172,7 @@ void CachePart::read_rows(const std::function<void(const CacheEntry&)>& take) {
 void CachePart::note_damage(const std::string& why) {
   if (std::exchange(told_, true)) return;
   log_line(LogLevel::warning,
-           cat("the shared cache has lost samples, which are made again: ", why));
+           cat("the shared cache has lost samples, which are prepared again: ", why));
 }
 
 void CachePart::read(uint64_t offset, std::span<std::byte> bytes) const {

@@ -111,9 +111,8 @@ std::string place_difference(const std::string& stage, const Json& was, const Js
     const Json before = was.value(option.name, Json()), after = is.value(option.name, Json());
     if (before != after)
       return cat("'", option.name, "' was ", text_of(before), " and is ", text_of(after),
-                 "; the position is of an earlier version, which noted no more of the data than "
-                 "where it lay, "
-                 "so it must lie there (a link will do)");
+                 "; the position was saved by an earlier version, which recorded only the path of "
+                 "the data, so the data must be at that path (a link will do)");
   }
   return "";
 }

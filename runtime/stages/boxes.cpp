@@ -101,7 +101,10 @@ class Boxes final : public MapStage {
     constexpr float kSlack = 0.01f;  // tolerates rounding by other tools
     for (const float v : {left, top, right, bottom})
       if (v < -kSlack || v > 1 + kSlack)
-        bad(cat("places are shares of the image, from 0 to 1, not pixels; it reaches to ", v));
+        bad(
+            cat("coordinates are fractions of the image, from 0 to 1, not pixels; this box "
+                "reaches to ",
+                v));
     const auto inside = [](float v) { return std::clamp(v, 0.0f, 1.0f); };
     if (!(inside(left) < inside(right) && inside(top) < inside(bottom)))
       bad(cat("it has no area (format '", centred_ ? "centre" : "corners", "')"));

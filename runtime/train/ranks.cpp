@@ -351,14 +351,14 @@ void check_elastic(const Job& job, const exchange::World& world) {
     fail(Code::invalid_argument, "parallel.elastic needs ", what...);
   };
   if (job.mesh().pipeline * job.mesh().tensor != 1)
-    needs("the whole model on each rank, and parallel.mesh shares it out");
+    needs("the whole model on each rank, but parallel.mesh divides it");
   if (world.engine != "gloo")
     needs("the engine gloo: under '", world.engine, "' all ranks end with one of them");
   if (job.output_dir().value_or("").empty())
-    needs("an output.dir that all ranks see: the ranks that are left go on from a checkpoint");
+    needs("an output.dir that all ranks see: the remaining ranks continue from a checkpoint");
   if (job.output().integer("checkpoint_every_steps") == 0 &&
       job.output().integer("checkpoint_every_epochs") == 0)
-    needs("checkpoints to go on from: set output.checkpoint_every_steps or _epochs");
+    needs("checkpoints to continue from: set output.checkpoint_every_steps or _epochs");
 }
 
 // One rank reports for all that a launcher started; a rank started by hand has its own terminal.
@@ -423,7 +423,7 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
                                own.number("join_timeout")};
   check_elastic(job, world);
   const LongWait wait(elastic.joins ? cat("waits to join the run at ", world.rendezvous,
-                                          ", which takes new ranks up at the end of an epoch")
+                                          ", which admits new ranks at the end of an epoch")
                                     : wait_text(own, world));
   return std::make_unique<Ranks>(elastic);
 }

@@ -193,7 +193,7 @@ class Ranks(unittest.TestCase):
         self.assertIn("waits for the parameter server at file:nobody, for 15 s at most", errors)
         errors = self.refused('parallel={"elastic": true, "join": true, "join_timeout": 15, "rank": 0, "size": 1, "rendezvous": '
                               '"file:nobody"}', "output.dir=joins")
-        self.assertIn("waits to join the run at file:nobody, which takes new ranks up at the end of an epoch", errors)
+        self.assertIn("waits to join the run at file:nobody, which admits new ranks at the end of an epoch", errors)
 
     def test_a_log_file_has_each_line_at_once(self):
         waits = self.train('parallel={"rank": 0, "size": 2, "rendezvous": "file:alone"}')
