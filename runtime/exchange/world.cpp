@@ -74,7 +74,7 @@ namespace {
 void check(const World& world) {
   if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
     fail(Code::invalid_argument, "rank ", world.rank, " of a group of ", world.size,
-         ": ranks count from 0 to the size less one");
+         ": ranks are numbered from 0 to the size minus 1");
   const auto plain = [](char c) { return static_cast<unsigned char>(c) > ' '; };
   if (world.name.empty() || world.name.size() > 100 ||
       !std::all_of(world.name.begin(), world.name.end(), plain))

@@ -453,7 +453,7 @@ void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   const auto check = [&](bool given, const char* what, const char* instead) {
     if (given)
       fail(Code::invalid_argument, "parallel: the algorithm '", parallel.string("algorithm"),
-           "' goes without ", what, instead);
+           "' does not support ", what, instead);
   };
   const char* const drop = ": leave it out, or train synchronously";
   check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);

@@ -134,8 +134,8 @@ TEST(World, SaysWhichVariableMakesNoSense) {
   EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}});
             }),
-            "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks count from 0 to the "
-            "size less one");
+            "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks are numbered from 0 "
+            "to the size minus 1");
   EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "2000000000"}});
             }),

@@ -49,7 +49,7 @@ class Transport:
 
     def __init__(self, rank: int, size: int) -> None:
         if not 0 <= rank < size:
-            raise ValueError(f"rank {rank} of {size}: ranks count from 0 to the size less one")
+            raise ValueError(f"rank {rank} of {size}: ranks are numbered from 0 to the size minus 1")
         self.rank = rank
         self.size = size
 
