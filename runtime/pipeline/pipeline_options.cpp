@@ -142,7 +142,7 @@ ErrorRules Pipeline::error_rules() const {
     }
     if (std::find(names.begin(), names.end(), stage) == names.end())
       fail(Code::invalid_argument, "pipeline: on_error_in names '", stage,
-           "', which is no stage of this pipeline", suggestion(stage, names));
+           "', which is not a stage of this pipeline", suggestion(stage, names));
     if (std::find(std::begin(kPolicies), std::end(kPolicies), policy) == std::end(kPolicies))
       fail(Code::invalid_argument, "pipeline: on_error_in: '", trim(entry), "' is not STAGE=POLICY",
            suggestion(policy, kPolicies));

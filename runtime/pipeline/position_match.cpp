@@ -119,7 +119,8 @@ std::string place_difference(const std::string& stage, const Json& was, const Js
 
 std::string stage_difference(const Json& saved, const Json& now, bool with_places) {
   if (!saved.is_object() || saved.size() != 1)
-    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", saved.dump(), " is no stage");
+    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", saved.dump(),
+         " is not a stage");
   const std::string before = saved.begin().key(), after = now.begin().key();
   if (before != after) return cat("was '", before, "' and is '", after, "'");
   const Json &was = saved.begin().value(), &is = now.begin().value();

@@ -227,8 +227,8 @@ Json& element(Json& json, const std::string& key, const std::string& whole) {
       !key.empty() && key.size() < 9 &&
       std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
   if (!number || std::stoul(key) >= json.size())
-    fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' is no element of a list of ",
-         json.size());
+    fail(Code::invalid_argument, "job: '", key, "' of '", whole,
+         "' is not an element of a list of ", json.size());
   return json[std::stoul(key)];
 }
 

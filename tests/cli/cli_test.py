@@ -484,7 +484,7 @@ class Demo(unittest.TestCase):
         self.assertIn("holds other files; name a new folder", result.stderr)
         result = run("demo", self.root / "thesis.tex")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("thesis.tex' is no folder", result.stderr)
+        self.assertIn("thesis.tex' is not a folder", result.stderr)
         self.assertEqual([path.name for path in self.root.iterdir()], ["thesis.tex"])
 
     def test_numbers_are_checked(self):

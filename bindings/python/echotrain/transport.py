@@ -220,5 +220,5 @@ def _status_of(failure: BaseException) -> int:
 def check_transport(given: object) -> Transport:
     """Returns the object if it is a transport; else raises TypeError."""
     if not isinstance(given, Transport):
-        raise TypeError(f"{given!r} is no transport: derive its class from echotrain.Transport")
+        raise TypeError(f"{given!r} is not a transport: derive its class from echotrain.Transport")
     return given
