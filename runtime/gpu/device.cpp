@@ -163,7 +163,7 @@ bool VulkanDevice::wait(VkFence fence, double seconds, double& waited) {
     if (hang_seconds > 0 && waited >= hang_seconds) {
       abandoned = true;
       fail(Code::device_lost, "device '", physical.info.name, "' has not finished its work for ",
-           waited, " s and is taken for lost; open it again and load a checkpoint");
+           waited, " s and counts as lost; open it again and load a checkpoint");
     }
     if (seconds <= 0) return false;
   }

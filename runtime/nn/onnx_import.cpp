@@ -353,13 +353,14 @@ ImportedModel OnnxImporter::written(int output) {
     OnnxLayer of = layer(i);
     if (of.kind.empty()) continue;
     if (of.kind == "erf" || of.kind == "attention_core")
-      lacks(*of.node, of.kind == "erf" ? "erf is supported as a part of GELU only"
-                                       : "attention is supported with a product behind it that "
-                                         "joins its heads");
+      lacks(*of.node,
+            of.kind == "erf"
+                ? "erf is supported only as a part of GELU"
+                : "attention is supported only with a product after it that joins its heads");
     if (of.kind == "rotary_core")
       lacks(*of.node,
-            "rotary positions are supported as parts of attention, on queries and keys that are "
-            "products with weights");
+            "rotary positions are supported only as parts of attention, on queries and keys "
+            "that are products with weights");
     Json json = of.options;
     if (of.kind == "attention")
       json["bias"] = std::any_of(of.weights.begin(), of.weights.end(), [](const auto& weight) {
