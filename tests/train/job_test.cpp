@@ -142,7 +142,7 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({}), "the variable 'data' has no value yet; give it with --set data=VALUE");
   has(error_of({"data=/d", "dat=1"}), "did you mean 'data'?");
   has(error_of({"data=/d", "train.stepz=1"}), "did you mean 'steps'?");
-  has(error_of({"data=/d", "pipeline.stages.7.size=1"}), "no element of a list of 2");
+  has(error_of({"data=/d", "pipeline.stages.7.size=1"}), "is not an element of a list of 2");
   has(error_of({"data=/d", "pipeline.stages.1.size=-1"}), "must lie in [1,");
   has(error_of({"data=/d", R"(parallel={"server_epsilon": 0})"}), "must lie in [1e-37, 1]");
   has(error_of({"nothing"}), "not of the form key=value");
