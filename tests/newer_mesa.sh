@@ -7,11 +7,12 @@
 # As root, with debootstrap; DIRECTORY receives the system (800 MB, some minutes) and keeps it for the next time. ECHOTRAIN_TEST_*
 # and LP_* variables are passed on.
 set -euo pipefail
+. "$(dirname "$0")/support/apt.sh"
 directory=$1 program=$(realpath "$2")
 shift 2
 if [ ! -e "$directory/usr/share/vulkan/icd.d" ]; then
-  mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1)
-  mirror=${mirror:-$(sed -n 's/^deb \([^ ]*\) .*/\1/p' /etc/apt/sources.list | head -n 1)}
+  archive_of_release
+  mirror=$(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")
   debootstrap --variant=minbase --include=mesa-vulkan-drivers,libvulkan1,vulkan-validationlayers sid "$directory" "$mirror"
 fi
 # The program, and those of its libraries that the newer system has under other names or not at all.

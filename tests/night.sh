@@ -4,6 +4,7 @@
 #   tests/night.sh DIRECTORY [--seconds N] [PART ...]    all parts, or those named; --seconds for each fuzz target (600)
 #
 #   bare_debian      the README's two commands in a Debian with nothing installed (bare_debian.sh)
+#   debian_13        the same in Debian 13
 #   everything       everything on a newer Mesa (run.sh --all --mesa); builds what the parts below need
 #   wide_vectors     the operations with vectors of 512 bits (the label `night`)
 #   golden           every model of the golden table against PyTorch, not only the small ones
@@ -39,8 +40,8 @@
 #   macos            cross-built for macOS, where nothing of it has run
 #   sbom             the bill of materials of each package, with SPDX's validator
 #   package_managers EchoTrain in another CMake project, from Conan and, with VCPKG_ROOT in the environment, from vcpkg
-#   release          the packages of a release, made (tools/release.sh) and tried in Debian 12 and 11 (release.sh), in QEMU (arm64.sh)
-#                    and under Wine (windows.sh)
+#   release          the packages of a release, made (tools/release.sh), compared with their bills of materials (sbom.sh), and tried in
+#                    Debian 12 and 11 (release.sh), from Maven (maven.sh), in QEMU (arm64.sh) and under Wine (windows.sh)
 #   fuzz             all fuzz targets, those of models and jobs too
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end. DIRECTORY/results.txt collects the results of all
@@ -63,6 +64,7 @@ for name in "$@"; do
 done
 wanted=("$@")
 
+export ECHOTRAIN_OLDER_LIBRARIES=1  # nothing of this is published, and a mirror that lags behind fails nothing (support/dependencies.sh)
 failed=0
 report() { echo "$*" | tee -a "$work/results.txt"; }
 part() { # name, command
@@ -77,7 +79,7 @@ part() { # name, command
   esac
 }
 fuzz() {
-  local target name corpus failed=0
+  local target name corpus failed=0 logs=()
   cmake --build --preset fuzz --target fuzzers || return 1
   for target in build-fuzz/tests/fuzz/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue
@@ -85,10 +87,11 @@ fuzz() {
     corpus=tests/fuzz/corpus/${name#fuzz_}
     [ -d "$corpus" ] || corpus=
     mkdir -p "$work/found/$name"
+    logs+=("$work/$name.log")
     "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -print_funcs=0 \
       -artifact_prefix="$work/$name-" "$work/found/$name" $corpus 2>&1 | tee "$work/$name.log" || failed=1
   done
-  grep -h number_of_executed_units "$work"/fuzz_*.log | awk '{sum += $2} END {print sum " inputs of " NR " targets"}'
+  grep -h number_of_executed_units "${logs[@]}" | awk '{sum += $2} END {print sum " inputs of " NR " targets"}'
   return $failed
 }
 matrix_units() {
@@ -99,12 +102,14 @@ release() {
   local version packages
   . tests/support/version.sh
   packages=$work/release/$version
-  bash tools/release.sh "$version" "$work/release" && bash tests/release.sh "$packages" "$work/bare" &&
-    bash tests/release.sh "$packages" "$work/bare" bullseye &&
+  bash tools/release.sh "$version" "$work/release" && bash tests/bindings/sbom.sh "$packages" "$work/sbom_release" &&
+    bash tests/release.sh "$packages" "$work/bare" && bash tests/release.sh "$packages" "$work/bare" bullseye &&
+    bash tests/bindings/maven.sh "$packages" "$work/maven_release" &&
     bash tests/arm64.sh "$work/arm64" "$packages" && bash tests/windows.sh "$work/release/work/windows" "$packages"
 }
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"
+part debian_13 bash tests/bare_debian.sh "$work/debian_13" "" "" trixie
 part everything bash tests/run.sh --all --mesa
 part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py

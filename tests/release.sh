@@ -11,6 +11,14 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" != --inside ]; then
   [ $# = 2 ] || [ $# = 3 ] || { echo "usage: release.sh PACKAGES DIRECTORY [RELEASE]" >&2; exit 2; }
   (cd "$1" && sha256sum --quiet --check SHA256SUMS)
+  unpacked=$2/unpacked
+  rm -rf "$unpacked"
+  mkdir -p "$unpacked"
+  for package in "$1"/*linux*.whl "$1"/*linux*.jar "$1"/*.nupkg; do python3 -m zipfile -e "$package" "$unpacked/$(basename "$package")"; done
+  for package in "$1"/*.tar.zst; do tar --zstd -C "$unpacked" -xf "$package"; done
+  for package in "$1"/*.deb; do dpkg-deb -x "$package" "$unpacked/$(basename "$package")"; done
+  bash tests/support/hardened.sh "$unpacked"
+  rm -rf "$unpacked"
   exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
 fi
 other_release=${2:-} processor=$(uname -m)
@@ -25,6 +33,7 @@ demo() { # command, folder: both runs reach the target, and the one with the ech
   tail -n 6 demo.log
   speedup=$(sed -nE 's/^with echo .* ([0-9.]+) x .*/\1/p' demo.log)
   awk "BEGIN {exit !(${speedup:-0} > 1)}" || { echo "release.sh: echo did not win"; exit 1; }
+  test -s "${*: -1}/report.html" || { echo "release.sh: the demo left no report"; exit 1; }
   echo "release.sh: the demo took $((SECONDS - began)) s"
 }
 sample() { # name of a C sample
@@ -64,7 +73,9 @@ passed "the wheel"
 
 install zstd gcc libc6-dev pkg-config
 tar --zstd -xf /folder/echotrain-*-linux-"$processor".tar.zst
-prefix=$(realpath echotrain-*/)
+mkdir elsewhere
+mv echotrain-*/ elsewhere/
+prefix=$(realpath elsewhere/echotrain-*/)
 "$prefix/bin/echotrain" version
 for licence in LICENSE linked/onetbb; do
   test -s "$prefix/share/doc/echotrain/$licence" || { echo "release.sh: the archive lacks $licence"; exit 1; }
@@ -73,6 +84,12 @@ export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 sample feed
 if $trains; then sample train; fi
 unset PKG_CONFIG_PATH
+if [ -z "$other_release" ]; then  # in the other, CMake may be too old
+  install cmake make
+  cmake -S /echotrain/tests/consumer -B consumer -DCMAKE_PREFIX_PATH="$prefix"
+  cmake --build consumer
+  consumer/train images
+fi
 passed "the archive, and C programs with it"
 
 # Java, with the jars of all processors, and C#. Where nothing trains, they have to get as far as the device, which says why.

@@ -22,8 +22,12 @@ require_packages strip-nondeterminism python3 libopenmpi-dev libmpich-dev  # the
 [ -z "$(git status --porcelain)" ] || die "the checkout has changes that are not committed"
 python3 tests/house/versions.py || die "places that name another version than CMakeLists.txt"
 [ "$version" = "$1" ] || die "CMakeLists.txt has version $version, not $1"
-awk -v heading="## $version" '/^## / {on = index($0, heading) == 1; next} on' CHANGELOG.md >"$directory/notes"
+awk -v version="$version" '/^## / {on = $2 == version; next} on' CHANGELOG.md >"$directory/notes"
 grep -q . "$directory/notes" || die "CHANGELOG.md has no section $version"
+! git tag --points-at HEAD | grep -qx "v$version" || ! grep -qF "## $version (unreleased)" CHANGELOG.md ||
+  die "CHANGELOG.md calls $version unreleased: give it the date, and tag that commit"
+# Links into the repository lead nowhere from the release's folder.
+perl -0pi -e 's/\[([^]]*)\]\((?!https?:)([^)#]*)[^)]*\)/$1 ($2)/g' "$directory/notes"
 [ -d "tests/golden_files/${version%.*}" ] || die "later versions could not be tested with files of this one: golden_files has to write tests/golden_files/${version%.*}"
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)  # the date of everything in the packages

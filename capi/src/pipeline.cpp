@@ -57,7 +57,7 @@ std::string failure_of(Role role, int32_t status, const etr_batch& view, bool ha
     return " returned ETR_END, which only sources may; return ETR_OK, or an error status for a "
            "record that is bad";
   if (status > 0)
-    return cat(" returned ", status, ", which is no status; return ETR_OK or an error status");
+    return cat(" returned ", status, ", which is not a status; return ETR_OK or an error status");
   return std::string(" failed: ") + code_name(static_cast<Code>(status));
 }
 

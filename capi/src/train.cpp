@@ -421,8 +421,8 @@ int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
     const checkpoint::Store store(path_of(directory, "directory"));
     if (store.has(train::kTrainerState))  // which the run could not resume from any more
       fail(Code::state, "'", directory,
-           "' holds the checkpoints of a run, and this one would take their place: save into a "
-           "folder of its own");
+           "' holds the checkpoints of a run, which this one would replace: save into "
+           "another folder");
     store.save(learner.steps(), files);
   });
 }

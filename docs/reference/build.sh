@@ -32,7 +32,7 @@ overview=$("$echotrain" help)
 
 python=$(sed -n 's/^_*Python_EXECUTABLE:[A-Z]*=//p' "$build/CMakeCache.txt" | head -n 1)  # the binding's
 "$python" -m venv --system-site-packages "$OUT/venv"
-PIP_NO_CACHE_DIR=1 "$OUT/venv/bin/pip" install -q --disable-pip-version-check pdoc
+PIP_NO_CACHE_DIR=1 "$OUT/venv/bin/pip" install -q --disable-pip-version-check pdoc==16.0.0
 PYTHONPATH=$build/bindings/python "$OUT/venv/bin/python" -W error::UserWarning -m pdoc -d numpy --no-show-source \
   -o "$OUT/python" echotrain '!echotrain.native'
 

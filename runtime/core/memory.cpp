@@ -104,7 +104,7 @@ std::shared_ptr<std::byte> allocate_by(std::shared_ptr<const Allocator> allocato
   if (!memory) throw std::bad_alloc();
   if (reinterpret_cast<uintptr_t>(memory) % kAlignment) {
     allocator->release(memory, size);
-    fail(Code::callback, "the allocator of the program gave memory that is not aligned to ",
+    fail(Code::callback, "the program's allocator returned memory that is not aligned to ",
          kAlignment, " bytes");
   }
   return {static_cast<std::byte*>(memory),

@@ -293,7 +293,7 @@ std::string file_behind(const std::string& path) {
     return file_behind(target.string());
   }
   if (fs::exists(path, error) && !fs::is_regular_file(path, error))
-    fail(Code::io, "cannot write '", path, "': it is no regular file");
+    fail(Code::io, "cannot write '", path, "': it is not a regular file");
   return path;
 }
 

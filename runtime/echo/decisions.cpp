@@ -75,8 +75,8 @@ void Decisions::reach(uint64_t after) {
   // The way to a position does not go beyond what the node had reached when it was saved.
   if (after >> pipeline::kPassShift > saved->second.rbegin()->first >> pipeline::kPassShift)
     fail(Code::corrupt_data, "echo: ", source(),
-         " lies in a later pass of its epoch than the node's decisions: a version that did not "
-         "count samples by pass has saved it; begin at the start of an epoch");
+         " lies in a later pass of its epoch than the node's decisions: it was saved by a "
+         "version that did not count samples by pass; begin at the start of an epoch");
 }
 
 std::optional<uint64_t> Decisions::due(uint64_t after) {

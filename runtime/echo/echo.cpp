@@ -28,32 +28,35 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"factor", OptionType::number, nullptr,
-     "how often each item is used; 2.5 means two or three times. auto and on_demand: upper limit "
-     "of the average over a long stretch of the run; a single sample is used at most twice as "
-     "often",
+     "how often each item is used; 2.5 means two or three times. auto and on_demand: "
+     "a cap on the average over a long stretch of the run; a single sample is used at "
+     "most twice that often",
      1, kMostUses},
     {"mode", OptionType::string, "\"fixed\"",
-     "fixed: always, in random order; together: always, all copies in a row; auto: as often as the "
-     "run needs, spread evenly; on_demand: only when the consumer would otherwise wait",
+     "when items are repeated: fixed: always, in random order; together: always, all "
+     "copies in a row; auto: as often as the run needs, spread evenly; on_demand: "
+     "only when the consumer would otherwise wait",
      0, 0, "", "fixed|together|auto|on_demand"},
     {"draw", OptionType::string, "\"default\"",
      "which held sample is repeated next; default: uniform with mode fixed, otherwise spread", 0, 0,
      "", "default|spread|least_used|uniform|newest"},
     {"buffer", OptionType::integer, "1000",
-     "fixed: uses that are held and shuffled, 1 keeps the order; auto and on_demand: samples that "
-     "are held and can be repeated",
+     "fixed: number of outstanding uses that are held and shuffled (1 keeps the "
+     "order); auto and on_demand: number of samples that are held and can be repeated",
      1, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
      "largest total size of the held samples; more is an error", 1, 1e13, "bytes"},
     {"device", OptionType::boolean, "false",
-     "in training, hold the samples in device memory and run the stages after this one on the "
-     "device (random_resized_crop, random_crop, flip, brightness_contrast, color_jitter, "
-     "normalize; shuffle and batch may follow, too): a repeat then needs no copy, no augmentation "
-     "on the host and no upload. The batches are the same"},
+     "in training, hold the samples in device memory and run the stages after this "
+     "one on the device (random_resized_crop, random_crop, flip, brightness_contrast, "
+     "color_jitter, normalize; shuffle and batch may follow, too): a repeat then "
+     "needs no copy, no augmentation on the host and no upload. The batches are the "
+     "same as without this option"},
     {"log", OptionType::string, "\"\"",
      "auto and on_demand: file to which each decision is written as a line of JSON", 0, 0, "path"},
     {"replay", OptionType::string, "\"\"",
-     "auto and on_demand: repeat the decisions of such a file, which gives the same run"},
+     "auto and on_demand: file written by 'log', whose decisions are repeated, which "
+     "gives the same run"},
 };
 
 Draw draw_of(const Options& options, Draw by_default) {
@@ -311,9 +314,9 @@ class AdaptiveEcho final : public BufferedEcho, private OnDemand, private TimeDe
     for (uint64_t given = 0; given < due; ++given)
       if (!give_next(out) && !repeat_on_credit(out))
         fail(Code::corrupt_data, "echo: ", decisions_.source(), ": after ", fresh_,
-             " fresh samples the saved run gave ", due, " echoes, and there are ", given,
-             " to give: the decisions are of a node with another 'factor' or 'buffer', of other "
-             "data, or damaged");
+             " fresh samples the saved run gave ", due, " echoes, but only ", given,
+             " can be given now: the decisions belong to a node with another 'factor' or "
+             "'buffer' or to other data, or they are damaged");
     note(due);
   }
 

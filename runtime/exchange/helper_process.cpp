@@ -121,7 +121,8 @@ void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
 void HelperProcess::check_owner() const {
   if (platform::process_id() != owner_)
     fail(Code::state,
-         "a group is of the process that has formed it, not of its children by fork()");
+         "a group can be used only by the process that formed it, not by children that it "
+         "forked");
 }
 
 void HelperProcess::abort(const std::string& reason) {

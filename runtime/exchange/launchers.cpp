@@ -29,7 +29,7 @@ class Variables {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
     if (error != std::errc() || end != value.data() + value.size() || out < 0)
       fail(Code::invalid_argument, "the environment variable ", name, " is '", value,
-           "', which is no number of ranks");
+           "', which is not a number of ranks");
     return out;
   }
 
@@ -44,7 +44,7 @@ class Variables {
     out.interface = text("GLOO_SOCKET_IFNAME");  // PyTorch reads it, too
     if (out.rank >= out.size)
       fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ",
-           size, " is ", out.size, ": ranks count from 0 to the size less one");
+           size, " is ", out.size, ": ranks are numbered from 0 to the size minus 1");
     return out;
   }
 
@@ -57,7 +57,7 @@ std::string next_port(const Variables& variables, const char* name) {
   const int port = variables.number(name);
   if (port < 1 || port > 65534)
     fail(Code::invalid_argument, "the environment variable ", name, " is ", port,
-         ", which is no port below 65535");
+         ", which is not a port below 65535");
   return std::to_string(port + 1);
 }
 

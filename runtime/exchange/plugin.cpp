@@ -25,7 +25,7 @@ etr_engine_open_function open_function(const std::string& path) {
   void* const symbol = library->symbol("etr_engine_open");
   if (!symbol)
     fail(Code::not_found, "'", path,
-         "' is no engine: it does not export etr_engine_open (echotrain/engine.h)");
+         "' is not an engine: it does not export etr_engine_open (echotrain/engine.h)");
   return reinterpret_cast<etr_engine_open_function>(symbol);
 }
 

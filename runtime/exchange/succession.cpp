@@ -104,8 +104,8 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
     if (const auto place = claimed(generation_ + 1)) {
       if (place->rank >= 0) return *place;
       throw RankLost(
-          cat("the run goes on without this rank: the others, now ", counted(place->size, "rank"),
-              ", had taken it for lost, and formed a group of their own"),
+          cat("the run continues without this rank: the others, now ", counted(place->size, "rank"),
+              ", considered it lost and formed a group of their own"),
           lost);
     }
     const std::vector<bool> here = present(is_lost);
@@ -198,7 +198,8 @@ Succession::Place Succession::join(double timeout_s) {
   for (; Clock::now() < deadline; std::this_thread::sleep_for(kCallPoll)) {
     const auto run = store_->get(run_key());
     if (!run && !run_.empty())
-      fail(Code::state, "the run ended before it admitted this rank, which waited to join it");
+      fail(Code::state,
+           "the run that this rank was waiting to join ended before it admitted the rank");
     if (!run) continue;
     if (run_ != *run) {
       run_ = *run;

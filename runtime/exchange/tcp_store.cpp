@@ -210,8 +210,8 @@ class Client : public TcpStore {
       greet(host, port, timeout_s);
     } catch (const Error&) {
       fail(Code::io, "rank 0 cannot serve the rendezvous tcp://", place_,
-           ": another program has this port, and is no store of EchoTrain's. Name another port, or "
-           "end that program ('ss -ltnp' lists who listens)");
+           ": this port is used by another program, which is not an EchoTrain store. Name "
+           "another port, or end that program ('ss -ltnp' lists who listens)");
     }
   }
 
@@ -220,7 +220,8 @@ class Client : public TcpStore {
     own_address_ = platform::own_address(connection);
     channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
     if (ask(kHello, kGreeting).payload != kGreeting)
-      fail(Code::io, "what listens at ", place_, " is no store of EchoTrain's: name another port");
+      fail(Code::io, "the program that listens at ", place_,
+           " is not an EchoTrain store: name another port");
   }
 
   Descriptor connect(const std::string& host, const std::string& port, Deadline deadline) const {

@@ -29,10 +29,10 @@ constexpr OptionSpec kOptions[] = {
     {"host", OptionType::string, "\"\"", "address or host name on which this rank listens (gloo)"},
     {"interface", OptionType::string, "\"\"",
      "network interface on which this rank listens, such as eth0, instead of 'host' (gloo)"},
-    {"timeout", OptionType::number, "60", "time after which a rank that does not answer is lost",
-     0.01, 1e6, "seconds"},
-    {"engines", OptionType::string, "\"\"",
-     "folder with the transports that are separate libraries", 0, 0, "path"},
+    {"timeout", OptionType::number, "60",
+     "time after which a rank that does not answer counts as lost", 0.01, 1e6, "seconds"},
+    {"engines", OptionType::string, "\"\"", "folder that holds the engines (transports)", 0, 0,
+     "path"},
 };
 
 constexpr const char* kFile = "file:";
@@ -74,7 +74,7 @@ namespace {
 void check(const World& world) {
   if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
     fail(Code::invalid_argument, "rank ", world.rank, " of a group of ", world.size,
-         ": ranks count from 0 to the size less one");
+         ": ranks are numbered from 0 to the size minus 1");
   const auto plain = [](char c) { return static_cast<unsigned char>(c) > ' '; };
   if (world.name.empty() || world.name.size() > 100 ||
       !std::all_of(world.name.begin(), world.name.end(), plain))

@@ -1,7 +1,6 @@
 #include "gpu/device.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <limits>
@@ -9,17 +8,12 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "gpu/vulkan_device.h"
 #include "gpu/vulkan_matrix.h"
 
 namespace etr::gpu {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 std::string describe_all(const std::vector<PhysicalDevice>& devices) {
   if (devices.empty()) return "there is no Vulkan device; install mesa-vulkan-drivers for lavapipe";
@@ -109,7 +103,7 @@ bool matches(const DeviceInfo& device, const std::string& selector) {
   const bool is_index =
       error == std::errc() && end == selector.data() + selector.size() && index < 100;
   return is_index ? device.index == index
-                  : lower(device.name).find(lower(selector)) != std::string::npos;
+                  : lower_case(device.name).find(lower_case(selector)) != std::string::npos;
 }
 
 std::string cache_name_of(const DeviceInfo& info, std::span<const uint8_t> build) {
@@ -117,7 +111,7 @@ std::string cache_name_of(const DeviceInfo& info, std::span<const uint8_t> build
   constexpr size_t kLongest = 160;
   std::string name = (info.name + "-" + info.driver).substr(0, kLongest);
   for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    if (!is_letter_or_digit(c)) c = '_';
   name += '-';
   for (const uint8_t byte : build) {
     constexpr const char* kDigits = "0123456789abcdef";
@@ -169,7 +163,7 @@ bool VulkanDevice::wait(VkFence fence, double seconds, double& waited) {
     if (hang_seconds > 0 && waited >= hang_seconds) {
       abandoned = true;
       fail(Code::device_lost, "device '", physical.info.name, "' has not finished its work for ",
-           waited, " s and is taken for lost; open it again and load a checkpoint");
+           waited, " s and counts as lost; open it again and load a checkpoint");
     }
     if (seconds <= 0) return false;
   }

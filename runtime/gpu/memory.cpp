@@ -147,7 +147,7 @@ struct Arena::Block {
     taken = bytes;
     if (vk.memory_limit && before + bytes > vk.memory_limit)
       fail(Code::out_of_memory, "the memory limit of ", vk.memory_limit, " bytes on device '",
-           vk.physical.info.name, "' does not hold ", bytes, " bytes beside the ", before,
+           vk.physical.info.name, "' leaves no room for ", bytes, " more bytes beside the ", before,
            " in use; use a smaller batch or model, set 'recompute' in the model, or raise the "
            "limit");
   }

@@ -30,7 +30,7 @@ Json parse(const std::string& path) {
                      file["format"] == kTuningFormat && file.contains("devices") &&
                      file["devices"].is_object();
   if (!right)
-    fail(Code::corrupt_data, origin, " is none of this release ('", kTuningFormat,
+    fail(Code::corrupt_data, origin, " is not a tuning file of this release ('", kTuningFormat,
          "'): remove it, or write it anew with 'echotrain tune-kernels'");
   if (file.contains("kernels") && !file["kernels"].is_object())
     fail(Code::corrupt_data, origin, ": 'kernels' must be an object");

@@ -65,7 +65,8 @@ void Verdicts::save() noexcept {
     platform::write_file_atomic(path_, std::as_bytes(std::span(text)));
     changed_ = false;
   } catch (const std::exception& error) {
-    try_log_line(LogLevel::warning, {"what was seen of kernels was not saved: ", error.what()});
+    try_log_line(LogLevel::warning,
+                 {"the results of comparing kernels were not saved: ", error.what()});
   }
 }
 

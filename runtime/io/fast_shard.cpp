@@ -65,7 +65,7 @@ FastShard::FastShard(const std::string& path, const ReadOptions& options)
 }
 
 void FastShard::corrupt(const std::string& why) const {
-  fail(Code::corrupt_data, "'", path_, "' is no fast shard, or a damaged one: ", why);
+  fail(Code::corrupt_data, "'", path_, "' is not a fast shard, or is damaged: ", why);
 }
 
 // Fills frames_ and returns the end of the last frame.

@@ -73,7 +73,7 @@ void HttpResponse::check_coding(const std::string& url) const {
   const bool zstd = path.ends_with(".zst") || path.ends_with(".tzst");
   if ((gzip && (coding == "gzip" || coding == "x-gzip")) || (zstd && coding == "zstd")) return;
   fail(Code::unsupported, "'", url, "' comes with Content-Encoding '", readable(coding),
-       "', which was not asked for; let the server give the file as it is");
+       "', which was not requested; configure the server to send the file unchanged");
 }
 
 void HttpResponse::check_told_length(const std::string& url) const {
@@ -81,8 +81,8 @@ void HttpResponse::check_told_length(const std::string& url) const {
   const bool chunked = lower_case(header("transfer-encoding")).find("chunked") != std::string::npos;
   if (!chunked && header("content-length").empty())
     fail(Code::io, "'", url,
-         "' comes without Content-Length, so that nobody knows whether it is whole; let the "
-         "server say how long it is");
+         "' comes without Content-Length, so it cannot be checked that it is complete; "
+         "configure the server to send its length");
 }
 
 }  // namespace etr::io

@@ -255,7 +255,8 @@ class RemotePieces final : public Pieces {
     unkept_ = error;
     entry_.reset();
     tell_once(options_.cache_dir,
-              "cannot be written; what it does not keep is downloaded each time", error.what());
+              "cannot be written; files that it does not hold are downloaded each time",
+              error.what());
   }
 
   // What cannot be handed over with a part, for want of memory, ends the reading.
@@ -387,7 +388,8 @@ std::string fetch_remote(const std::string& address, const RemoteOptions& option
                          const std::optional<RemoteState>& known) {
   if (options.cache_dir.empty())
     fail(Code::invalid_argument, "'", address,
-         "' is read by position, which needs it on the disk: set the pipeline's remote_cache_dir");
+         "' is read by position, so it must be on the disk: set the pipeline's "
+         "remote_cache_dir");
   return RemotePieces(address, options, known).fetch();
 }
 

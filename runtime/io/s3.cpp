@@ -69,7 +69,7 @@ Address parse(const std::string& address) {
   Address out{address.substr(5, slash == std::string::npos ? slash : slash - 5),
               slash == std::string::npos ? "" : address.substr(slash + 1)};
   if (out.bucket.empty())
-    fail(Code::invalid_argument, "'", address, "' is no address of the form s3://BUCKET/KEY");
+    fail(Code::invalid_argument, "'", address, "' is not an address of the form s3://BUCKET/KEY");
   return out;
 }
 
@@ -172,7 +172,7 @@ S3Page s3_page_of(const HttpResponse& answer, const S3Settings& settings,
     fail(Code::io, "cannot list '", pattern, "': ", why, ": ", answer.body_text());
   };
   if (xml.find("</ListBucketResult>") == std::string::npos)
-    bad("the server's answer is no list of objects");
+    bad("the server's answer is not a list of objects");
   S3Page page;
   page.keys = elements(xml, "Key");
   for (const std::string& key : page.keys)

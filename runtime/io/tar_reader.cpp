@@ -76,7 +76,7 @@ std::string TarReader::read_text(uint64_t size) {
 void TarReader::check_first_bytes() {
   if (block_.size == 0) corrupt("the file is empty; an empty tar archive has 1,024 zero bytes");
   const char* other = tar::other_format({here(), block_.size});
-  if (other) fail(Code::corrupt_data, "'", path_, "' is no tar archive but ", other);
+  if (other) fail(Code::corrupt_data, "'", path_, "' is not a tar archive but ", other);
 }
 
 // Does not read beyond the first zero record, like GNU tar and Python's tarfile, but checks that

@@ -54,7 +54,8 @@ Tensor detections(const Tensor& output, const DetectionOptions& options) {
   const Shape& shape = output.shape();
   if (output.dtype() != DType::f32 || shape.size() != 3 || shape[2] < 10)
     fail(Code::invalid_argument,
-         "detections are made of a detector's output, f32 [N, anchors, 1 + classes + 8], not ",
+         "detections are made from a detector's output, f32 [N, anchors, 1 + classes + "
+         "8], not ",
          dtype_name(output.dtype()), " ", shape_text(shape));
   constexpr int64_t kMost = 1 << 20;
   if (options.max_detections < 1 || options.max_detections > kMost)

@@ -24,8 +24,9 @@ constexpr OptionSpec kLoss[] = {
     {"delta", OptionType::number, "1", "where the loss changes from quadratic to linear (huber)",
      1e-6, 1e6},
     {"max_boxes", OptionType::integer, "32",
-     "boxes of an image, as padded by the stage 'boxes' (multibox)", 1, 1 << 16, "", "",
-     "most_boxes"},
+     "number of rows of boxes for each image: 'max_boxes' of the stage 'boxes' "
+     "(multibox)",
+     1, 1 << 16, "", "", "most_boxes"},
     {"iou_threshold", OptionType::number, "0.5",
      "intersection over union above which an anchor is matched to a box (multibox)", 0, 1, "", "",
      "overlap"},

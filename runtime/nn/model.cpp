@@ -151,8 +151,9 @@ constexpr OptionSpec kOptions[] = {
      "names of parameters that training does not change, such as \"conv2d_1.weight\"; * matches "
      "any characters"},
     {"quantize", OptionType::integer, "0",
-     "bits of each frozen weight of matrix products and convolutions in memory: 8 or 4; 0: 32", 0,
-     8, "bits"},
+     "number of bits in which frozen weights of matrix products and convolutions are "
+     "kept in memory: 8 or 4; 0: not quantised",
+     0, 8, "bits"},
     {"recompute", OptionType::boolean, "false",
      "keep only the activations at the borders between parts of the model and recompute the others "
      "for the gradients: less memory, more time"},
@@ -281,8 +282,8 @@ Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   if (spec.contains("lora")) lora_ = std::make_shared<const Lora>(spec["lora"]);
   if (lora_ && !frozen_.empty())
     fail(Code::invalid_argument,
-         "model: with 'lora' all is frozen but the adapters and what 'lora.train' names: leave out "
-         "'frozen'");
+         "model: with 'lora', everything is frozen except the adapters and the parameters "
+         "that 'lora.train' names: leave out 'frozen'");
   layers_ = std::make_shared<const std::vector<LayerText>>(read_layers(spec["layers"], "", 1));
 }
 

@@ -80,7 +80,7 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
     bool counts = lengths.atoms.size() == 1 && places.dims.size() == 1;
     for (size_t i = 0; i < places.count(); ++i)
       counts = counts && places.number(i) == static_cast<double>(i);
-    if (!counts) lacks(node, "comparisons are supported as masks of positions by length");
+    if (!counts) lacks(node, "comparisons are supported only as masks of positions by length");
     OnnxValue mask;
     mask.lengths = arranged(node, lengths, {{0}}).layer;
     return set(node, std::move(mask)), true;
@@ -95,7 +95,7 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
   if (where) {
     const OnnxTensor& never = constant(node, 2, "value of masked scores");
     if (value(node, 0).lengths < 0 || never.count() != 1 || never.number(0) > kNever)
-      lacks(node, "masks of attention are supported that are causal, or by length");
+      lacks(node, "attention masks must be causal, or given by lengths");
     out->lengths = value(node, 0).lengths;
   } else if (op == "Mul" || op == "Div") {
     const OnnxValue& by = value(node, other);
@@ -105,7 +105,7 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
       const OnnxTensor& number = constant(node, other, "scale");
       if (number.count() != 1 || out->softmax ||
           (op == "Div" && (first != 0 || number.number(0) == 0)))
-        lacks(node, "scores of attention are supported with one scale");
+        lacks(node, "attention scores may have only one scale");
       out->scale *= op == "Mul" ? number.number(0) : 1 / number.number(0);
     }
   } else if (op == "Add" && !out->softmax) {
@@ -114,12 +114,12 @@ bool OnnxImporter::convert_scores(const OnnxNode& node) {
     const auto rank = static_cast<int64_t>(out->dims.size());
     const int64_t axis = node.integer("axis", graph_.opset < 13 ? 1 : -1);
     if (axis != -1 && axis != rank - 1)
-      lacks(node, "attention is supported with softmax over keys");
+      lacks(node, "the softmax of attention must be over the keys");
     out->softmax = true;
   } else if (op == "Reshape" && node.has_input(1)) {
     const auto dims = onnx_reshape(node, out->dims, constant(node, 1, "shape").integers);
     if (dims.size() < 2 || !std::equal(dims.end() - 2, dims.end(), out->dims.end() - 2))
-      lacks(node, "scores of attention are supported with queries and keys as their last axes");
+      lacks(node, "the last axes of attention scores must be queries and keys");
     out->dims = dims;
   } else if (op != "Identity" && op != "Dropout" &&
              (op != "Cast" || !onnx_is_real(node.integer("to", 1)))) {
@@ -144,8 +144,7 @@ void OnnxImporter::mask_scores(const OnnxNode& node, OnnxScores& scores, const O
     const auto key = static_cast<int64_t>(i) % keys, row = static_cast<int64_t>(i) / keys % rows;
     causal = key > row + keys - rows ? added <= kNever : added == 0;
   }
-  if (!none && !causal)
-    lacks(node, "masks of attention are supported that are causal, or by length");
+  if (!none && !causal) lacks(node, "attention masks must be causal, or given by lengths");
   scores.causal = scores.causal || !none;
 }
 
@@ -158,8 +157,8 @@ OnnxImporter::Heads OnnxImporter::heads(const OnnxNode& node, const OnnxView& x,
     lead.insert(lead.end(), x.axes[i].begin(), x.axes[i].end());
   if (lead.empty() || lead[0] != 0)
     lacks(node,
-          "products of two values are supported as parts of attention: with samples, heads, "
-          "positions and features");
+          "products of two values are supported only as parts of attention: with samples, "
+          "heads, positions and features");
   Axis width(lead.begin() + 1, lead.end());
   const int64_t count = x.size(width);
   const OnnxView own = x.without_repeats();
@@ -167,14 +166,14 @@ OnnxImporter::Heads OnnxImporter::heads(const OnnxNode& node, const OnnxView& x,
   const int64_t group = count / x.size(width);
   width.insert(width.end(), x.axes[features].begin(), x.axes[features].end());
   if (width.size() + x.axes[positions].size() + 1 != own.atoms.size())
-    lacks(node, "heads are supported that are repeated side by side, each of them as often");
+    lacks(node, "repeated heads must lie side by side, and all must be repeated equally often");
   return {arranged(node, own, {{0}, own.axes[positions], width}), count, group};
 }
 
 void OnnxImporter::begin_scores(const OnnxNode& node) {
   const OnnxValue &a = value(node, 0), &b = value(node, 1);
   if (!a.view || !b.view || a.view->axes.size() < 3 || b.view->axes.size() != a.view->axes.size())
-    lacks(node, "products of two values are supported as parts of attention");
+    lacks(node, "products of two values are supported only as parts of attention");
   const size_t rank = a.view->axes.size();
   const auto dims = a.view->dims();
   const auto shared = with_heads_of(dims, *b.view);
@@ -250,8 +249,8 @@ OnnxImporter::Projection OnnxImporter::projection(const OnnxNode& node, const On
     of = &layer(dense);
   }
   if (of->kind != "dense" || of->tied >= 0)
-    lacks(node, cat("attention is supported on queries, keys and values that are products with "
-                    "weights, and here one comes from '",
+    lacks(node, cat("the queries, keys and values of attention must be products with weights, but "
+                    "one comes from '",
                     of->node ? of->node->name : of->name, "'"));
   Projection out{of->inputs[0], of->weights.at("weight"), {}, of->sources, dense, begin, rotary};
   const bool whole = out.weight.shape()[1] == count;
@@ -269,8 +268,8 @@ Json OnnxImporter::rotary_options(const OnnxNode& node, const Projection (&parts
     found[i] = parts[i].rotary >= 0 ? layer(parts[i].rotary).options : Json{{"head", head}};
   if (found[0] != found[1] || found[0]["head"] != head || parts[2].rotary >= 0)
     lacks(node,
-          "rotary positions are supported that turn queries and keys alike, with the whole "
-          "of each head, and no values");
+          "rotary positions must rotate queries and keys alike, over the whole of each "
+          "head, and must not rotate values");
   remove_member(found[0], "head");
   return found[0];
 }
@@ -340,7 +339,7 @@ void OnnxImporter::end_scores(const OnnxNode& node) {
   const OnnxView v = of.view && of.factor == 1 ? *of.view : settled(node, of);
   const size_t rank = v.axes.size();
   if (!scores->softmax || rank < 3)
-    lacks(node, "attention is supported with a softmax of its scores");
+    lacks(node, "attention is supported only with a softmax of its scores");
   const auto shared = with_heads_of(scores->dims, v);
   if (!shared || rank != scores->dims.size() || shared->dims()[rank - 2] != scores->dims.back())
     damaged(node, "the shapes of its inputs do not fit each other");

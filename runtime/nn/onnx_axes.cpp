@@ -70,15 +70,17 @@ void OnnxImporter::set(const OnnxNode& node, OnnxView made, double factor, size_
 // Returns the value as a layer computes it.
 OnnxView OnnxImporter::settled(const OnnxNode& node, const OnnxValue& of) {
   if (of.constant)
-    lacks(node, "one of its inputs is a constant, where a value of the batch is supported");
+    lacks(node,
+          "one of its inputs is a constant, but only values that depend on the batch are "
+          "supported there");
   if (!of.view)
     lacks(node,
-          "it reads a step of attention, which is supported as scores = query key^T, "
-          "softmax, and a product with values");
+          "it reads an intermediate value of attention, which is supported only as scores "
+          "= query key^T, softmax, and a product with values");
   if (of.view->repeats())
     lacks(node,
-          "it reads values that are repeated along an axis, which is supported for heads of keys "
-          "and values of attention");
+          "it reads values that are repeated along an axis, which is supported only for "
+          "heads of keys and values of attention");
   if (of.factor == 1) return *of.view;
   Tensor by(DType::f32, {1});
   by.mutable_view<float>()[0] = static_cast<float>(of.factor);

@@ -491,7 +491,9 @@ std::optional<std::vector<OnnxConstant>> Folder::run() {
 void FoldBudget::take(size_t elements, const OnnxNode& node) {
   if (elements > left_)
     fail(Code::unsupported, "ONNX node '", node.name, "' (", node.op,
-         "): what the file makes of its constants would take too much memory", advice_);
+         "): the values that the file computes from its constants would take too much "
+         "memory",
+         advice_);
   left_ -= elements;
 }
 

@@ -2,7 +2,6 @@
 #include "nn/onnx_import.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/options.h"
 #include "core/text.h"
@@ -44,7 +43,7 @@ size_t elements_of(const OnnxGraph& graph) {
 std::string clean(const std::string& name) {
   std::string out;
   for (const char c : name.substr(0, 120)) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-';
+    const bool plain = is_letter_or_digit(c) || c == '.' || c == '-';
     out += plain ? c : '_';
   }
   const size_t begin = out.find_first_not_of("._-");
@@ -354,13 +353,14 @@ ImportedModel OnnxImporter::written(int output) {
     OnnxLayer of = layer(i);
     if (of.kind.empty()) continue;
     if (of.kind == "erf" || of.kind == "attention_core")
-      lacks(*of.node, of.kind == "erf" ? "erf is supported as a part of GELU only"
-                                       : "attention is supported with a product behind it that "
-                                         "joins its heads");
+      lacks(*of.node,
+            of.kind == "erf"
+                ? "erf is supported only as a part of GELU"
+                : "attention is supported only with a product after it that joins its heads");
     if (of.kind == "rotary_core")
       lacks(*of.node,
-            "rotary positions are supported as parts of attention, on queries and keys that are "
-            "products with weights");
+            "rotary positions are supported only as parts of attention, on queries and keys "
+            "that are products with weights");
     Json json = of.options;
     if (of.kind == "attention")
       json["bias"] = std::any_of(of.weights.begin(), of.weights.end(), [](const auto& weight) {

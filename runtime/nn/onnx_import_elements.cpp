@@ -46,7 +46,7 @@ bool OnnxImporter::convert_elements(const OnnxNode& node) {
   }
   const auto layer = kBinary.find(op);
   if (layer == kBinary.end()) return false;
-  if (node.inputs.size() != 2) lacks(node, "it is supported for two values");
+  if (node.inputs.size() != 2) lacks(node, "it is supported only for two values");
   for (const size_t i : {0, 1})
     if (is_constant(node, i)) return with_constant(node, i), true;
   if (op == "Pow") lacks(node, "its exponent must be known");

@@ -89,7 +89,7 @@ OnnxImporter::Window OnnxImporter::window_of(const OnnxNode& node, const OnnxVie
                                              const OnnxTensor& w, bool transposed) const {
   const size_t rank = w.dims.size() < 2 ? 0 : w.dims.size() - 2;
   if (rank < 1 || rank > 2 || x.axes.size() != rank + 2 || !w.is_real || w.count() == 0)
-    lacks(node, "convolutions of one and two dimensions are supported");
+    lacks(node, "only convolutions of one and two dimensions are supported");
   std::vector<int64_t> kernel(w.dims.begin() + 2, w.dims.end());
   std::vector<int64_t> stride = for_axes(node, "strides", rank),
                        dilation = for_axes(node, "dilations", rank);
@@ -113,8 +113,8 @@ OnnxImporter::Window OnnxImporter::window_of(const OnnxNode& node, const OnnxVie
   if (transposed &&
       (groups > 1 || dilation[0] > 1 || rank == 1 || node.has("output_shape") || grows))
     lacks(node,
-          "transposed convolutions are supported in two dimensions, without groups, dilation and "
-          "output padding");
+          "transposed convolutions are supported only in two dimensions, without groups, "
+          "dilation and output padding");
   return {kernel[0], stride[0], dilation[0], pad[0], groups, row};
 }
 
@@ -172,7 +172,7 @@ void OnnxImporter::pool(const OnnxNode& node, bool max) {
                              dilation = for_axes(node, "dilations", 2);
   if (window.size() != 2 || stride.size() != 2 || !in_range(window) || !in_range(stride) ||
       dilation != std::vector<int64_t>{1, 1})
-    lacks(node, "pooling is supported over images, without dilation");
+    lacks(node, "pooling is supported only over images, without dilation");
   const std::vector<int64_t> in{x.size(x.axes[2]), x.size(x.axes[3])};
   const std::vector<int64_t> pad = pads(node, x, window, stride, dilation, false);
   if (!equal(window) || !equal(stride) || !equal(pad))

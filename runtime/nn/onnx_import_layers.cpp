@@ -189,7 +189,7 @@ void OnnxImporter::softmax(const OnnxNode& node, bool logarithm) {
   const int64_t otherwise = graph_.opset < 13 ? 1 : -1;
   const size_t axis = onnx_axes(node, {node.integer("axis", otherwise)}, x.axes.size())[0];
   if (graph_.opset < 13 && axis + 1 != x.axes.size())
-    lacks(node, "before opset 13 it is supported over the last axis");
+    lacks(node, "before opset 13 it is supported only over the last axis");
   set(node, applied(node, with_last(node, x, x.axes[axis]), logarithm ? "log_softmax" : "softmax"));
 }
 
@@ -235,7 +235,7 @@ void OnnxImporter::linear(const OnnxNode& node, const OnnxValue& weight, bool is
     const auto& weights = layer(made).weights;
     const char* query = weights.contains("query.weight") ? "query.weight" : "qkv.weight";
     if (units != weights.at(query).shape()[0])
-      lacks(node, "the product behind attention changes the width");
+      lacks(node, "the product after attention changes the width");
     give(made, "output.weight", std::move(ours), weight);
   } else {
     made = add(node, "dense", {x.layer}, {{"units", units}});
@@ -263,7 +263,7 @@ void OnnxImporter::matmul(const OnnxNode& node) {
   if (!is_constant(node, 1))
     lacks(node, is_constant(node, 0)
                     ? "it multiplies a constant from the left"
-                    : "products of two values are supported as parts of attention");
+                    : "products of two values are supported only as parts of attention");
   linear(node, value(node, 1), false, 1);
 }
 
@@ -289,11 +289,11 @@ void OnnxImporter::recurrent(const OnnxNode& node, bool lstm) {
   const OnnxTensor &w = constant(node, 1, "weight"), &r = constant(node, 2, "recurrent weight");
   const std::string direction = node.text("direction", "forward");
   if (x.axes.size() != 3 || x.axes[1] != Axis{0} || node.integer("layout", 0) != 0)
-    lacks(node, "it is supported for [positions, N, features]");
+    lacks(node, "it is supported only for [positions, N, features]");
   if (direction == "bidirectional")
-    lacks(node, "it runs in both directions at once, which is supported as two layers");
+    lacks(node, "it runs in both directions at once, which is supported only as two layers");
   if (node.has("activations") || node.has("clip") || node.integer("input_forget", 0) != 0)
-    lacks(node, "it is supported with its usual functions");
+    lacks(node, "it is supported only with its usual activation functions");
   if (!lstm && node.integer("linear_before_reset", 0) == 0)
     lacks(node, "it is supported with linear_before_reset");
   for (const size_t i : {4, 5, 6, 7}) {

@@ -51,14 +51,15 @@ void OnnxImporter::constant_node(const OnnxNode& node) {
     made->integers = d->integers;
     made->dims = {static_cast<int64_t>(d->integers.size())};
   } else {
-    lacks(node, "it has no value that is read: a tensor, or numbers");
+    lacks(node, "it has no value of a supported kind: a tensor, or numbers");
   }
   set(node, OnnxValue{.constant = made});
 }
 
 void OnnxImporter::shape_node(const OnnxNode& node) {
   const OnnxValue& of = value(node, 0);
-  if (!of.constant && !of.view) lacks(node, "it reads the shape of a step of attention");
+  if (!of.constant && !of.view)
+    lacks(node, "it reads the shape of an intermediate value of attention");
   auto dims = of.constant ? of.constant->dims : of.view->dims();
   const auto rank = static_cast<int64_t>(dims.size());
   const auto bound = [&](const char* name, int64_t otherwise) {
@@ -199,8 +200,8 @@ void OnnxImporter::cast(const OnnxNode& node) {
   if (!onnx_is_real(node.integer("to", 1)) &&
       (!is_field || computed_with_.contains(node.outputs[0]) || node.integer("to", 1) == 9))
     lacks(node,
-          "it makes integers or booleans of computed values; that is supported for inputs that "
-          "are indices of Gather");
+          "it converts computed values to integers or booleans, which is supported only "
+          "for inputs that are indices of Gather");
   set(node, x);
 }
 
@@ -311,7 +312,9 @@ void OnnxImporter::gather_rows(const OnnxNode& node) {
   const OnnxView x = plain(node, view(node, 0)), ids = view(node, 1);
   if (node.integer("batch_dims", 0) != 1 || ids.axes.size() != 3 || !ids.axes[2].empty() ||
       ids.axes[0] != Axis{0} || x.axes.size() < 2 || x.axes[0] != Axis{0} || x.axes.size() == 4)
-    lacks(node, "it is supported for rows of each sample (batch_dims 1, one number for each row)");
+    lacks(node,
+          "it is supported only for rows of each sample (batch_dims 1, one number for each "
+          "row)");
   const OnnxView picks = arranged(node, ids, {ids.axes[0], ids.axes[1]});
   std::vector<std::vector<Atom>> made{{x.atoms[0]}, {{picks.size(picks.axes[1]), true}}};
   std::vector<size_t> order{0, 1};

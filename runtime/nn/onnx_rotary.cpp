@@ -119,8 +119,8 @@ bool OnnxImporter::convert_rotary(const OnnxNode& node) {
   }
   if (positions == 0)
     lacks(node,
-          "its rotary positions are those of one position, which does not tell their base: "
-          "export the model with two positions or more");
+          "its rotary positions are those of one position only, from which their base "
+          "cannot be derived: export the model with two positions or more");
   const int64_t head = x.view->dims().back();
   const auto pairs = static_cast<size_t>(head / 2), columns = static_cast<size_t>(found->columns),
              count = static_cast<size_t>(dims[positions]);

@@ -104,7 +104,7 @@ void backward(const OpCall& call, Emitter& emit) {
     const std::string function = cat("gradient", i);
     if (!defines(call, function))
       fail(Code::invalid_argument, "glsl: the source has no 'float ", function,
-           "(uint i)', and what stands before this layer is trained");
+           "(uint i)', and layers before this one are trained, which needs it");
     emit_function(emit, call, function, /*is_gradient=*/true, call.input_grads[i]);
   }
 }

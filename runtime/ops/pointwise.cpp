@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/text.h"
 #include "gpu/glsl.h"
 #include "gpu/shader_table.h"
 
@@ -24,7 +25,7 @@ std::string replaced(const std::string& body, F&& of) {
       continue;
     }
     size_t end = i + 1;
-    while (end < body.size() && std::isalnum(static_cast<unsigned char>(body[end]))) ++end;
+    while (end < body.size() && is_letter_or_digit(body[end])) ++end;
     out += of(body.substr(i + 1, end - i - 1));
     i = end;
   }

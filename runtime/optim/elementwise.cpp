@@ -152,8 +152,8 @@ std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const Portion& portion
 }
 
 constexpr OptionSpec kLionOptions[] = {
-    {"beta1", OptionType::number, "0.9", "fraction of the momentum in the update's direction", 0,
-     0.999999},
+    {"beta1", OptionType::number, "0.9",
+     "weight of the momentum, beside the gradient, in the direction of the update", 0, 0.999999},
     {"beta2", OptionType::number, "0.99", "fraction of the momentum kept in each step", 0,
      0.999999},
     kWeightDecay,

@@ -63,7 +63,7 @@ void Hyperparameters::check(const std::string& name, double value) const {
   if (name == "momentum" && value != 0 && optimizer_->may_lack_velocity &&
       options_.number(name) == 0)
     fail(Code::invalid_argument, "optimizer '", optimizer_->name, "': momentum is to become ",
-         value, ", and no velocity is kept where it begins as 0: begin with one above 0");
+         value, ", but no velocity is kept if it starts at 0: start with a momentum above 0");
 }
 
 void Hyperparameters::require(const std::string& name) const {

@@ -20,8 +20,8 @@ constexpr OptionSpec kOptions[] = {
      "all ranks)",
      0, 0, "", "steps|fresh"},
     {"warmup_steps", OptionType::integer, "0",
-     "length of the linear warm-up (half of the run, if a decaying schedule would end within it); "
-     "0: warmup_share applies",
+     "length of the linear warm-up (reduced to half of the run if a decaying schedule "
+     "would end within it); 0: warmup_share applies",
      0, 1e12, "steps, or examples"},
     {"warmup_share", OptionType::number, "0",
      "fraction of decay_steps used for warm-up, for runs of any length", 0, 0.99},
@@ -29,16 +29,17 @@ constexpr OptionSpec kOptions[] = {
      "where linear, cosine, polynomial and one_cycle end; 0: at the end of the run", 0, 1e12,
      "steps, or examples"},
     {"end_factor", OptionType::number, "0",
-     "final rate as a fraction of learning_rate (one_cycle: the first rate; the final one is its "
-     "square)",
+     "final rate as a fraction of learning_rate; one_cycle starts at this fraction "
+     "and ends at its square",
      0, 1},
     {"step_every", OptionType::integer, "1000", "schedule 'step': interval between drops", 1, 1e12,
      "steps, or examples"},
     {"gamma", OptionType::number, "0.1", "schedule 'step': factor of each drop", 0, 1},
     {"power", OptionType::number, "1", "schedule 'polynomial': its exponent", 0, 100},
     {"echo_power", OptionType::number, "0",
-     "exponent p of a lower rate for echoed examples: the rate is multiplied by (fresh / all "
-     "examples so far)^p; 1 suits a run limited by noise, 0 one limited by curvature",
+     "lowers the rate for echoed examples: the rate is multiplied by (fresh / all "
+     "examples so far)^echo_power; 1 suits a run limited by gradient noise, 0 one "
+     "limited by curvature",
      0, 1},
     {"rise", OptionType::number, "0.3",
      "schedule 'one_cycle': fraction of the steps in which the rate rises", 0.001, 0.999},

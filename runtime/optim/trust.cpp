@@ -134,7 +134,8 @@ constexpr OptionSpec kLars[] = {
     {"momentum", OptionType::number, "0.9", "fraction of the velocity kept in each step", 0,
      0.99999},
     {"trust_coefficient", OptionType::number, "0.001",
-     "trust coefficient: size of a step relative to the tensor", 0, 10, "", "", "trust"},
+     "trust coefficient: size of a step relative to the norm of the tensor", 0, 10, "", "",
+     "trust"},
     {"weight_decay", OptionType::number, "0.0001",
      "L2 penalty on weights; biases, normalisation parameters, embeddings and 'parameter' layers "
      "are "

@@ -19,13 +19,15 @@ constexpr OptionSpec kCommon[] = {
      "largest norm of all gradients together; larger gradients are scaled down; 0: no limit", 0,
      1e9},
     {"clip_value", OptionType::number, "0",
-     "largest absolute value of a gradient's element; 0: no limit", 0, 1e9},
+     "largest absolute value of an element of the gradients; larger values are "
+     "clipped; 0: no limit",
+     0, 1e9},
     {"proximal", OptionType::number, "0",
      "strength of the pull towards the weights from before an echoed batch was first used (Agarwal "
      "et al. 2020)",
      0, 1e6},
     {"ema_decay", OptionType::number, "0",
-     "fraction of the weights' moving average that is kept in each update, such as 0.999; "
+     "decay of an exponential moving average of the weights, such as 0.999; "
      "evaluation uses the average; 0: none",
      0, 0.9999999, "", "", "average"},
 };

@@ -43,8 +43,8 @@ void Downpour::emit_update(ops::Emitter& emit, optim::Update& update, const Step
   if (step.row_gradients.empty()) return update.emit(emit, step.results.front(), step.values);
   if (step.loss_scale)
     fail(Code::unsupported,
-         "a model with sparse tables goes without precision 'fp16', whose gradients are scaled: "
-         "take bf16 or fp32");
+         "precision 'fp16' is not supported with sparse tables, because it scales "
+         "gradients: use bf16 or fp32");
   const gpu::Buffer verdict = emit.scratch({1}).buffer;
   emit.add(gpu::Fill{verdict, 0});
   for (const ops::DeviceTensor& gradient : step.row_gradients)

@@ -10,7 +10,7 @@ gpu::CommandList LocalRows::with_update(const gpu::CommandList&, optim::Update&,
                                         const graph::ParameterStore&, const Step&, gpu::Kernels&,
                                         gpu::Allocator&) {
   fail(Code::state,
-       "a model whose tables are served is trained with its parameter server, not without it");
+       "a model with tables on parameter servers cannot be trained without these servers");
 }
 
 void LocalRows::declare(std::vector<ServedTable> tables) {

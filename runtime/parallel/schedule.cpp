@@ -12,7 +12,8 @@ using Direction = Pass::Direction;
 Schedule schedule_named(const std::string& name) {
   if (name == "gpipe") return Schedule::gpipe;
   if (name == "1f1b") return Schedule::one_forward_one_backward;
-  fail(Code::invalid_argument, "'", name, "' is no schedule of micro-batches: gpipe or 1f1b");
+  fail(Code::invalid_argument, "'", name,
+       "' is not a schedule of micro-batches: use gpipe or 1f1b");
 }
 
 std::vector<Pass> forward_order(int micro_batches) {

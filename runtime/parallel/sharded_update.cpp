@@ -336,7 +336,7 @@ Tensor ShardedUpdate::own_state(const Tensor& whole, const graph::ParameterStore
 
 std::string to_text(const ShardedUpdate& sharded, const optim::Update& update) {
   return cat(
-      sharded.size(), " ranks share out the optimizer's state",
+      sharded.size(), " ranks shard the optimizer state",
       sharded.stage() == 2 ? " and the gradients" : "", " (zero_stage ", sharded.stage(),
       "): each saves ", bytes_text(static_cast<double>(update.spared_bytes())),
       update.spared_bytes() == 0 && sharded.size() > 1 ? ", as this optimizer keeps no state" : "");

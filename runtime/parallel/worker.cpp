@@ -34,9 +34,8 @@ void Worker::share(graph::ParameterStore& store) {
 void Worker::replace_weights(graph::ParameterStore& /*store*/,
                              const std::function<void()>& /*set*/) {
   fail(Code::state,
-       "the weights are the parameter servers': begin the run with other ones, before the first "
-       "step "
-       "or with --resume");
+       "the parameter servers hold the weights: other weights can be set only before "
+       "the first step, or by --resume");
 }
 
 std::vector<float> Worker::current(uint64_t count) {

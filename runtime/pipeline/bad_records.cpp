@@ -163,11 +163,11 @@ std::shared_ptr<const Error> BadRecords::too_many(uint64_t epoch) const {
 // Called once for each tolerated record.
 void BadRecords::list(ErrorPolicy policy, bool replaced, const std::string& where, const Item& item,
                       const BadRecord& record) {
-  log_line(LogLevel::warning,
-           (replaced ? "bad record, for which the good sample before it stands in: "
-                     : "bad record dropped: ") +
-               where,
-           LogSubject::bad_record);
+  log_line(
+      LogLevel::warning,
+      (replaced ? "bad record, replaced by the good sample before it: " : "bad record dropped: ") +
+          where,
+      LogSubject::bad_record);
   if (!rules_.list.empty()) append(rules_.list, to_json(record));
   if (policy == ErrorPolicy::quarantine) quarantine(item, record);
 }

@@ -143,11 +143,11 @@ double enough_of(const BudgetRequest& request, double needed) {
   }
   const bool holds = !needs.holders.empty(), grows = enough > budget_for(needs.sum());
   fail(Code::invalid_argument, "pipeline: budget_bytes is ",
-       bytes_text(static_cast<double>(request.bytes)), ", too little: ", needs.holders,
+       bytes_text(static_cast<double>(request.bytes)), ", which is too little: ", needs.holders,
        holds ? ", and " : "", "the queues need at least ", bytes_text(needs.least),
        holds ? ", together " + bytes_text(needs.sum()) : "", "; they may take ",
        std::lround(100 * kShare), " % of the budget",
-       grows ? ", and of a larger one the source holds more" : "",
+       grows ? ", and with a larger budget the source holds more" : "",
        ": set budget_bytes to at least ", static_cast<int64_t>(enough), " (", bytes_text(enough),
        ")", holds ? ", or make the buffers smaller" : "");
 }

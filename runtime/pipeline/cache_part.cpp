@@ -74,7 +74,7 @@ bool check_header(const platform::SharedFile& file, const Header& expected) {
   if (std::memcmp(&header, &expected, sizeof header) == 0) return true;
   const bool ours = header.magic == expected.magic && header.crc == crc_of(header);
   fail(Code::corrupt_data, "'", file.path(), "' ",
-       !ours                        ? "is no part of a shared cache, or damaged"
+       !ours                        ? "is not a part of a shared cache, or is damaged"
        : header.version != kVersion ? cat("has version ", header.version, "; this is ", kVersion)
        : header.upstream != expected.upstream ? "belongs to another cache"
                                               : "has another number");
@@ -172,7 +172,7 @@ void CachePart::read_rows(const std::function<void(const CacheEntry&)>& take) {
 void CachePart::note_damage(const std::string& why) {
   if (std::exchange(told_, true)) return;
   log_line(LogLevel::warning,
-           cat("the shared cache has lost samples, which are made again: ", why));
+           cat("the shared cache has lost samples, which are prepared again: ", why));
 }
 
 void CachePart::read(uint64_t offset, std::span<std::byte> bytes) const {

@@ -38,13 +38,15 @@ constexpr OptionSpec kOptions[] = {
     {"prefetch", OptionType::integer, "4",
      "number of finished batches that may wait for the consumer", 1, 1e4, "batches"},
     {"low_water", OptionType::integer, "2",
-     "number of finished batches below which an on-demand echo node repeats samples; at most the "
-     "capacity of the last queue counts",
+     "an echo node in the mode auto or on_demand repeats samples while fewer batches "
+     "than this are finished; a value above the capacity of the last queue counts as "
+     "that capacity",
      1, 1e4, "batches"},
     {"budget_bytes", OptionType::integer, "0",
-     "memory for all queues, buffers and caches together, and for any single record; too little is "
-     "an error when the pipeline is created (if it is built stage by stage, or calls functions of "
-     "your program: at the first batch); 0: each has only its own limit",
+     "memory for all queues, buffers and caches together, and for any single record; "
+     "0: each has only its own limit. If it is too small, there is an error when the "
+     "pipeline is created or, if the pipeline is built stage by stage or calls "
+     "functions of your program, at the first batch",
      0, 1e15, "bytes"},
     {"trace_events", OptionType::integer, "0",
      "number of newest events that a trace keeps; 0: none", 0, 1e8, "events"},
@@ -57,16 +59,16 @@ constexpr OptionSpec kOptions[] = {
     {"max_bad_records", OptionType::integer, "1000",
      "number of different bad records that are tolerated before the run ends", 0, 1e12, "records"},
     {"max_bad_share", OptionType::number, "1",
-     "largest fraction of the records read that may be bad; until 100 have been read, 100 are "
-     "assumed",
+     "largest fraction of the records read that may be bad; as long as fewer than 100 "
+     "have been read, it is a fraction of 100",
      0, 1},
     {"bad_records_file", OptionType::string, "\"\"",
      "file to which each tolerated bad record is written as a line of JSON", 0, 0, "path"},
     {"remote_connections", OptionType::integer, "4",
      "concurrent requests for each file that is read over the network", 1, 256},
     {"remote_part_bytes", OptionType::integer, "4194304",
-     "bytes requested by each of them; with 'budget_bytes', at most what lets those that are read "
-     "ahead take a quarter of it",
+     "size of each such request; with 'budget_bytes', it is reduced so that the parts "
+     "that are read ahead take at most a quarter of the budget",
      1024, 1e10, "bytes"},
     {"remote_retries", OptionType::integer, "5",
      "how often a request is retried after a broken connection, a time-out or an overloaded "
@@ -83,11 +85,10 @@ constexpr OptionSpec kOptions[] = {
     {"quarantine_dir", OptionType::string, "\"\"", "folder that receives the quarantined records",
      0, 0, "path"},
     {"write_files", OptionType::boolean, "true",
-     "write what stages and error policies are to write: logs, the list of bad records, "
-     "quarantined "
-     "records; false: none of it, and what would be quarantined is dropped, for a pipeline that is "
-     "run only to look at its samples or its speed. What 'cache' and 'remote_cache_dir' keep is "
-     "written all the same"},
+     "write logs, the list of bad records and quarantined records; false: write none "
+     "of these, and drop records that would be quarantined, for a pipeline that is "
+     "run only to look at its samples or its speed. 'cache' and 'remote_cache_dir' "
+     "write in either case"},
 };
 
 ErrorPolicy policy_of(const std::string& name) {
@@ -141,7 +142,7 @@ ErrorRules Pipeline::error_rules() const {
     }
     if (std::find(names.begin(), names.end(), stage) == names.end())
       fail(Code::invalid_argument, "pipeline: on_error_in names '", stage,
-           "', which is no stage of this pipeline", suggestion(stage, names));
+           "', which is not a stage of this pipeline", suggestion(stage, names));
     if (std::find(std::begin(kPolicies), std::end(kPolicies), policy) == std::end(kPolicies))
       fail(Code::invalid_argument, "pipeline: on_error_in: '", trim(entry), "' is not STAGE=POLICY",
            suggestion(policy, kPolicies));

@@ -111,16 +111,16 @@ std::string place_difference(const std::string& stage, const Json& was, const Js
     const Json before = was.value(option.name, Json()), after = is.value(option.name, Json());
     if (before != after)
       return cat("'", option.name, "' was ", text_of(before), " and is ", text_of(after),
-                 "; the position is of an earlier version, which noted no more of the data than "
-                 "where it lay, "
-                 "so it must lie there (a link will do)");
+                 "; the position was saved by an earlier version, which recorded only the path of "
+                 "the data, so the data must be at that path (a link will do)");
   }
   return "";
 }
 
 std::string stage_difference(const Json& saved, const Json& now, bool with_places) {
   if (!saved.is_object() || saved.size() != 1)
-    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", saved.dump(), " is no stage");
+    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", saved.dump(),
+         " is not a stage");
   const std::string before = saved.begin().key(), after = now.begin().key();
   if (before != after) return cat("was '", before, "' and is '", after, "'");
   const Json &was = saved.begin().value(), &is = now.begin().value();

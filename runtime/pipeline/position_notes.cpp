@@ -80,10 +80,11 @@ void check_complete(const std::vector<Json>& positions) {
   if (positions.size() != world)
     fail(Code::invalid_argument, "the position was saved within an epoch by rank ",
          positions.front().at("rank").dump(), " of a world of ", world,
-         ": another number of processes can go on with a list of the positions of all ",
-         counted(static_cast<int64_t>(world), "rank"), ", and there ",
+         ": to continue with another number of processes, restore a list of the positions "
+         "of all ",
+         counted(static_cast<int64_t>(world), "rank"), ", but there ",
          positions.size() == 1 ? "is 1" : cat("are ", positions.size()),
-         "; or save at an epoch's end");
+         "; or save at the end of an epoch");
   const Json& first = positions.front();
   for (uint64_t rank = 0; rank < world; ++rank) {
     const Json& position = positions[rank];
@@ -95,7 +96,7 @@ void check_complete(const std::vector<Json>& positions) {
         position.value("done", Json()) != first.value("done", Json()))
       fail(Code::invalid_argument, "the positions of ranks 0 and ", rank,
            " were not saved at the same time: they are in epochs ", first["epoch"].dump(), " and ",
-           position["epoch"].dump(), ", or shared out otherwise");
+           position["epoch"].dump(), ", or divided in another way");
   }
 }
 

@@ -18,8 +18,9 @@ namespace etr::pipeline {
 void Pipeline::check_shareable() const {
   if (bad_records_->uses(ErrorPolicy::substitute))
     fail(Code::unsupported,
-         "with the policy 'substitute' the rest of an epoch cannot be shared out among another "
-         "number of processes: go on with as many as before, or from an epoch's end");
+         "with the policy 'substitute' the rest of an epoch cannot be divided among "
+         "another number of processes: continue with the same number, or from the end of "
+         "an epoch");
   for (const StageEntry& entry : entries_)
     if (entry.spec->kind == StageKind::serial)
       for (SerialSegment* segment : serial_)

@@ -228,7 +228,7 @@ std::optional<uint64_t> SharedCache::reserve(uint64_t bytes) {
   to.resize(offset);
   if (!told_full_.exchange(true))
     log_line(LogLevel::info, cat("the shared cache '", identity_.folder, "' is full (",
-                                 limit_bytes_, " bytes): further samples are made each time"));
+                                 limit_bytes_, " bytes): further samples are prepared each time"));
   return std::nullopt;
 }
 

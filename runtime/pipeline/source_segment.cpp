@@ -19,9 +19,9 @@ class CountLost : public Error {
   CountLost(const std::string& stage, const Error& error)
       : Error(error.code(),
               cat("stage '", stage, "': ", error.what(),
-                  " (on_error does not pass over this: how many records are lost is unknown, and "
-                  "so which ones other ranks read or a saved position means; make the data "
-                  "readable, and resume)")) {}
+                  " (on_error does not cover this: it is unknown how many records are lost, and "
+                  "therefore which ones other ranks read or a saved position refers to; make the "
+                  "data readable, and resume)")) {}
 };
 
 // Whether each rank and each run meets the error at the same record, and counts alike after it.

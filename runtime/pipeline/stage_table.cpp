@@ -24,8 +24,8 @@ const StageSpec& find_stage(const std::string& name) {
 
 void refuse_rest(const char* stage) {
   fail(Code::unsupported, "the stage '", stage,
-       "' counts its samples, so the rest of an epoch cannot be shared out among another number of "
-       "processes: go on with as many as before, or from an epoch's end");
+       "' counts its samples, so the rest of an epoch cannot be divided among another "
+       "number of processes: continue with the same number, or from the end of an epoch");
 }
 
 Json Source::changed() { return nullptr; }

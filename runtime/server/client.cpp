@@ -145,7 +145,7 @@ void Client::start(std::deque<Step> steps, std::function<void()> done) {
   const std::lock_guard lock(mutex_);
   check();
   if (ends_)
-    fail(Code::state, "this worker has left its parameter server: go on from the checkpoint");
+    fail(Code::state, "this worker has left its parameter server: continue from the checkpoint");
   if (at_work_) fail(Code::internal, "a parameter server's client has work under way");
   steps_ = std::move(steps);
   done_ = std::move(done);

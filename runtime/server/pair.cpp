@@ -19,7 +19,7 @@ auto Pair::named(Body&& body) {
     return body();
   } catch (const exchange::RankLost& lost) {
     throw exchange::RankLost(cat("parameter server: shard ", shard_, " of ", shards_,
-                                 " is lost, or has given this worker up: ", lost.what()),
+                                 " is lost, or considers this worker lost: ", lost.what()),
                              {shard_});
   }
 }

@@ -124,7 +124,7 @@ void Server::serve(Visitor& visitor, exchange::Group pair) {
   } catch (const std::exception& error) {
     if (!stops_)
       log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
-                                      " goes on without a worker that is lost: ", error.what()));
+                                      " continues without a worker that was lost: ", error.what()));
   }
   const std::lock_guard lock(visitor.mutex);
   visitor.pair.reset();

@@ -140,9 +140,9 @@ class Service {
     if (!saw_beginner_ || roster_.has_beginner()) saw_beginner_ = now;
     if (now - *saw_beginner_ >= clock_duration(pair_.timeout()))
       fail(Code::state,
-           "the run is to go on from a checkpoint, and the first worker (number 0), which has it, "
-           "has not come or has ended, for ",
-           pair_.timeout(), " s: start it, and look at what it said");
+           "the run is to continue from a checkpoint that only the first worker (number 0) "
+           "has, but that worker has been missing for ",
+           pair_.timeout(), " s: start it or, if it has ended, look at its error");
     send_answer(Kind::again);
   }
 

@@ -8,7 +8,8 @@ namespace etr::server {
 // Call with the lock held. Discards what an earlier attempt has set.
 void Shard::go_on_with(uint64_t attempt) {
   if (attempt < attempt_)
-    fail(Code::state, "another worker says what to begin with, because this one was given up");
+    fail(Code::state,
+         "another worker provides the initial weights, because this one counted as lost");
   if (attempt == attempt_) return;
   attempt_ = attempt;
   tables_.declare({});

@@ -33,8 +33,8 @@ Branch::Branch(const Json& spec, const std::string& owner, size_t place,
     const StageSpec& found = find_stage(name);
     if (found.kind != (i == 0 ? StageKind::source : StageKind::map))
       fail(Code::invalid_argument, where, ": '", name,
-           "' cannot stand there; a branch is a source ",
-           "and then stages that map one sample to one");
+           "' cannot stand there; a branch is a source, followed by stages that turn one sample "
+           "into one");
     random_ = random_ || found.random;
     StageContext inner = context;
     inner.position = position_of(context, place, i);

@@ -146,7 +146,7 @@ class FastShardSource final : public IndexedSource {
       return Tensor(DType::u8, {static_cast<int64_t>(field.frame.size)}, field.frame.data);
     const uint64_t size = ZSTD_getFrameContentSize(field.frame.data.get(), field.frame.size);
     if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN)
-      fail(Code::corrupt_data, "field '", field.name, "' is no zstd frame that tells its size");
+      fail(Code::corrupt_data, "field '", field.name, "' is not a zstd frame that states its size");
     if (size > max_field_bytes_.bytes)
       fail(Code::unsupported, "field '", field.name, "' has ", size, " bytes; the limit is ",
            max_field_bytes_.bytes, " (", max_field_bytes_.name, ")");

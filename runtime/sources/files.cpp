@@ -27,7 +27,7 @@ class Files final : public IndexedSource {
   uint64_t count() override {
     if (io::is_remote(pattern_))
       fail(Code::unsupported, "'", pattern_,
-           "': files reads what lies on the disk; pack what lies elsewhere into shards");
+           "': the source 'files' reads only local files; pack remote ones into shards");
     if (paths_.empty()) paths_ = io::expand_pattern(pattern_);
     return paths_.size();
   }

@@ -127,7 +127,7 @@ class Folder final : public IndexedSource {
     });
     if (files.empty())
       fail(Code::not_found, "'", root_,
-           "' has no class of two files, from which one could be held out");
+           "' has no class with two or more files, from which one could be held out");
     return files;
   }
 

@@ -21,7 +21,7 @@ class FunctionSource final : public Source {
     const std::string name = options.string("function");
     if (!context.functions || !context.functions->contains(name))
       fail(Code::not_found, "source: this program registered no function '", name,
-           "' with the pipeline; a job file alone cannot bring one");
+           "' with the pipeline; a job file alone cannot provide one");
     function_ = context.functions->at(name);
     shard_ = std::make_shared<std::string>(name);
   }

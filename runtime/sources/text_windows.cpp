@@ -29,8 +29,8 @@ constexpr OptionSpec kOptions[] = {
      "alphabet",
      0, 0, "", "bytes|characters", "symbols"},
     {"alphabet", OptionType::string, "\"\"",
-     "the characters in order, each once; empty: those of the text, sorted. For validation, give "
-     "that of the training text"},
+     "the characters in order, each once; empty: those of the text, sorted. For "
+     "validation, give the alphabet of the training text"},
     {"begin", OptionType::number, "0", "fraction of the text that is skipped at its beginning", 0,
      1},
     {"end", OptionType::number, "1",
@@ -265,7 +265,7 @@ class TextWindows final : public IndexedSource {
         static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
     fail(Code::corrupt_data, "'", paths_[file], "' is not UTF-8 at byte ",
          at - (file == 0 ? 0 : ends_[file - 1]),
-         "; convert the text, or set 'tokens' to 'bytes', which may be any");
+         "; convert the text, or set 'tokens' to 'bytes', which accepts any bytes");
   }
 
   [[noreturn]] void refuse_character(uint32_t code) const {

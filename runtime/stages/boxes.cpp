@@ -66,7 +66,7 @@ class Boxes final : public MapStage {
     const size_t count = values.size() / kColumns;
     if (values.size() % kColumns)
       fail(Code::corrupt_data, "field '", field_, "' has ", values.size(),
-           " numbers; a box has five: label and four of its place");
+           " numbers; a box has five: a label and four coordinates");
     if (count > static_cast<size_t>(most_))
       fail(Code::invalid_argument, "the sample has ", counted(count, "box", "boxes"),
            ", more than 'max_boxes' (", most_, "): raise it here and in the model's loss");
@@ -101,7 +101,10 @@ class Boxes final : public MapStage {
     constexpr float kSlack = 0.01f;  // tolerates rounding by other tools
     for (const float v : {left, top, right, bottom})
       if (v < -kSlack || v > 1 + kSlack)
-        bad(cat("places are shares of the image, from 0 to 1, not pixels; it reaches to ", v));
+        bad(
+            cat("coordinates are fractions of the image, from 0 to 1, not pixels; this box "
+                "reaches to ",
+                v));
     const auto inside = [](float v) { return std::clamp(v, 0.0f, 1.0f); };
     if (!(inside(left) < inside(right) && inside(top) < inside(bottom)))
       bad(cat("it has no area (format '", centred_ ? "centre" : "corners", "')"));

@@ -17,12 +17,14 @@ constexpr OptionSpec kOptions[] = {
     {"directory", OptionType::string, "\"\"",
      "keep the samples of this run in a file in this directory instead of in memory", 0, 0, "path"},
     {"shared", OptionType::string, "\"\"",
-     "keep the samples in this folder, where all processes on this machine and later runs find "
-     "them; an entry belongs to the data and the stages before the cache",
+     "keep the samples in this folder, where all processes on this machine and later "
+     "runs find them; they are valid for one data set and for the stages before the "
+     "cache",
      0, 0, "path"},
     {"version", OptionType::string, "\"\"",
-     "with 'shared': a text that is part of an entry's key; change it when something changes that "
-     "the library cannot see, such as a function of your program"},
+     "with 'shared': a string of your choice, which must be that with which the cache "
+     "was made; change it when something changes that the library cannot see, such as "
+     "a function of your program"},
 };
 
 class Cache final : public MapStage {

@@ -21,10 +21,10 @@ constexpr OptionSpec kOptions[] = {
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
     {"min_side", OptionType::integer, "-1",
-     "JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size as long as the shorter side keeps this "
-     "many pixels, which is faster before a stage that shrinks images; 0: always full size; -1: "
-     "twice the size that a following 'resize' or 'random_resized_crop' produces, otherwise full "
-     "size",
+     "JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, as long as the shorter "
+     "side has at least this many pixels then; this is faster before a stage that "
+     "shrinks images; 0: always full size; -1: twice the size that a following "
+     "'resize' or 'random_resized_crop' produces, otherwise full size",
      -1, 1e9, "pixels", "", "least_side"},
     {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
      "pixels"},

@@ -18,7 +18,7 @@ class Map final : public MapStage {
     const std::string name = options.string("function");
     if (!context.functions || !context.functions->contains(name))
       fail(Code::not_found, "map: this program registered no function '", name,
-           "' with the pipeline; a job file alone cannot bring one");
+           "' with the pipeline; a job file alone cannot provide one");
     function_ = context.functions->at(name);
   }
 

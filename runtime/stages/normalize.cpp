@@ -50,7 +50,7 @@ class Normalize final : public MapStage {
            dtype_name(image.dtype()), " ", shape_text(image.shape()));
     if (deep && deferred_)
       fail(Code::invalid_argument,
-           "normalize leaves images of u8 to the device, not u16: drop 'deferred'");
+           "the device normalises only u8 images, not u16: leave out 'deferred'");
     if (!deep && (deferred_ || (may_defer_ && item.batch.size > 0)))
       return defer(item, image.shape().back());
     check_channels(image.shape().back());
@@ -74,8 +74,8 @@ class Normalize final : public MapStage {
     if (item.batch.size == 0)
       fail(  // the fields below belong to a batch
           Code::invalid_argument,
-          "normalize that is left to the device ('deferred', or after an echo with 'device') says "
-          "something about a batch: put it after the batch stage");
+          "a normalize stage that is left to the device ('deferred', or after an echo with "
+          "'device') works on whole batches: put it after the batch stage");
     item.set("image_scale", scale_);
     item.set("image_shift", shift_);
   }

@@ -30,7 +30,7 @@ constexpr OptionSpec kOptions[] = {
     {"log", OptionType::string, "\"\"",
      "file to which each sample that overtook others is written as a line of JSON", 0, 0, "path"},
     {"replay", OptionType::string, "\"\"",
-     "repeat the order of such a file, which gives the same run"},
+     "file written by 'log', whose order is repeated, which gives the same run"},
 };
 
 constexpr const char* kName = "overtake";

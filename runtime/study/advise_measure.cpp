@@ -27,8 +27,8 @@ constexpr size_t kBatches = 8;  // kept for the device and for the noise scale
 void check_supported(const train::Job& job) {
   if (job.parallel())
     fail(Code::unsupported,
-         "advise: the job has a section 'parallel', and what is measured is one device with one "
-         "pipeline: give it the job without that section (ranks share a store, see "
+         "advise: the job has a section 'parallel', but advise measures one device with "
+         "one pipeline: give it the job without that section (ranks share a store, see "
          "docs/distributed.md)");
   if (!job.json().contains("model"))
     fail(Code::invalid_argument, "advise: the job has no 'model' to measure steps of");

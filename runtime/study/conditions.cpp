@@ -90,7 +90,7 @@ Scaling scaling_of(const std::string& key, const Json& given, const Json& labels
   for (const auto& [label, value] : labels.items()) names.push_back(label);
   if (!labels.contains(out.with))
     fail(Code::invalid_argument, where, ": 'with' is '", out.with,
-         "', which is no label of the condition", suggestion(out.with, names));
+         "', which is not a label of the condition", suggestion(out.with, names));
   const Json& value = labels[out.with];
   if (!value.is_number() || value.get<double>() <= 0 || out.at <= 0)
     fail(Code::invalid_argument, where, ": the label '", out.with, "' is ", value.dump(),

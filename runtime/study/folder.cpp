@@ -140,8 +140,8 @@ void check_unchanged(const Study& study, const std::string& path, const Place& p
   const Json before = identity_there(file, name_of(study, place));
   const std::string found = before.is_null() ? "" : difference(before, now.identity);
   fail(Code::state, "'", path, "' holds ", trial_name(study, place),
-       " as another version of the study has run it, that in '", file,
-       "': ", found.empty() ? "the resolved job differs" : found,
+       " that was run with another version of the study (in '", file,
+       "'): ", found.empty() ? "the resolved job differs" : found,
        "; write into another folder (--out FOLDER), or run all trials again (--overwrite)");
 }
 

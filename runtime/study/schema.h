@@ -74,8 +74,9 @@ inline constexpr OptionSpec kStudy[] = {
 
 inline constexpr OptionSpec kWorkload[] = {
     {"stop_early", OptionType::string, "\"none\"",
-     "which trials end before their budget is used up: slower: those that reach the target "
-     "later than another of their search; median: those worse than the median of their search",
+     "which trials end before their budget is used up: slower: those that have used "
+     "as much as another trial of their search needed to reach the target; median: "
+     "those that are worse than the median of their search",
      0, 0, "", "none|slower|median"},
 };
 

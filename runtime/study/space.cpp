@@ -128,7 +128,7 @@ void Space::change(const Json& given, const std::string& owner) {
   // The coordinate of a removed key is not reused, so that other conditions draw the same points.
   if (coordinates_ > kMostDimensions)
     fail(Code::invalid_argument, owner, ": it has ", coordinates_,
-         " keys, those included that it takes out of the common space; at most ", kMostDimensions,
+         " keys, including those that it removes from the common space; at most ", kMostDimensions,
          " can be searched at once");
 }
 

@@ -133,7 +133,8 @@ StopRule stop_rule_of(const Json& given, const Goal& goal, const std::string& ow
   const std::string rule = Options(kWorkload, owner, only).string("stop_early");
   if (rule == "slower" && !goal.target)
     fail(Code::invalid_argument, owner,
-         ": stop_early 'slower' needs a target of 'goal': it stops trials that come later to it");
+         ": stop_early 'slower' needs a 'target' in 'goal': it stops trials that would "
+         "reach the target later than another one");
   return rule == "slower" ? StopRule::slower : rule == "median" ? StopRule::median : StopRule::none;
 }
 

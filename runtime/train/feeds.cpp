@@ -21,10 +21,11 @@ bool serves(Place made_for, Place place) {
     fail(Code::state, "field '", name, "' ",
          to == Place::buffer ? "lies in a Vulkan buffer and did not"
                              : "does not lie in a Vulkan buffer and did",
-         " in the first batch: a trainer takes a field from one place");
+         " in the first batch: a field must be in the same place in all batches of a "
+         "trainer");
   fail(Code::state, "field '", name,
-       "' is f32, and came as u8 for the device to normalise in the first batch: a trainer takes a "
-       "field in one form");
+       "' is f32, but in the first batch it was u8, for the device to normalise: a "
+       "field must have the same form in all batches of a trainer");
 }
 
 }  // namespace
@@ -37,7 +38,9 @@ Feeds::Feeds(gpu::Kernels& kernels, gpu::Arena& memory, const nn::ModelGraph& ne
     places_.push_back(place_of(first, net_.graph.value(id).name));
   if (!first.views) return;
   if (!view_samples)
-    fail(Code::unsupported, "the batch is views of samples on the device, which only train");
+    fail(Code::unsupported,
+         "the batch consists of views of samples in device memory, which can only be used "
+         "for training");
   const int64_t rows = net_.graph.shape(values_.front())[0];
   const auto in_flight = static_cast<uint64_t>(rows * graph::Runner::kSlots);
   reservoir_ =

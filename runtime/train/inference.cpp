@@ -19,7 +19,8 @@ std::vector<std::string> fed_names(const nn::Model& model) {
 Seen seen_by_one(const Plans& plans, const pipeline::Item& batch) {
   if (plans.weights().stage)
     fail(Code::unsupported,
-         "a model that is cut into stages does not predict: load its checkpoint on one device");
+         "a model that is cut into stages cannot predict: load its checkpoint on one "
+         "device");
   return plans.look_at(batch);
 }
 

@@ -31,13 +31,15 @@ constexpr OptionSpec kTrain[] = {
      "epochs"},
     {"steps", OptionType::integer, "0", "optimizer steps to train; 0: no limit", 0, 1e12, "steps"},
     {"fresh", OptionType::integer, "0",
-     "fresh examples to train on, of all ranks; repeats by an echo node do not count; 0: no limit",
+     "fresh examples to train on, counted over all ranks and without the repeats of "
+     "echo nodes; 0: no limit",
      0, 1e15, "examples"},
     {"seconds", OptionType::number, "0", "training time, not counting evaluations; 0: no limit", 0,
      1e9, "s"},
     {"planned_steps", OptionType::integer, "0",
-     "length of the run that decaying schedules assume if their clock is steps; 0: 'steps'", 0,
-     1e12, "steps"},
+     "length of the run for which decaying schedules are planned if their clock is "
+     "steps; 0: that of 'steps'",
+     0, 1e12, "steps"},
     {"noise_scale_every", OptionType::integer, "0",
      "steps between measurements of the gradient noise scale: roughly the batch size (in examples) "
      "above which larger batches save few steps. A measurement computes the gradients of 4 parts "
@@ -99,28 +101,31 @@ constexpr OptionSpec kParallel[] = {
     {"interface", OptionType::string, "\"\"",
      "network interface on which this rank listens, such as eth0, instead of 'host'"},
     {"timeout", OptionType::number, "60",
-     "time after which a rank that does not answer is lost; has to be longer than a step, but not "
-     "than what a rank does alone, such as writing a checkpoint",
+     "time after which a rank that does not answer counts as lost; must be longer "
+     "than a step. What a rank does alone, such as writing a checkpoint, may take "
+     "longer",
      0.01, 1e6, "s"},
     {"devices", OptionType::strings, "[]",
-     "devices of this process that train together, each as a rank: for each the index of a device "
-     "or a part of its name; a device may be listed twice. []: the one that the program opens"},
+     "devices of this process that train together, each of which is a rank: the index "
+     "of a device or a part of its name; a device may be listed twice. []: the one "
+     "device that the program opens"},
     {"batches_ahead", OptionType::integer, "8",
      "batches that each rank reads ahead if the pipeline has a stage 'bucket', so that in each "
      "step all ranks use batches of the same length bucket; 0: batches are used in the order in "
      "which they come",
      0, 4096, "batches"},
-    {"bucket_mb", OptionType::number, "4",
-     "size of the groups of gradients that are exchanged together", 0.001, 1e4, "MB"},
+    {"bucket_mb", OptionType::number, "4", "size of the buckets in which gradients are exchanged",
+     0.001, 1e4, "MB"},
     {"sync_batch_norm", OptionType::boolean, "false",
-     "compute batch normalisation's moments over the rows of all ranks instead of each rank's own"},
+     "batch normalisation uses the mean and variance over the rows of all ranks, "
+     "instead of those of each rank's own rows"},
     {"compression", OptionType::string, "\"none\"",
      "format in which gradients are exchanged; the rounding error of each exchange is added to the "
      "next",
      0, 0, "", "none|fp16|bf16"},
     {"zero_stage", OptionType::integer, "0",
-     "what each rank keeps only for its own part of the parameters (ZeRO): 1: the optimizer's "
-     "state; 2: the gradients, too; 0: nothing",
+     "what is sharded across the ranks (ZeRO): 0: nothing; 1: the optimizer state; 2: "
+     "the gradients, too",
      0, 2},
     {"elastic", OptionType::boolean, "false",
      "when ranks are lost, the others continue from the newest checkpoint, and new ranks can join "
@@ -128,10 +133,10 @@ constexpr OptionSpec kParallel[] = {
     {"min_ranks", OptionType::integer, "1", "elastic: the run ends if fewer ranks are left", 1,
      1e6},
     {"join", OptionType::boolean, "false",
-     "elastic: this process joins a running run, at the end of an epoch; ECHOTRAIN_JOIN=1 does the "
-     "same"},
-    {"join_timeout", OptionType::number, "86400", "elastic: how long it waits to be admitted", 0.01,
-     1e9, "s"},
+     "elastic: this process joins a run that is under way, at the end of an epoch; "
+     "ECHOTRAIN_JOIN=1 does the same"},
+    {"join_timeout", OptionType::number, "86400",
+     "elastic: how long a process with 'join' waits to be admitted", 0.01, 1e9, "s"},
     {"micro_batches", OptionType::integer, "4",
      "parts of a batch that pass through the stages of a model one after another (mesh.pipeline)",
      1, 4096},
@@ -184,14 +189,17 @@ constexpr OptionSpec kParallel[] = {
     {"server_weight_decay", OptionType::number, "0",
      "downpour: L2 penalty, which the shards add to the gradients", 0, 1},
     {"elastic_rate", OptionType::number, "0.1",
-     "easgd: fraction of their distance by which worker and centre move towards each other", 0, 1},
+     "easgd: fraction of their distance by which a worker's weights and the servers' "
+     "weights move towards each other",
+     0, 1},
 };
 
 // The options of parallel.mesh.
 constexpr OptionSpec kMesh[] = {
     {"data", OptionType::integer, "0",
-     "data-parallel groups, each with a part of the batch; 0: what the other two leave", 0,
-     kMostRanks},
+     "number of data-parallel replicas, each of which gets a part of the samples; 0: "
+     "the number of ranks divided by the other two sizes",
+     0, kMostRanks},
     {"pipeline", OptionType::integer, "1",
      "number of stages into which the model is split; each runs on 'tensor' ranks", 1, kMostRanks},
     {"tensor", OptionType::integer, "1", "ranks that share the tensors of each layer", 1,
@@ -219,8 +227,8 @@ Json& element(Json& json, const std::string& key, const std::string& whole) {
       !key.empty() && key.size() < 9 &&
       std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
   if (!number || std::stoul(key) >= json.size())
-    fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' is no element of a list of ",
-         json.size());
+    fail(Code::invalid_argument, "job: '", key, "' of '", whole,
+         "' is not an element of a list of ", json.size());
   return json[std::stoul(key)];
 }
 
@@ -428,13 +436,14 @@ void check_sparse(const Options& parallel, const nn::Model& model) {
   const Algorithm algorithm = algorithm_of(parallel);
   if (algorithm == Algorithm::elastic_averaging)
     fail(Code::invalid_argument,
-         "parallel: 'easgd' moves all of a table at once, and the model has an embedding with "
-         "'sparse': leave that out, or take 'downpour'");
+         "parallel: 'easgd' exchanges whole tables, but the model has an embedding with "
+         "'sparse': leave 'sparse' out, or use 'downpour'");
   if (algorithm == Algorithm::downpour && parallel.string("server_optimizer") == "sgd" &&
       parallel.number("server_momentum") > 0)
     fail(Code::invalid_argument,
-         "parallel: server_momentum moves all rows in every push, and the model has an embedding "
-         "with 'sparse': leave either out, or take server_optimizer 'adagrad'");
+         "parallel: server_momentum changes all rows in every push, but the model has an "
+         "embedding with 'sparse': leave one of them out, or use server_optimizer "
+         "'adagrad'");
 }
 
 // Rejects options that only synchronous training supports, instead of ignoring them.
@@ -444,7 +453,7 @@ void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   const auto check = [&](bool given, const char* what, const char* instead) {
     if (given)
       fail(Code::invalid_argument, "parallel: the algorithm '", parallel.string("algorithm"),
-           "' goes without ", what, instead);
+           "' does not support ", what, instead);
   };
   const char* const drop = ": leave it out, or train synchronously";
   check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
@@ -465,16 +474,16 @@ void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
   const std::string where = cat("parallel.zero_stage ", stage);
   if (mesh.pipeline > 1 || mesh.tensor > 1)
     fail(Code::unsupported, where,
-         " shares out the update of a model that each rank has whole, and parallel.mesh shares the "
-         "model: leave one of them out");
+         " divides the update of a model that each rank has as a whole, but parallel.mesh "
+         "divides the model itself: leave one of them out");
   if (stage == 2 && parallel.string("compression") != "none")
-    fail(Code::unsupported, where, " sends gradients to one rank each, and compression '",
+    fail(Code::unsupported, where, " sends each gradient to one rank only, but compression '",
          parallel.string("compression"),
-         "' sums them for all: leave it out, or set zero_stage to 1");
+         "' sums gradients for all ranks: leave compression out, or set zero_stage to 1");
   if (update.optimizer().takes_norms)
     fail(Code::unsupported, where, ": optimizer '", update.optimizer().name,
-         "' takes norms of whole tensors, of which a rank may have a part: use sgd, adam or adamw, "
-         "or set zero_stage to 0");
+         "' needs norms of whole tensors, of which a rank may have only a part: use sgd, "
+         "adam or adamw, or set zero_stage to 0");
 }
 
 }  // namespace

@@ -48,16 +48,17 @@ void check_processes(const Job& job) {
   if (!job.parallel() && launch && launch->size > 1)
     fail(Code::invalid_argument, launch->variables->launcher, " has started ", launch->size,
          " processes (", launch->variables->size,
-         "), and the job has no section 'parallel': each "
-         "would train all of it alone, and write where the others do. To train together, add the "
-         "section: --set 'parallel={}'. Where each is meant to train alone, say so: --set "
-         "parallel.size=1, with an output.dir of its own");
+         "), but the job has no section 'parallel': each would train the whole job alone, "
+         "and they would overwrite each other's files. To train together, add the "
+         "section: --set 'parallel={}'. If each is meant to train alone, say so with "
+         "--set parallel.size=1, and give each an output.dir of its own");
   if (!job.parallel() || uses_servers(job) || job.parallel()->strings("devices").empty()) return;
   const bool several = job.parallel()->integer("rank") >= 0 || launch;
   if (const std::string said = said_of_network(*job.parallel()); !several && !said.empty())
     fail(Code::invalid_argument, said,
-         ", which only several processes read, and this one has all of parallel.devices: leave it "
-         "out, or set parallel.rank and parallel.size in each process");
+         ", which is used only between processes, but this process has all of "
+         "parallel.devices: leave it out, or set parallel.rank and parallel.size in each "
+         "process");
 }
 
 void fail_without_rank(const Options& parallel) {
@@ -75,12 +76,12 @@ void check_world(const Options& parallel, const exchange::World& processes) {
   const bool is_mpi = processes.engine == "mpi" || processes.engine.starts_with("mpi-");
   if (const std::string said = said_of_network(parallel); is_mpi && !said.empty())
     fail(Code::invalid_argument, said, ", which the engine '", processes.engine,
-         "' does not read, since mpirun connects its processes: leave it out, or set "
+         "' does not use, since mpirun connects its processes: leave it out, or set "
          "parallel.engine to gloo");
   if (is_told_to_join(variable_of_process) && !parallel.boolean("elastic"))
     fail(Code::invalid_argument,
-         "ECHOTRAIN_JOIN is 1, and the job is not elastic, so no rank can join it: unset the "
-         "variable, or set parallel.elastic to true on all ranks");
+         "ECHOTRAIN_JOIN is 1, but the job is not elastic, so no rank can join it: unset "
+         "the variable, or set parallel.elastic to true on all ranks");
   const int64_t least = parallel.integer("min_ranks");
   const bool joins = parallel.boolean("join") || is_told_to_join(variable_of_process);
   if (parallel.boolean("elastic") && !joins && least > processes.size)

@@ -228,21 +228,23 @@ void Learner::forget_residuals() {
 Passes& Learner::passes_for(const pipeline::Item& batch) {
   if (ranks_ || stage_)
     fail(Code::unsupported,
-         "forward and backward passes one by one run on one device; here "
-         "several share in a step");
+         "separate forward and backward passes work on one device only; here several take "
+         "part in a step");
   if (update_.accumulate() > 1)
     fail(Code::unsupported, "the optimizer's 'accumulate' is ", update_.accumulate(),
          ", which counts steps: leave it out, and call backward() several times before update()");
   if (update_.common().number("proximal") > 0)
     fail(Code::unsupported,
-         "the optimizer's 'proximal' is for batches that are echoed, which step() knows: leave it "
-         "out");
+         "the optimizer's 'proximal' needs step(), which knows which batches are repeats: "
+         "leave it out");
   if (model_.precision() == ops::Precision::fp16)
     fail(Code::unsupported,
-         "precision fp16 scales the loss, and here the program has it: use bf16 or fp32");
+         "precision fp16 must scale the loss, but here the program computes it: use bf16 "
+         "or fp32");
   if (batch.views)
     fail(Code::unsupported,
-         "an echo node with 'device' gives batches for step(): leave 'device' out of it");
+         "batches of an echo node with 'device' are only for step(): leave 'device' out "
+         "of the node");
   plans_for(batch, /*with_target=*/false);
   if (!passes_) passes_ = std::make_unique<Passes>(*kernels_, model_, *weights_);
   return *passes_;
@@ -263,8 +265,8 @@ Tensor Learner::forward(const pipeline::Item& batch, bool input_gradients) {
 std::vector<pipeline::Field> Learner::backward(const Tensor& output_gradient, bool accumulate) {
   if (!passes_ || !passes_->has_output())
     fail(Code::state,
-         "there is no output to go back from: call forward() before each backward(), and change no "
-         "weights in between");
+         "there is no forward pass to go back from: call forward() before each "
+         "backward(), and change no weights in between");
   if (output_gradient.dtype() != DType::f32 || output_gradient.shape() != passes_->output_shape())
     fail(Code::invalid_argument, "the gradient of the output is f32 ",
          shape_text(passes_->output_shape()), ", as the output is, not ",
@@ -379,7 +381,8 @@ std::optional<GradientSquares> Learner::measure_noise(const pipeline::Item& batc
 std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline::Item>& batches) {
   if (ranks_ || stage_)
     fail(Code::unsupported,
-         "the gradient noise scale is measured on one device; here several share in a step");
+         "the gradient noise scale can be measured on one device only; here several take "
+         "part in a step");
   if (batches.size() < 2) return std::nullopt;
   Plans& plans = plans_for(batches.front(), /*with_target=*/true);
   plans.results(/*wait_all=*/true);
@@ -441,7 +444,8 @@ void Learner::load_pytorch(const std::string& path,
                            const std::map<std::string, std::string>& names) {
   if (weights_)
     fail(Code::state,
-         "weights of PyTorch are loaded before the first batch; this trainer has had one");
+         "PyTorch's weights must be loaded before the first batch; this trainer has "
+         "already had one");
   const std::string bytes = platform::read_file(path);
   const std::string origin = cat("'", path, "'");
   imported_ = std::make_unique<Imported>(Imported{

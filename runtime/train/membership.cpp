@@ -29,7 +29,7 @@ exchange::World world_for_pairs(const Options& options) {
     fail(Code::invalid_argument,
          "parallel: workers of a parameter server come and go, which the "
          "engine '",
-         world.engine, "' cannot: take gloo, and a rendezvous");
+         world.engine, "' does not support: use gloo, and set a rendezvous");
   if (world.rendezvous.empty())
     fail(Code::invalid_argument,
          "parallel: servers and workers have no place to meet: run the job with 'echotrain launch "
@@ -46,7 +46,7 @@ void check_update(const Job& job) {
                end = job.schedule().value("weight_decay_end", 0.0);
   if (decay > 0 || end > 0)
     fail(Code::invalid_argument,
-         "parallel: with downpour the shards update the weights, and they know nothing of ",
+         "parallel: with downpour the servers update the weights, and they do not apply ",
          decay > 0 ? cat("optimizer.weight_decay, which is ", decay, " here")
                    : cat("schedule.weight_decay_end, which is ", end, " here"),
          ": set ", decay > 0 ? "optimizer.weight_decay=0" : "schedule.weight_decay_end=0",

@@ -153,8 +153,8 @@ gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& mem
 void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) {
   if (weights_.stage && first.views)
     fail(Code::unsupported,
-         "an echo node with 'device' feeds one device, and this model is cut into stages: leave "
-         "'device' out of it");
+         "an echo node with 'device' can feed only one device, but this model is cut into "
+         "stages: leave 'device' out of the node");
   graph::PlanOptions options = training_options(net_);
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();

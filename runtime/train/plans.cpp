@@ -33,9 +33,11 @@ Planned& Plans::add(int64_t rows, const nn::Fields& fields) {
   kept_.push_front(std::move(made));
   if (kept_.size() > kMost) {
     if (!std::exchange(warned_, true))
-      log_line(LogLevel::info, cat("batches come in more than ", kMost,
-                                   " shapes, and each new one is planned "
-                                   "anew: pad them to a few, and steps need not wait for that"));
+      log_line(
+          LogLevel::info,
+          cat("batches come in more than ", kMost,
+              " shapes, and each new shape needs a new plan, for which steps wait: pad them to "
+              "a few shapes"));
     drop_oldest(kept_.front().get());
   }
   return *kept_.front();

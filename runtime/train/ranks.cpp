@@ -63,8 +63,8 @@ std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
   const Algorithm algorithm = options ? algorithm_of(*options) : Algorithm::synchronous;
   if (has_servers(algorithm))
     fail(Code::invalid_argument,
-         "parallel: workers of a parameter server are no ranks of a group, "
-         "and this one was given to the trainer with the algorithm '",
+         "parallel: workers of a parameter server are not ranks of a group, but the "
+         "trainer was given a group and the algorithm '",
          options->string("algorithm"), "'");
   if (algorithm == Algorithm::diloco)
     return std::make_unique<parallel::LocalSgd>(
@@ -294,7 +294,7 @@ void Ranks::check_said_by_all(const std::string& what) {
   for (size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all.front())
       fail(Code::invalid_argument, "rank 0 sets ", all.front(), ", and rank ", rank, " sets ",
-           all[rank], ": all ranks make the same call between the same steps");
+           all[rank], ": all ranks must make the same call between the same steps");
 }
 
 std::vector<std::string> Ranks::gather(const std::string& text) {
@@ -351,14 +351,14 @@ void check_elastic(const Job& job, const exchange::World& world) {
     fail(Code::invalid_argument, "parallel.elastic needs ", what...);
   };
   if (job.mesh().pipeline * job.mesh().tensor != 1)
-    needs("the whole model on each rank, and parallel.mesh shares it out");
+    needs("the whole model on each rank, but parallel.mesh divides it");
   if (world.engine != "gloo")
     needs("the engine gloo: under '", world.engine, "' all ranks end with one of them");
   if (job.output_dir().value_or("").empty())
-    needs("an output.dir that all ranks see: the ranks that are left go on from a checkpoint");
+    needs("an output.dir that all ranks see: the remaining ranks continue from a checkpoint");
   if (job.output().integer("checkpoint_every_steps") == 0 &&
       job.output().integer("checkpoint_every_epochs") == 0)
-    needs("checkpoints to go on from: set output.checkpoint_every_steps or _epochs");
+    needs("checkpoints to continue from: set output.checkpoint_every_steps or _epochs");
 }
 
 // One rank reports for all that a launcher started; a rank started by hand has its own terminal.
@@ -411,8 +411,8 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   if (devices > 1 && world.engine != "gloo")
     fail(Code::unsupported, "parallel.devices names ", devices,
          " devices, each of which is a rank, and the engine '", world.engine,
-         "' has one rank a process: use gloo (parallel.engine and parallel.rendezvous), or start a "
-         "process for each device");
+         "' has one rank per process: use gloo (parallel.engine and parallel.rendezvous), "
+         "or start a process for each device");
   world.rank = world.rank * devices + device;
   world.size *= devices;
   if (!own.boolean("elastic")) {
@@ -423,7 +423,7 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
                                own.number("join_timeout")};
   check_elastic(job, world);
   const LongWait wait(elastic.joins ? cat("waits to join the run at ", world.rendezvous,
-                                          ", which takes new ranks up at the end of an epoch")
+                                          ", which admits new ranks at the end of an epoch")
                                     : wait_text(own, world));
   return std::make_unique<Ranks>(elastic);
 }

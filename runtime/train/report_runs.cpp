@@ -153,7 +153,7 @@ ReportedRun load_run(const ReportRun& spec) {
     try {
       add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
     } catch (const nlohmann::json::exception& error) {  // not an object, or text for a number
-      fail(Code::corrupt_data, where, " is no row of metrics: ", json_problem(error));
+      fail(Code::corrupt_data, where, " is not a row of metrics: ", json_problem(error));
     }
   }
   if (run.evaluations.empty() && run.steps_taken.empty())

@@ -54,16 +54,17 @@ void RunFolder::check_removable() const {
   store_.check_clearable();
   if (!JsonLines::may_be(metrics_path_.string()))
     fail(Code::state, "'", metrics_path_.string(),
-         "' is not a run's: only what a run has written is overwritten. Move it away, or let "
-         "output.dir name another folder (on the command line: --set output.dir=FOLDER)");
+         "' was not written by a run, and only what a run has written is overwritten. "
+         "Move it away, or let output.dir name another folder (on the command line: --set "
+         "output.dir=FOLDER)");
 }
 
 void RunFolder::check_in_place() const {
   if (!metrics_ || metrics_->is_in_place()) return;
   fail(Code::state, "the run's folder '", directory_,
        "' was removed, renamed or replaced while the run wrote into it: '", metrics_path_.string(),
-       "' is not the file that holds its rows any more. Put the folder back and resume the run, or "
-       "start again");
+       "' is no longer the file that holds its rows. Put the folder back and resume the "
+       "run, or start again");
 }
 
 void RunFolder::begin() {

@@ -24,9 +24,8 @@ std::string place_text(const Shape& shape, int64_t at) {
 const Tensor& ids_of(const pipeline::Item& batch, const std::string& field,
                      const std::string& table) {
   if (batch.find_opaque(field))
-    fail(Code::unsupported, "field '", field,
-         "' lies in a buffer of the device's, and holds ids of '", table,
-         "', whose rows are fetched by the host: give it in host memory");
+    fail(Code::unsupported, "field '", field, "' lies in a device buffer, but holds ids of '",
+         table, "', whose rows the host fetches: pass it in host memory");
   const Tensor& ids = pipeline::require_field(batch, field);
   if (ids.dtype() != DType::i32)
     fail(Code::invalid_argument, "field '", field, "' is ", dtype_name(ids.dtype()), " ",
@@ -122,14 +121,13 @@ std::unique_ptr<ServedTables> served_tables(parallel::ServedRows* rows, const nn
   const Options& common = update.common();
   for (const char* option : {"clip_norm", "clip_value", "proximal", "ema_decay"})
     if (common.number(option) > 0)
-      fail(Code::unsupported, "optimizer: '", option, "' would leave the rows of '",
+      fail(Code::unsupported, "optimizer: '", option, "' would not apply to the rows of '",
            net.served[0].name,
-           "' out, which the servers update: leave it out, or 'sparse' of the "
-           "embedding");
+           "', which the servers update: leave it out, or leave out the embedding's 'sparse'");
   if (update.accumulate() > 1)
     fail(Code::unsupported,
-         "optimizer: 'accumulate' goes without sparse embeddings: parallel.n_push sums the "
-         "gradients of several steps, too");
+         "optimizer: 'accumulate' is not supported with sparse embeddings: use "
+         "parallel.n_push, which sums the gradients of several steps, too");
   return std::make_unique<ServedTables>(*rows, net, seed);
 }
 

@@ -57,8 +57,8 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
 std::string whence(const std::optional<std::string>& repeated, const Weights& weights) {
   const parallel::Sharing* ranks = weights.ranks;
   if (weights.stage)
-    return "stages of a model do not repeat a step: go on from the last checkpoint on one device "
-           "to see which layer gives it first";
+    return "a model that is cut into stages does not repeat the step: continue from the "
+           "last checkpoint on one device to see which layer produces it first";
   if (!repeated)
     return "the step was not repeated: batches of other shapes have taken its plan's memory";
   const std::string& first = *repeated;
@@ -196,10 +196,11 @@ void Steps::collect(Plans& plans, bool wait_all) {
     }
     metrics.skipped = result.not_finite != 0;
     if (metrics.skipped)
-      log_line(LogLevel::info, cat("step ", metrics.step, ": a gradient was too large for fp16; ",
-                                   accumulate_ > 1 ? "the update that it is a part of is left out"
-                                                   : "there was no update",
-                                   ", and the loss scale is halved"));
+      log_line(LogLevel::info,
+               cat("step ", metrics.step, ": a gradient was too large for fp16; ",
+                   accumulate_ > 1 ? "the update to which it contributes is left out"
+                                   : "there was no update",
+                   ", and the loss scale is halved"));
     if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
     metrics.busy_seconds = result.busy_seconds;
     finished_.push_back(metrics);

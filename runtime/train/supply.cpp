@@ -23,11 +23,11 @@ void check_not_by_clock(const Json& pipeline) {
     if (!is_by_clock(stage)) continue;
     if (stage["stage"] == "overtake")
       fail(Code::unsupported,
-           "the stage 'overtake' orders samples by the time, and ranks that share a model "
-           "(parallel.mesh) have to read the same samples: leave it out");
+           "the order of the stage 'overtake' depends on timing, but ranks that share a "
+           "model (parallel.mesh) must read the same samples: leave it out");
     fail(Code::unsupported, "the stage 'echo' in the mode '", stage.value("mode", std::string()),
-         "' decides by the time, and ranks that share a model (parallel.mesh) have to "
-         "read the same samples: use the mode 'fixed' or 'together'");
+         "' decides by the clock, but ranks that share a model (parallel.mesh) must read "
+         "the same samples: use the mode 'fixed' or 'together'");
   }
 }
 
@@ -107,8 +107,8 @@ void Supply::restore(const checkpoint::Files& files, int saved_by, const std::st
   for (size_t of = 0; of < static_cast<size_t>(saved_by); ++of) all.push_back(position(of));
   if (std::ranges::any_of(all, BatchesAhead::has_taken))
     fail(Code::unsupported, origin, " lies within an epoch whose batches ", saved_by,
-         " ranks took by their length (stage 'bucket'): resume with as many, or from an epoch's "
-         "end");
+         " ranks took by their length (stage 'bucket'): resume with the same number of "
+         "ranks, or from the end of an epoch");
   pipeline_.restore(all);
 }
 
@@ -129,10 +129,10 @@ void Supply::restore_worker(const checkpoint::Files& files, int parts, const std
 void Supply::restore_own(const Json& position) {
   if (ahead_) return ahead_->restore(position);
   if (BatchesAhead::has_taken(position))
-    fail(
-        Code::invalid_argument,
-        "the run's batches were taken by their length (stage 'bucket'), and parallel.batches_ahead "
-        "is now 0: resume with the option as it was, or from an epoch's end");
+    fail(Code::invalid_argument,
+         "the run's batches were taken by their length (stage 'bucket'), but "
+         "parallel.batches_ahead is now 0: resume with the option as it was, or from the "
+         "end of an epoch");
   pipeline_.restore(position);
 }
 

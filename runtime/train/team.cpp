@@ -65,8 +65,8 @@ Team::Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
       trains && job.parallel() ? job.parallel()->strings("devices") : std::vector<std::string>();
   if (ranks && names.size() > 1)
     fail(Code::invalid_argument, "parallel.devices names ", names.size(),
-         " devices, each of which is a rank, and a transport of the program's is the end of one: "
-         "give it one device");
+         " devices, each of which is a rank, but a transport of your own is a single "
+         "rank: name one device");
   if (trains && !ranks && start != Start::study) check_processes(job);
   is_lent_ = trains && ranks;
   if (names.size() > 1)
@@ -136,8 +136,8 @@ void Team::close() noexcept {
 Trainer& Team::lead() const {
   if (!lead_)
     fail(Code::state,
-         "the run was destroyed before it was over, and this trainer, one of several that trained "
-         "together, with it");
+         "this trainer was one of several that trained together in a run that was "
+         "destroyed before it was over");
   return *lead_;
 }
 

@@ -86,10 +86,9 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps', 'fresh' or 'seconds', or the run would never end");
   if (train.integer("noise_scale_every") > 0 && (ranks_ || membership_))
-    fail(
-        Code::unsupported,
-        "train: 'noise_scale_every' measures on one device, and here several train together: leave "
-        "it out, or measure a run of one");
+    fail(Code::unsupported,
+         "train: 'noise_scale_every' measures on one device, but here several train "
+         "together: leave it out, or measure in a run on one device");
   const auto directory = job_.output_dir();
   has_saved_ = start_ == Start::resume;
   if (leads() && !directory && (start_ == Start::new_run || start_ == Start::overwrite))
@@ -147,14 +146,16 @@ std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr&
   const Options& given = *job_.parallel();
   if (ranks_->is_elastic())
     fail(Code::unsupported,
-         "parallel: a run whose model is cut into stages is not elastic: every stage is needed");
+         "parallel: a run whose model is cut into stages cannot be elastic: every stage "
+         "is needed");
   if (given.boolean("sync_batch_norm"))
     fail(Code::unsupported,
-         "parallel: sync_batch_norm takes the moments of a whole batch at once, and stages of a "
-         "model have micro-batches: leave it out, or use group_norm");
+         "parallel: sync_batch_norm takes the moments of a whole batch at once, but "
+         "stages of a model have micro-batches: leave it out, or use group_norm");
   if (given.string("compression") != "none")
     fail(Code::unsupported,
-         "parallel: 'compression' is not there for stages of a model: leave it out");
+         "parallel: 'compression' is not supported when the model is cut into stages: "
+         "leave it out");
   return ranks_->model_stage(
       device, {static_cast<int>(given.integer("micro_batches")),
                parallel::schedule_named(given.string("schedule")), given.strings("stages"),
@@ -259,8 +260,8 @@ Learner& Trainer::shaped_learner() {
 Json Trainer::profile(int steps) {
   if (!is_trial(start_))
     fail(Code::state,
-         "a profile takes a batch and steps of its own, which this run would lack: profile in a "
-         "trial (ETR_START_TRIAL)");
+         "a profile uses up a batch and makes steps, which this run would lack: profile "
+         "in a trial (ETR_START_TRIAL)");
   check_whole();
   pipeline::Item batch;
   await_batch(supply_->pipeline());
@@ -461,7 +462,9 @@ std::optional<Event> Trainer::evaluation_event() {
 
 Event Trainer::next_event(double seconds) {
   if (start_ == Start::evaluate)
-    fail(Code::state, "this trainer was made to evaluate a checkpoint; resume the run to train on");
+    fail(Code::state,
+         "this trainer was made to evaluate a checkpoint; resume the run to continue "
+         "training");
   if (ended_) return make_event(EventKind::end);
   if (failure_) std::rethrow_exception(failure_);
   try {

@@ -130,10 +130,10 @@ void Trainer::recover(const Error& lost) {
   if (!loaded || ++recoveries_ > kMostRecoveries)
     fail(Code::device_lost, lost.what(),
          loaded ? cat(" (for the ", recoveries_, "th time in this run)")
-                : std::string(" (the run has no checkpoint yet to go on from)"));
+                : std::string(" (the run has no checkpoint yet from which it could continue)"));
   log_line(LogLevel::warning,
            cat("step ", learner_->steps(), ": ", lost.what(),
-               "; the run opens the device again and goes on from '", loaded->path, "'"));
+               "; the run opens the device again and continues from '", loaded->path, "'"));
   const gpu::DeviceOptions options = learner_->device()->options();
   kernels_.reset();
   renew([&] {
@@ -165,8 +165,7 @@ bool Trainer::can_regroup(const Error& error) const {
 // The remaining ranks continue from the newest checkpoint, or from the beginning if there is none
 // yet. More of them may be lost before all have started again.
 void Trainer::go_on_without(const Error& lost) {
-  log_line(LogLevel::warning,
-           cat(lost.what(), "; the ranks that are left form a group of their own"));
+  log_line(LogLevel::warning, cat(lost.what(), "; the remaining ranks form a group of their own"));
   for (std::vector<int> missing = ranks_->missing(lost);;) try {
       return renew([&] {
         ranks_->regroup(missing);

@@ -34,7 +34,7 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
        "set parallel.mesh.pipeline to 2 or more"},
       {{"partition"},
        parallel.strings("stages").empty(),
-       "stages that are chosen",
+       "stages that EchoTrain chooses",
        "leave parallel.stages out"},
       {{"bucket_mb"},
        algorithm == Algorithm::synchronous,

@@ -102,8 +102,7 @@ void Weights::add_base(checkpoint::NamedTensors& tensors, const Loaded& loaded) 
   const std::vector<std::string> kept = frozen();
   if (loaded.frozen != kept)
     fail(Code::invalid_argument, loaded.origin,
-         " holds adapters and trained parameters of another choice: give 'lora' the same 'layers' "
-         "and 'train' as then");
+         " was made with other 'layers' or another 'train' of 'lora': use the same as then");
   if (loaded.scale != net.lora->scale())
     fail(Code::invalid_argument, loaded.origin, " holds adapters with alpha / rank ", loaded.scale,
          ", and here it is ", net.lora->scale());
@@ -271,7 +270,8 @@ void Weights::require(const std::string& name) const {
   for (const nn::ServedTable& table : whole.served)
     if (table.name == name)
       fail(Code::state, "the table '", name,
-           "' is sparse: its rows are with the servers, and in checkpoints (tables.safetensors)");
+           "' is sparse: its rows are on the servers, and in checkpoints "
+           "(tables.safetensors)");
   fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, store.names()));
 }
 
@@ -336,10 +336,11 @@ void Weights::write_gradients(const std::vector<pipeline::Field>& given) {
 std::string Weights::onnx(const nn::Model& model) const {
   if (stage)
     fail(Code::unsupported,
-         "a model that is cut into stages is not exported: load its checkpoint on one device");
+         "a model that is cut into stages cannot be exported: load its checkpoint on one "
+         "device");
   if (served)
     fail(Code::unsupported, "a model with sparse tables ('", whole.served[0].name,
-         "') is not exported: they are not on the device");
+         "') cannot be exported: they are not on the device");
   const gpu::Buffer averages = update->averages();
   const auto value_of = [&](const std::string& name) {
     const bool averaged = averages && store.is_trainable(name);

@@ -1,5 +1,5 @@
 """Keeps what a benchmark measured as a file for docs/measurements, from which tests/docs/measurements.py makes a table of
-docs/performance.md or docs/performance_gpu.md."""
+docs/performance.md or one of its companion pages."""
 
 import argparse
 import datetime

@@ -10,7 +10,7 @@ rm -rf "$work"
 mkdir -p "$work/app"
 
 python3 -m venv "$work/venv"
-PIP_NO_CACHE_DIR=1 "$work/venv/bin/pip" install -q --disable-pip-version-check --no-deps --target "$work/runtime" dotnetcore2
+PIP_NO_CACHE_DIR=1 "$work/venv/bin/pip" install -q --disable-pip-version-check --no-deps --target "$work/runtime" dotnetcore2==3.1.23
 dotnet=$work/runtime/dotnetcore2/bin/dotnet
 chmod +x "$dotnet"
 

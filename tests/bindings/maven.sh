@@ -1,18 +1,38 @@
 #!/usr/bin/env bash
-# Installs the Java package into a repository of its own, and runs the sample as a project that depends on it.
+# Installs the Java package into a Maven repository of its own, and runs the sample as a project that depends on it.
 #
-#   maven.sh BUILD_FOLDER
+#   maven.sh BUILD_FOLDER            the package that Maven makes from the sources and a build
+#   maven.sh RELEASE WORK_FOLDER     the jars and the pom in a folder that tools/release.sh has made
 set -euo pipefail
-build=$(realpath "$1")
 root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$build/maven
+from=$(realpath "$1")
+work=${2:-$from/maven}
 rm -rf "$work"
 mkdir -p "$work"
-maven() { mvn -q -B -Dmaven.repo.local="$build/m2" "$@"; }
+work=$(realpath "$work")
+repository=$from/m2
+[ $# = 1 ] || repository=$work/m2
+maven() { mvn -q -B -Dmaven.repo.local="$repository" "$@"; }
 
-maven -f "$root/bindings/java" install -Dechotrain.build="$build"
-ls "$build"/m2/io/echotrain/echotrain/0.1.0/*.jar
-"$build/samples/draw" "$work/png" 64 1
+if [ $# = 1 ]; then
+  maven -f "$root/bindings/java" install -Dechotrain.build="$from"
+else
+  (cd "$from" && sha256sum --quiet --check SHA256SUMS)
+  pom=$(ls "$from"/echotrain-*.pom)
+  install() { maven install:install-file -DpomFile="$pom" -Dfile="$1" "${@:2}"; }  # as docs/releases.md says
+  install "${pom%.pom}.jar"
+  for natives in "${pom%.pom}"-natives-*.jar; do install "$natives" -Dclassifier="natives-$(basename "${natives#*-natives-}" .jar)"; done
+fi
+ls "$repository"/io/echotrain/echotrain/*/*.jar
+/usr/bin/python3 - "$work/png" "$root/tests/bindings" <<'END'
+import pathlib, sys, numpy
+sys.path.append(sys.argv[2])
+from png import png
+for i in range(64):
+    folder = pathlib.Path(sys.argv[1], str(i % 2))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{i}.png").write_bytes(png(numpy.random.randint(0, 255, (28, 28), "u1")))
+END
 maven -f "$root/samples/java" compile exec:java -Dsample.target="$work/target" -Dexec.args="$work/png" \
-  -Dechotrain.cache.dir="$work/cache" | tee "$work/train.log"
+  -Dechotrain.natives="natives-linux-$(uname -m)" -Dechotrain.cache.dir="$work/cache" | tee "$work/train.log"
 grep -q 'epoch 3: loss' "$work/train.log"

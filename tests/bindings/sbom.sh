@@ -1,13 +1,27 @@
 #!/usr/bin/env bash
-# Writes the bill of materials of each package that the build folder has, and of an installed prefix; checks them, and those of a release,
-# with the SPDX project's own validator and against the packages.
+# Checks bills of materials with the SPDX project's own validator and against the packages.
 #
-#   sbom.sh BUILD_FOLDER WORK_FOLDER [RELEASE]      RELEASE: a folder that tools/release.sh has made
+#   sbom.sh BUILD_FOLDER WORK_FOLDER     writes them for each package that the build folder has, and for an installed prefix
+#   sbom.sh RELEASE WORK_FOLDER          takes those in a folder that tools/release.sh has made
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-venv_sees= . "$root/tests/support/venv.sh" "$@"
-"$venv/bin/pip" install -q spdx-tools
+check() { # package, its bill
+  "$venv/bin/pyspdxtools" -i "$2"
+  python3 "$root/tests/bindings/sbom_check.py" "$1" "$2"
+}
+if [ -e "$1/SHA256SUMS" ]; then
+  mkdir -p "$2"
+  venv=$2/venv
+  python3 -m venv "$venv"
+else
+  venv_sees= . "$root/tests/support/venv.sh" "$@"
+fi
+PIP_NO_CACHE_DIR=1 "$venv/bin/pip" install -q spdx-tools==0.8.5
 
+if [ -e "$1/SHA256SUMS" ]; then
+  for bill in "$1"/*.spdx.json; do check "${bill%.spdx.json}" "$bill"; done
+  exit
+fi
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
 packages=("$work/prefix")
 for package in "$build"/bindings/java/echotrain*.jar "$build"/bindings/csharp/EchoTrain.*.nupkg "$build"/wheel/repaired/*.whl; do
@@ -17,14 +31,8 @@ for package in "$build"/bindings/java/echotrain*.jar "$build"/bindings/csharp/Ec
   fi
   packages+=("$package")
 done
-check() { # package, its bill
-  "$venv/bin/pyspdxtools" -i "$2"
-  python3 "$root/tests/bindings/sbom_check.py" "$1" "$2"
-}
 for package in "${packages[@]}"; do
   bill=$work/$(basename "$package").spdx.json
   python3 "$root/tools/sbom.py" "$package" --out "$bill"
   check "$package" "$bill"
 done
-[ -n "${3:-}" ] || exit 0
-for bill in "$3"/*.spdx.json; do check "${bill%.spdx.json}" "$bill"; done

@@ -98,7 +98,7 @@ TEST(Functions, WhatAMapMayNotReturn) {
   expect_words(run(five_samples, [](void*, etr_batch*) -> int32_t { return ETR_END; }),
                {"'change' returned ETR_END, which only sources may", "key '0'", "mine"});
   expect_words(run(five_samples, [](void*, etr_batch*) -> int32_t { return 77; }),
-               {"'change' returned 77, which is no status"});
+               {"'change' returned 77, which is not a status"});
   expect_words(run(five_samples,
                    [](void*, etr_batch* item) -> int32_t { return etr_batch_remove(item, "x"); }),
                {"'change' has removed every field"});

@@ -312,7 +312,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(run("train", *words).returncode, 0)
         result = run("train", *words, "--resume")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("complete, at step 4 (train.steps is 4); to train on, give it more: --resume --set train.steps=8", result.stdout)
+        self.assertIn("complete, at step 4 (train.steps is 4); to continue training: --resume --set train.steps=8", result.stdout)
         self.assertNotIn("loss 0.000", result.stdout)
         for steps in (8, 9):  # also a single one
             self.assertIn(f"{steps} steps", run("train", *words, "--resume", "--set", f"train.steps={steps}").stdout)
@@ -347,28 +347,28 @@ class Runs(unittest.TestCase):
         self.assertEqual(run("train", *words).returncode, 0)
         result = run("train", *words, "--resume")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("complete, at step 2 (evaluation.target_accuracy of 0.001 is reached); to train on, give it more: "
+        self.assertIn("complete, at step 2 (evaluation.target_accuracy of 0.001 is reached); to continue training: "
                       "--resume --set evaluation.target_accuracy=0\n", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "evaluation.target_accuracy=0").stdout)
         aimed = {"evaluation.every_steps": 2, "evaluation.target_loss": 1000, "train.steps": 8}
         words = self.words("aimed-at-loss", **aimed)
         self.assertEqual(run("train", *words).returncode, 0)
-        self.assertIn("complete, at step 2 (evaluation.target_loss of 1000 is reached); to train on, give it more: "
+        self.assertIn("complete, at step 2 (evaluation.target_loss of 1000 is reached); to continue training: "
                       "--resume --set evaluation.target_loss=0\n", run("train", *words, "--resume").stdout)
         counted = self.words("counted", train__steps=0, train__fresh=9)
         self.assertEqual(run("train", *counted).returncode, 0)
-        self.assertIn("(train.fresh is 9); to train on, give it more: --resume --set train.fresh=18\n",
+        self.assertIn("(train.fresh is 9); to continue training: --resume --set train.fresh=18\n",
                       run("train", *counted, "--resume").stdout)
         self.assertEqual(run("train", *self.words("timed")).returncode, 0)
         timed = self.words("timed", train__steps=0, train__seconds=0.000001)
         self.assertRegex(run("train", *timed, "--resume").stdout,
-                         r"\(train\.seconds are over\); to train on, give it more: --resume --set train\.seconds=[1-9]")
+                         r"\(train\.seconds are over\); to continue training: --resume --set train\.seconds=[1-9]")
 
     def test_a_run_without_a_step_says_why(self):
         result = run("train", *self.words("short", train__steps=0, train__seconds=0.000001, **{"pipeline.stages.2.milliseconds": 50}))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("0 steps", result.stdout)
-        self.assertIn("train.seconds (1e-06) were over before the first batch came: nothing is trained or saved", result.stderr)
+        self.assertIn("train.seconds (1e-06) were over before the first batch came: nothing was trained or saved", result.stderr)
 
     def test_missing_data_is_no_missing_checkpoint(self):
         words = self.words("moved-data")
@@ -484,7 +484,7 @@ class Demo(unittest.TestCase):
         self.assertIn("holds other files; name a new folder", result.stderr)
         result = run("demo", self.root / "thesis.tex")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("thesis.tex' is no folder", result.stderr)
+        self.assertIn("thesis.tex' is not a folder", result.stderr)
         self.assertEqual([path.name for path in self.root.iterdir()], ["thesis.tex"])
 
     def test_numbers_are_checked(self):

@@ -270,7 +270,7 @@ class Launch(unittest.TestCase):
             result = run("launch", "-n", "2", *self.words(name, optimizer=json.dumps({"optimizer": "adamw"}), **keys),
                          "--set", f"parallel.zero_stage={stage}", *more)
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertEqual(result.stderr.count("2 ranks share out"), int(stage > 0), result.stderr)
+            self.assertEqual(result.stderr.count("2 ranks shard"), int(stage > 0), result.stderr)
 
         train("all", 0)
         train("state", 1)

@@ -193,7 +193,7 @@ class Ranks(unittest.TestCase):
         self.assertIn("waits for the parameter server at file:nobody, for 15 s at most", errors)
         errors = self.refused('parallel={"elastic": true, "join": true, "join_timeout": 15, "rank": 0, "size": 1, "rendezvous": '
                               '"file:nobody"}', "output.dir=joins")
-        self.assertIn("waits to join the run at file:nobody, which takes new ranks up at the end of an epoch", errors)
+        self.assertIn("waits to join the run at file:nobody, which admits new ranks at the end of an epoch", errors)
 
     def test_a_log_file_has_each_line_at_once(self):
         waits = self.train('parallel={"rank": 0, "size": 2, "rendezvous": "file:alone"}')
@@ -206,7 +206,7 @@ class Ranks(unittest.TestCase):
             taken.listen()
             place = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
             errors = self.refused(f'parallel={{"rank": 0, "size": 2, "timeout": 1000, "rendezvous": "{place}"}}')
-        self.assertIn("another program has this port", errors)
+        self.assertIn("this port is used by another program", errors)
 
     def test_options_without_effect_are_refused(self):
         for section, words in (

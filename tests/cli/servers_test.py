@@ -156,7 +156,7 @@ class Servers(unittest.TestCase):
         for option in ("elastic", "sync_batch_norm"):
             result = run("launch", "-n", 2, "--servers", 2, *words, "--set", f"parallel.{option}=true")
             self.assertNotEqual(result.returncode, 0)
-            self.assertRegex(result.stderr, rf"\A.*'downpour' goes without .*{option}.*\n\Z")
+            self.assertRegex(result.stderr, rf"\A.*'downpour' does not support .*{option}.*\n\Z")
         decays = self.words("", 1, optimizer='{"optimizer": "adamw"}')  # by its default
         result = run("launch", "-n", 2, "--servers", 2, *decays)
         self.assertNotEqual(result.returncode, 0)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/performance.md and docs/performance_gpu.md from docs/measurements: what stands between
-<!-- measurement: NAME --> and <!-- end --> becomes the table of NAME.json, with a line that says where, when and how it was measured.
+"""Fills tables of docs/performance.md, docs/performance_gpu.md and docs/performance_history.md from docs/measurements: what stands
+between <!-- measurement: NAME --> and <!-- end --> becomes the table of NAME.json, with a line that says where, when and how it was
+measured.
 
     python3 tests/docs/measurements.py [--check]
 
@@ -16,7 +17,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "docs/performance.md", ROOT / "docs/performance_gpu.md")
+PAGES = tuple(ROOT / f"docs/performance{part}.md" for part in ("", "_gpu", "_history"))
 FOLDER = ROOT / "docs/measurements"
 KEYS = ("benchmark", "command", "date", "machine", "driver", "columns", "rows", "note")
 OPEN, CLOSE = "<!-- measurement: ", "<!-- end -->"

@@ -89,7 +89,7 @@ TEST(Succession, OfTwoPartsOneGoesOn) {
     for (int rank = 0; rank < 5; ++rank) {
       const Outcome outcome = outcomes[static_cast<size_t>(rank)].get();
       if (rank < 2) {
-        EXPECT_NE(outcome.error.find("the run goes on without this rank"), std::string::npos)
+        EXPECT_NE(outcome.error.find("the run continues without this rank"), std::string::npos)
             << outcome.error;
       } else {
         EXPECT_EQ(outcome.error, "") << "the majority";
@@ -127,7 +127,7 @@ TEST(Succession, WhoComesLateLearnsThatTheOthersHaveGoneOn) {
   auto first = succeed(*ranks[0], {2}), second = succeed(*ranks[1], {2});
   EXPECT_EQ(first.get().error, "");
   EXPECT_EQ(second.get().error, "");
-  EXPECT_NE(succeed(*ranks[2], {0, 1}).get().error.find("goes on without this rank"),
+  EXPECT_NE(succeed(*ranks[2], {0, 1}).get().error.find("continues without this rank"),
             std::string::npos);
 }
 
@@ -227,7 +227,7 @@ TEST(Succession, NewcomersAreToldThatThereIsNoRun) {
   };
   while (!is_listed()) std::this_thread::yield();
   ranks[0]->end();
-  EXPECT_NE(waiting.get().find("the run ended before"), std::string::npos);
+  EXPECT_NE(waiting.get().find("ended before it admitted"), std::string::npos);
 }
 
 // Of many that try to create the same key, exactly one succeeds.

@@ -130,12 +130,12 @@ TEST(World, SaysWhichVariableMakesNoSense) {
   EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "one"}, {"PMI_SIZE", "2"}});
             }),
-            "the environment variable PMI_RANK is 'one', which is no number of ranks");
+            "the environment variable PMI_RANK is 'one', which is not a number of ranks");
   EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}});
             }),
-            "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks count from 0 to the "
-            "size less one");
+            "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks are numbered from 0 "
+            "to the size minus 1");
   EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "2000000000"}});
             }),
@@ -145,7 +145,7 @@ TEST(World, SaysWhichVariableMakesNoSense) {
       error_text([] {
         world_in(
             {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}});
-      }).find("no port below 65535"),
+      }).find("not a port below 65535"),
       std::string::npos);
 }
 

@@ -137,7 +137,7 @@ class Elastic(unittest.TestCase):
         cluster.wait_for(lambda: "2 ranks go on" in cluster.said(0) or not cluster.running(), "the others do not go on")
         cluster.signal(2, signal.SIGCONT)
         self.assertEqual(cluster.wait(2), 1, cluster.report())
-        self.assertIn("the run goes on without this rank", cluster.said(2))
+        self.assertIn("the run continues without this rank", cluster.said(2))
         for rank in (0, 1):
             self.expect_end(cluster, rank)
         self.expect_whole(cluster, 9)
@@ -153,7 +153,7 @@ class Elastic(unittest.TestCase):
         cluster.wait_for_step(6)
         network.cut(2)
         self.assertEqual(cluster.wait(2), 1, cluster.report())
-        self.assertIn("the run goes on without this rank", cluster.said(2))
+        self.assertIn("the run continues without this rank", cluster.said(2))
         for rank in (0, 1):
             self.expect_end(cluster, rank)
         self.expect_whole(cluster, 9)
@@ -209,7 +209,7 @@ class Elastic(unittest.TestCase):
 
     def test_elastic_jobs_say_what_they_need(self):
         for key, value, message in (("output.dir", "", "an output.dir"),
-                                    ("output.checkpoint_every_steps", "0", "checkpoints to go on from")):
+                                    ("output.checkpoint_every_steps", "0", "checkpoints to continue from")):
             cluster = self.cluster(key, 2)
             cluster.start(0, "--set", f"{key}={value}", "--set", "output.checkpoint_every_epochs=0")
             self.assertEqual(cluster.wait(0), 1)

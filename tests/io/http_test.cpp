@@ -255,7 +255,7 @@ TEST_F(Http, ACodingIsTheFilesOwn) {
                                      {"/a?x.gz", "gzip"},
                                      {"/a", "zstd"}})
     EXPECT_TRUE(has(said_of(path, coding),
-                    cat("comes with Content-Encoding '", coding, "', which was not asked for")))
+                    cat("comes with Content-Encoding '", coding, "', which was not requested")))
         << path << " " << coding;
   EXPECT_EQ(said_of("/a", "gzip", "300 X"), "") << "of an error nobody reads it";
 }

@@ -164,7 +164,7 @@ TEST(S3Request, GoesToTheBucketsAddress) {
   EXPECT_EQ(url("s3://b/\x0f\xf0?#%+"), "http://here:1/b/%0F%F0%3F%23%25%2B");
   for (const char* nowhere : {"s3://", "s3:///a"})
     EXPECT_EQ(error_text([&] { url(nowhere); }),
-              cat("'", nowhere, "' is no address of the form s3://BUCKET/KEY"));
+              cat("'", nowhere, "' is not an address of the form s3://BUCKET/KEY"));
   EXPECT_TRUE(io::s3_request("s3://b/a", settings).headers.empty());
   settings.access_key = "key";
   const io::HttpRequest request = io::s3_request("s3://b/a", settings);
@@ -270,7 +270,7 @@ TEST_F(S3List, SaysWhatTheServerAnswers) {
       EXPECT_EQ(error.code(), code) << status;
     }
   EXPECT_EQ(said({"<Key>a</Key>"}),
-            "cannot list 's3://b/*': the server's answer is no list of objects: <Key>a</Key>");
+            "cannot list 's3://b/*': the server's answer is not a list of objects: <Key>a</Key>");
   EXPECT_EQ(list({page({"a"}) + "<Key>b"}), std::vector<std::string>{"s3://b/a"});
   const std::string is_cut = "<IsTruncated>true</IsTruncated>";
   EXPECT_NE(said({page({"a"}) + is_cut}).find("does not say how to ask for the rest"),

@@ -208,7 +208,7 @@ TEST(Tar, SaysWhatIsNoArchive) {
   };
   EXPECT_HAS(error_of(""), "the file is empty");
   EXPECT_HAS(error_of("\x1f\x8b\x08" + std::string(600, 'x')),
-             "'a.tar' is no tar archive but gzip data");
+             "'a.tar' is not a tar archive but gzip data");
   EXPECT_HAS(error_of("\x28\xb5\x2f\xfd" + std::string(600, 'x')), "zstd data");
   EXPECT_HAS(error_of("BZh9" + std::string(10, 'x')), "bzip2 data");
   EXPECT_HAS(error_of(std::string(600, 'x')), "checksum (not a tar archive?)");

@@ -574,12 +574,12 @@ TEST(OnnxImport, HostileGraphsAreErrors) {
        [](nn::OnnxFile& f) {
          return f.emit("LayerNormalization", {"x", f.integers({0, 0, 0, 0})});
        }},
-      {"it makes integers or booleans",
+      {"it converts computed values to integers or booleans",
        [](nn::OnnxFile& f) {
          const auto to = ops::OnnxAttributes().integer("to", ops::kOnnxInt64);
          return f.emit("Cast", {f.emit("Relu", {"x"})}, to);
        }},
-      {"it makes integers or booleans",
+      {"it converts computed values to integers or booleans",
        [](nn::OnnxFile& f) {
          const auto to = ops::OnnxAttributes().integer("to", ops::kOnnxInt64);
          return f.emit("Relu", {f.emit("Cast", {"x"}, to)});
@@ -867,7 +867,7 @@ TEST(OnnxImport, OtherRotaryPositionsAreRefused) {
   const auto both = [&](const Step& step) { return told(step, step, unchanged); };
   const Step usual = rotated({1, 0.01f}, kPositions);
   constexpr const char* kTable = "not those of the layer 'attention'";
-  constexpr const char* kAlike = "turn queries and keys alike";
+  constexpr const char* kAlike = "rotate queries and keys alike";
   const struct {
     const char* says;
     std::string text;
@@ -877,7 +877,7 @@ TEST(OnnxImport, OtherRotaryPositionsAreRefused) {
       {kTable, both(rotated({0.01f, 1}, kPositions))},
       {kTable, both(rotated({1, -0.01f}, kPositions))},
       {kTable, both(rotated({1, std::nanf("")}, kPositions))},
-      {"does not tell their base", both(rotated({1, 0.01f}, {0}))},
+      {"from which their base cannot be derived", both(rotated({1, 0.01f}, {0}))},
       {kAlike, told(usual, unchanged, unchanged)},
       {kAlike, told(usual, rotated({1, 0.1f}, kPositions), unchanged)},
       {kAlike, told(usual, usual, usual)},
@@ -903,7 +903,7 @@ TEST(OnnxImport, OnlyHeadsAreRepeated) {
   const Step relu = [](nn::OnnxFile& f, const std::string& x) { return f.emit("Relu", {x}); };
   const std::string in_turn =
       problem(attention_file(2, unchanged, turned({0, 1, 3, 2}, repeated(1)), repeated(1)));
-  EXPECT_NE(in_turn.find("repeated side by side"), std::string::npos) << in_turn;
+  EXPECT_NE(in_turn.find("must lie side by side"), std::string::npos) << in_turn;
   const std::string elsewhere = problem(file_of({1, 5, 1}, [&](auto& f) {
     return relu(f, f.emit("Expand", {"x", f.integers({1, 1, 3})}));
   }));
@@ -958,7 +958,7 @@ TEST(OnnxImport, SoftmaxHadAnotherAxisBeforeOpset13) {
   }));
   graph.opset = 12;
   const std::string text = error_text([&] { nn::import_onnx(graph, ""); });
-  EXPECT_NE(text.find("softmax over keys"), std::string::npos) << text;
+  EXPECT_NE(text.find("over the keys"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -889,7 +889,7 @@ TEST(BadRecords, TheLogTellsWhatIsReplacedFromWhatIsDropped) {
   };
   const auto replaced = lines_of(R"([{"stage": "decode"}])", {});
   ASSERT_EQ(replaced.size(), 1u);
-  expect_names(replaced[0], {"bad record", "stands in", "key 's7'"});
+  expect_names(replaced[0], {"bad record", "replaced by the good sample", "key 's7'"});
   const auto dropped = lines_of(
       R"([{"stage": "map", "function": "shape"}, {"stage": "batch", "size": 4}])", odd_ones({6}));
   ASSERT_EQ(dropped.size(), 1u);

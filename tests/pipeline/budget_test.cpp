@@ -65,8 +65,8 @@ TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
   const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 kB per image
   const std::string message = budget_error(budget_spec(pattern, 1'000'000, 1000));
   EXPECT_THROW(Pipeline(budget_spec(pattern, 1'000'000, 1000)), Error) << "in the constructor";
-  for (const char* part : {"pipeline: budget_bytes is 1.0 MB, too little", "'shuffle' holds 3.1 MB",
-                           "'echo' holds", "may take 80 % of the budget"})
+  for (const char* part : {"pipeline: budget_bytes is 1.0 MB, which is too little",
+                           "'shuffle' holds 3.1 MB", "'echo' holds", "may take 80 % of the budget"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
   // The suggested budget is enough, and slightly less is not.
   const std::string before = "set budget_bytes to at least ";

@@ -459,7 +459,8 @@ TEST(Restore, PositionsOfEarlierVersionsBelongToTheirPlace) {
   EXPECT_EQ(refusal(moved, state), "accepted");
   state.erase("data");
   EXPECT_EQ(refusal(spec, state), "accepted");
-  EXPECT_NE(refusal(moved, state).find("the position is of an earlier version"), std::string::npos)
+  EXPECT_NE(refusal(moved, state).find("the position was saved by an earlier version"),
+            std::string::npos)
       << refusal(moved, state);
   Json other = spec;
   other["stages"][4]["size"] = 9;
@@ -519,7 +520,7 @@ TEST(Restore, NestedSourcesMayHaveMoved) {
   Json without_data = state;
   without_data.erase("data");
   EXPECT_EQ(refusal(spec, without_data), "accepted");
-  EXPECT_NE(refusal(moved, without_data).find("the position is of an earlier version"),
+  EXPECT_NE(refusal(moved, without_data).find("the position was saved by an earlier version"),
             std::string::npos);
 }
 

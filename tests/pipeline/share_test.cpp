@@ -388,7 +388,7 @@ TEST(Share, SaysWhichPositionIsMissing) {
   TempDir dir;
   const Json spec = shuffled(dir);
   Json state = positions_of(spec, 3, 4);
-  EXPECT_NE(said(spec, state[0]).find("a list of the positions of all 3 ranks, and there is 1"),
+  EXPECT_NE(said(spec, state[0]).find("a list of the positions of all 3 ranks, but there is 1"),
             std::string::npos)
       << said(spec, state[0]);
   Json two = state;
@@ -404,7 +404,7 @@ TEST(Share, SaysWhichPositionIsMissing) {
   EXPECT_NE(said(spec, later).find("were not saved at the same time"), std::string::npos);
   Json otherwise = state;
   otherwise[2]["done"] = DoneSamples().json();
-  EXPECT_NE(said(spec, otherwise).find("or shared out otherwise"), std::string::npos);
+  EXPECT_NE(said(spec, otherwise).find("or divided in another way"), std::string::npos);
   EXPECT_NE(said(spec, Json::array()).find("without positions"), std::string::npos);
 }
 

@@ -598,7 +598,7 @@ TEST_F(SharedCacheTest, OtherProgramsFilesAreNotTaken) {
   EXPECT_FALSE(cache.gives(1));
   cache.keep(1);
   EXPECT_TRUE(cache.gives(1));
-  EXPECT_HAS(warnings(), "part-0.data' is no part of a shared cache, or damaged");
+  EXPECT_HAS(warnings(), "part-0.data' is not a part of a shared cache, or is damaged");
   EXPECT_EQ(get(data_file()), std::string(100, 'x'));
   EXPECT_TRUE(fs::exists(data_file(1)));
 }

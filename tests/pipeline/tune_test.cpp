@@ -158,7 +158,7 @@ TEST(Tune, GoesOnAfterAValueThatIsRefused) {
   for (const Json& trial : found["trials"]) {
     EXPECT_NE(trial.contains("error"), trial.contains("samples_per_s")) << trial;
     if (trial.value("remote_connections", 0) != 16) continue;
-    EXPECT_NE(trial.value("error", "").find("budget_bytes is 2.0 MB, too little"),
+    EXPECT_NE(trial.value("error", "").find("budget_bytes is 2.0 MB, which is too little"),
               std::string::npos)
         << trial;
     said = trial.value("error", "");

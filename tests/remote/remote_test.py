@@ -331,7 +331,7 @@ class BadServers(unittest.TestCase):
 
     def test_a_damaged_fast_shard_is_named_by_its_address(self):
         with tempfile.TemporaryDirectory() as cache:
-            with self.assertRaisesRegex(et.errors.CorruptDataError, "/fine/a.ets'.* is no fast shard"):
+            with self.assertRaisesRegex(et.errors.CorruptDataError, "/fine/a.ets'.* is not a fast shard"):
                 digest(et.stages.fast_shard(f"{self.url}/fine/a.ets"), remote_cache_dir=cache)
 
     def test_files_that_change_are_an_error(self):

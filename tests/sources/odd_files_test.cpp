@@ -235,7 +235,7 @@ TEST(Names, ThatLieAboutCompressionAreToldSo) {
         if (&is == &named)
           EXPECT_EQ(error, "no error");
         else if (&named == &kinds[0])
-          EXPECT_HAS(error, cat("is no tar archive but ", is.name));
+          EXPECT_HAS(error, cat("is not a tar archive but ", is.name));
         else
           EXPECT_HAS(error, cat("is named as ", named.name, " data and is ", is.name,
                                 " data; rename it to end in ."));

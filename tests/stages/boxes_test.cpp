@@ -67,7 +67,7 @@ TEST(Boxes, MistakesAreNamed) {
   };
   has("0 1 2", "3 numbers");
   has("0 0 0 0.5 x", "'x' is not a number");
-  has("0 10 20 110 220", "shares of the image");
+  has("0 10 20 110 220", "fractions of the image");
   has("0 0.5 0.5 0.4 0.6", "no area");
   has("1.5 0 0 1 1", "whole number");
   has("3 0 0 1 1", "from 0 to 2", R"(, "classes": 3)");

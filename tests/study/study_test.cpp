@@ -380,7 +380,7 @@ TEST_F(StudyFile, ErrorsNameTheKeyAndTheNearest) {
                    j["stop_early"] = "slower";
                    j["goal"].erase("target");
                  }),
-                 "needs a target");
+                 "needs a 'target'");
   expect_problem(changed([](Json& j) { j.erase("job"); }), "'job' is missing");
   expect_problem(changed([](Json& j) { j["job"].erase("evaluation"); }), "evaluation");
   expect_problem(

@@ -52,8 +52,8 @@ build_zlib() { # Debian's source lacks a file of its CMake project
 }
 
 build_libdeflate() { # has no CMakeLists.txt
-  local version=${1%/.} library=libdeflate.a
-  version=${version##*-}
+  local version=${description#*_} library=libdeflate.a
+  version=${version%%-*}
   case ${compiler[0]} in *mingw*) library=libdeflatestatic.lib ;; esac
   make -C "$1" "${compiler[@]}" CFLAGS="-O2 -fPIC" $library && cp "$1/libdeflate.h" "$prefix/include/" &&
     cp "$1/$library" "$prefix/lib/libdeflate.a" &&
@@ -61,20 +61,42 @@ build_libdeflate() { # has no CMakeLists.txt
       "$1/libdeflate.pc.in" >"$prefix/lib/pkgconfig/libdeflate.pc"
 }
 
+# The file name of a source package's description, which has its version; with /RELEASE behind the name, of the release as it was published
+# or last renewed, without security updates.
+description_of() { private_apt source --print-uris "$1" 2>/dev/null | awk '$2 ~ /[.]dsc$/ {print $2}'; }
+
+fetch() { # source package; sets description
+  local log=$directory/$1.log
+  description=$(description_of "$1")
+  [ -n "$description" ] || die "apt's sources have no source package $1"
+  [ ! -e "$work/$1/$description" ] || return 0
+  rm -rf "$work/$1"
+  mkdir "$work/$1"
+  if ! (cd "$work/$1" && private_apt source --download-only "$1") >"$log" 2>&1; then
+    rm -f "$work/$1"/*
+    [ -n "${ECHOTRAIN_OLDER_LIBRARIES:-}" ] ||
+      die "the mirror in apt's sources lists $description, but does not have it (see $log). Take another mirror, or try again later. With" \
+        "ECHOTRAIN_OLDER_LIBRARIES=1 in the environment, the version without that security update is built; do not publish that"
+    echo "$(basename "$0"): instead of $description, which cannot be fetched, the version before that security update" >&2
+    description=$(description_of "$1/$codename")
+    (cd "$work/$1" && private_apt source --download-only "$1/$codename") >>"$log" 2>&1 || die "apt-get source $1 failed, see $log"
+  fi
+}
+
+# What has been built stays, unless there is a newer version of it, or it is built otherwise.
 build() { # source package, folder of its CMakeLists.txt, options
-  local name=$1 log=$directory/$1.log source
-  [ ! -e "$directory/$name.done" ] || return 0
-  echo "$(basename "$0"): building $name" >&2
-  rm -rf "$work/$name"
-  mkdir "$work/$name"
-  # Mirrors may lack the newest security update.
-  (cd "$work/$name" && { private_apt source "$name" || private_apt source "$name/$codename"; }) >"$log" 2>&1 || die "apt-get source $name failed, see $log"
-  source=$(find "$work/$name" -mindepth 1 -maxdepth 1 -type d)
-  local how=build_with_cmake
+  local name=$1 log=$directory/$1.log how=build_with_cmake description recipe
+  fetch "$name"
   if declare -F "build_${name%%[0-9]*}" >/dev/null; then how=build_${name%%[0-9]*}; fi
-  "$how" "$source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
-  cp "$source/debian/copyright" "$directory/licences/$name"
-  sed -n 's/^Version: //p' "$work/$name"/*.dsc | head -n 1 >"$directory/$name.done"
+  recipe="$description $({ printf '%s\n' "$@" "${compiler[@]}"; "${compiler[0]#CC=}" --version; declare -f configure "$how"; cat "$toolchain"; } | sha256sum)"
+  [ "$(cat "$directory/$name.recipe" 2>/dev/null)" != "$recipe" ] || return 0
+  echo "$(basename "$0"): building $name" >&2
+  rm -rf "$directory/$name".{done,recipe} "$work/$name"/{source,build}
+  (cd "$work/$name" && dpkg-source -x "$description" source) >>"$log" 2>&1 || die "unpacking $description failed, see $log"
+  "$how" "$work/$name/source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
+  cp "$work/$name/source/debian/copyright" "$directory/licences/$name"
+  sed -n 's/^Version: //p' "$work/$name/$description" | head -n 1 >"$directory/$name.done"
+  echo "$recipe" >"$directory/$name.recipe"
 }
 
 headers() { # those without code: as Debian's packages have them
@@ -102,18 +124,12 @@ build_dependencies() { # further source packages
   )
   work=$directory/work
   mkdir -p "$work" "$directory/licences"
+  archive_of_release
+  private_sources deb-src <<<"$archive"
   for package in "${packages[@]}"; do
-    [ -e "$directory/${package%% *}.done" ] || break
-    package=
+    # shellcheck disable=SC2086  # several words
+    build $package
   done
-  if [ -n "$package" ]; then
-    archive_of_release
-    private_sources deb-src <<<"$archive"
-    for package in "${packages[@]}"; do
-      # shellcheck disable=SC2086  # several words
-      build $package
-    done
-  fi
   headers
   # libcurl is opened at run time; CMake asks for a file.
   library_options=(-DECHOTRAIN_TESTS=OFF -DECHOTRAIN_BENCH=OFF -DECHOTRAIN_MPI=OFF -DECHOTRAIN_HARDEN=ON -DCURL_INCLUDE_DIR="$prefix/include"

@@ -170,7 +170,7 @@ TEST(HostDevice, SaysWhatIsWrongWithABuffer) {
   EXPECT_NE(
       message([&] { learner.step(wrong); }).find("field 'image' is f32 [N, 7], and was f32 [N, 6]"),
       std::string::npos);
-  EXPECT_NE(message([&] { learner.step(host_batch(4)); }).find("from one place"),
+  EXPECT_NE(message([&] { learner.step(host_batch(4)); }).find("in the same place"),
             std::string::npos);
   EXPECT_NE(message([&] {
               learner.predict(good, memory.output({4, 2}).first);

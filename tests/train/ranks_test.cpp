@@ -397,12 +397,12 @@ TEST(RanksOfAJob, SayWhatTheyCannotShare) {
     Json& stages = job["pipeline"]["stages"];
     stages.insert(stages.begin() + 3, echo);
   });
-  EXPECT_NE(by_clock.find("'on_demand' decides by the time"), std::string::npos) << by_clock;
+  EXPECT_NE(by_clock.find("'on_demand' decides by the clock"), std::string::npos) << by_clock;
   const std::string overtaking = error_of([](Json& job) {
     Json& stages = job["pipeline"]["stages"];
     stages.insert(stages.begin() + 3, Json{{"stage", "overtake"}});
   });
-  EXPECT_NE(overtaking.find("'overtake' orders samples by the time"), std::string::npos)
+  EXPECT_NE(overtaking.find("the stage 'overtake' depends on timing"), std::string::npos)
       << overtaking;
 }
 

@@ -331,7 +331,7 @@ TEST(Algorithms, RefuseWhatOnlySynchronousTrainingHas) {
     for (const Json& more :
          {Json{{"elastic", true}}, Json{{"compression", "bf16"}}, Json{{"sync_batch_norm", true}},
           Json{{"mesh", {{"tensor", 2}}}}, Json{{"mesh", {{"pipeline", 2}}}}})
-      EXPECT_NE(problem_of(algorithm, more).find(cat("'", algorithm, "' goes without ")),
+      EXPECT_NE(problem_of(algorithm, more).find(cat("'", algorithm, "' does not support ")),
                 std::string::npos)
           << algorithm << " " << more;
     const bool has_servers = algorithm != std::string("diloco");

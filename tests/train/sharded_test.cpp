@@ -228,7 +228,7 @@ TEST(SharedOutUpdates, SayOnceWhatTheySave) {
   together(2, [&](int) { return sharded(job, 1); });
   set_log_hook({});
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("2 ranks share out the optimizer's state (zero_stage 1): each saves"),
+  EXPECT_NE(lines[0].find("2 ranks shard the optimizer state (zero_stage 1): each saves"),
             std::string::npos)
       << lines[0];
 }

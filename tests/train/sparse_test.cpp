@@ -308,9 +308,9 @@ TEST(Sparse, MistakesInTheJobAreTold) {
   };
   Json job = good;
   job["parallel"] = {{"algorithm", "easgd"}};
-  expect_problem(job, "'easgd' moves all of a table");
+  expect_problem(job, "'easgd' exchanges whole tables");
   job["parallel"] = sparse_with(kInOrder, {{"server_momentum", 0.9}});
-  expect_problem(job, "server_momentum moves all rows");
+  expect_problem(job, "server_momentum changes all rows");
   for (const char* option : {"clip_norm", "clip_value", "ema_decay"}) {
     job = good;
     job["optimizer"][option] = 0.5;

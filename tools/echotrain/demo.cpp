@@ -28,7 +28,7 @@ constexpr double kMostSteps = 200;     // twice as many as runs without echo usu
 void claim(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))
-    throw Mistake("'" + folder.string() + "' is no folder");
+    throw Mistake("'" + folder.string() + "' is not a folder");
   const bool is_empty = !fs::exists(folder, error) || fs::is_empty(folder, error);
   if (!is_empty && !fs::exists(folder / "data", error))
     throw Mistake("'" + folder.string() + "' holds other files; name a new folder");

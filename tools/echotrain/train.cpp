@@ -73,7 +73,7 @@ void print_complete(const Json& job, const etr_event& end) {
   if (seconds > 0 && end.seconds >= seconds)
     add("train.seconds are over",
         "train.seconds=" + std::to_string(std::llround(std::ceil(2 * end.seconds))));
-  std::printf("the run is complete, at step %llu (%s); to train on, give it more: --resume%s\n",
+  std::printf("the run is complete, at step %llu (%s); to continue training: --resume%s\n",
               static_cast<unsigned long long>(end.step), reached.c_str(), more.c_str());
 }
 
@@ -126,8 +126,8 @@ int command_train(const Arguments& arguments) {
   print_exchange(run, end.event);
   if (end.event.step == 0 && seconds > 0 && !interrupted())
     std::fprintf(stderr,
-                 "echotrain: train.seconds (%g) were over before the first batch came: nothing is "
-                 "trained or saved; raise them\n",
+                 "echotrain: train.seconds (%g) were over before the first batch came: nothing "
+                 "was trained or saved; raise train.seconds\n",
                  seconds);
   print_results(job, end.event);
   if (interrupted()) throw Interrupted{kept(end, started.job, arguments.operand(0))};

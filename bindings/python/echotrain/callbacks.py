@@ -105,7 +105,7 @@ def as_callbacks(given: Iterable[Union[Callback, CallbackFunction]]) -> List[Cal
         elif isinstance(one, type):
             raise TypeError(f"{one.__name__} is a class; give one of its objects: {one.__name__}()")
         elif any(hasattr(one, hook) for hook in _HOOKS):
-            raise TypeError(f"{one!r} is no echotrain.Callback; derive its class from that")
+            raise TypeError(f"{one!r} is not an echotrain.Callback; derive its class from that")
         elif callable(one):
             out.append(_Function(one))
         else:

@@ -101,7 +101,7 @@ class Model:
         else:
             for layer in self.layers:
                 if not isinstance(layer, Spec) or layer.kind != "layers":
-                    raise TypeError(f"{layer!r} is no layer")
+                    raise TypeError(f"{layer!r} is not a layer")
             spec = {"layers": _schema.plain(self.layers)}
         if inputs:
             spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)

@@ -448,7 +448,7 @@ class Pipeline(_NotPicklable):
             shown.append(repr(stage if isinstance(stage, (Spec, source, map)) or not callable(stage) else map(stage)))
             if isinstance(stage, Spec):
                 if stage.kind != "stages":
-                    raise TypeError(f"{stage!r} is no stage of a pipeline")
+                    raise TypeError(f"{stage!r} is not a stage of a pipeline")
                 self._handle.add(stage.name, _schema.to_json(stage.options))
                 continue
             if isinstance(stage, source):

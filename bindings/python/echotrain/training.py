@@ -93,7 +93,7 @@ class Trainer(_NotPicklable):
         else:
             rate = {"learning_rate": float(learning_rate)}
         if not isinstance(optimizer, Spec) or optimizer.kind != "optimizers":
-            raise TypeError(f"{optimizer!r} is no optimizer")
+            raise TypeError(f"{optimizer!r} is not an optimizer")
         self.runtime = as_runtime(device)
         spec = native.OptimizerHandle(optimizer.name, _schema.to_json(optimizer.options),
                                       _schema.to_json(rate))

@@ -49,7 +49,7 @@ class Transport:
 
     def __init__(self, rank: int, size: int) -> None:
         if not 0 <= rank < size:
-            raise ValueError(f"rank {rank} of {size}: ranks count from 0 to the size less one")
+            raise ValueError(f"rank {rank} of {size}: ranks are numbered from 0 to the size minus 1")
         self.rank = rank
         self.size = size
 
@@ -220,5 +220,5 @@ def _status_of(failure: BaseException) -> int:
 def check_transport(given: object) -> Transport:
     """Returns the object if it is a transport; else raises TypeError."""
     if not isinstance(given, Transport):
-        raise TypeError(f"{given!r} is no transport: derive its class from echotrain.Transport")
+        raise TypeError(f"{given!r} is not a transport: derive its class from echotrain.Transport")
     return given

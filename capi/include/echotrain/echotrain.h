@@ -28,8 +28,8 @@
  *  7. Sizes are in bytes and times in seconds, unless a name says otherwise. Images are
  *     [N, H, W, C].
  *  8. Stages, layers, models and optimizers are created by name; etr_schema() lists the names and
- *     their options. An unknown name, also in JSON, is ETR_NOT_FOUND. An unknown option, loss or
- *     kind of schema is ETR_INVALID_ARGUMENT.
+ *     their options. An unknown name, also in JSON, gives ETR_NOT_FOUND. An unknown option, loss or
+ *     kind of schema gives ETR_INVALID_ARGUMENT.
  *  9. A callback that the library keeps (a map function, the log hook) comes with `user_data` and
  *     `destroy`. `destroy` is called exactly once, also after an error. Callbacks must return
  *     normally, not by longjmp. A C++ exception that leaves a map, source or progress function
@@ -37,10 +37,10 @@
  *     callback must not end its thread, which usually belongs to the library: pthread_exit ends
  *     the process, with a line on standard error and in the log that names the callback.
  *     Cancelling the thread has no effect.
- *  10. A file to be read that is missing is ETR_NOT_FOUND. A file that cannot be read or written,
- *     for example because it is a folder, is ETR_IO. A function that makes a device work may also
- *     return ETR_DEVICE (a Vulkan call failed, or the driver computes a kernel wrongly) or
- *     ETR_DEVICE_LOST (the device was reset or hangs).
+ *  10. If a file to be read is missing, the call returns ETR_NOT_FOUND. If a file cannot be read or
+ *     written, for example because it is a folder, it returns ETR_IO. A function that makes a
+ *     device work may also return ETR_DEVICE (a Vulkan call failed, or the driver computes a kernel
+ *     wrongly) or ETR_DEVICE_LOST (the device was reset or hangs).
  *
  * Terms:
  *
@@ -124,8 +124,8 @@ enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR =
  * thread that logs, one call at a time. It must not call the library, except etr_log_subject. */
 typedef void (*etr_log_function)(void* user_data, int32_t level, const char* message);
 
-/* What a log line is about. A run can log many lines about dropped bad records, and logs once, at
- * level INFO, how the model is partitioned among the ranks (parallel.mesh), and why. */
+/* What a log line is about. A run can log many lines about bad records that it drops. It logs once,
+ * at level INFO, how and why the model is partitioned among the ranks (parallel.mesh). */
 enum { ETR_LOG_ABOUT_OTHER = 0, ETR_LOG_ABOUT_BAD_RECORD = 1, ETR_LOG_ABOUT_PARTITION = 2 };
 
 /* Returns, inside a log function, what its line is about (ETR_LOG_ABOUT_OTHER and so on).
@@ -138,20 +138,20 @@ ETR_API int32_t etr_log_subject(void);
 ETR_API int32_t etr_set_log_hook(etr_log_function function, void* user_data,
                                  void (*destroy)(void* user_data));
 
-/* Allocates memory for samples and batches: `size_bytes` bytes, aligned to `alignment` (64). On
- * NULL, the call or pipeline that needs the memory fails with ETR_OUT_OF_MEMORY. It is called from
- * any thread, several at once. */
+/* Allocates memory for samples and batches: `size_bytes` bytes, aligned to `alignment` (64). If it
+ * returns NULL, the call or pipeline that needs the memory fails with ETR_OUT_OF_MEMORY. It is
+ * called from any thread, several at once. */
 typedef void* (*etr_allocate_function)(void* user_data, uint64_t size_bytes, uint64_t alignment);
 
 /* Frees memory that the matching allocate function returned. It is called from any thread, several
  * at once. */
 typedef void (*etr_release_function)(void* user_data, void* memory, uint64_t size_bytes);
 
-/* Allocates the memory of samples and batches, which is nearly all that a pipeline allocates, with
- * these callbacks, from now on and for the whole process. NULL for both restores the library's own
- * pools; ETR_INVALID_ARGUMENT if only one is NULL. A block is always freed by the allocator that it
- * came from. `destroy` (may be NULL) is called once with `user_data` when another allocator has
- * been set and the last block has been freed. Any thread. */
+/* From now on, allocates the memory of samples and batches with these callbacks, in the whole
+ * process. This is nearly all the memory that a pipeline uses. NULL for both restores the library's
+ * own pools; ETR_INVALID_ARGUMENT if only one is NULL. A block is always freed by the allocator
+ * that it came from. `destroy` (may be NULL) is called once with `user_data` when another allocator
+ * has been set and the last block has been freed. Any thread. */
 ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_function release,
                                   void* user_data, void (*destroy)(void* user_data));
 
@@ -159,8 +159,8 @@ ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_fu
 
 /* Describes what can be configured. `kind` selects the form of `json`:
  *  - "stages", "layers", "models" or "optimizers": an array of {"name", "doc", "options"}. Stages
- *    also have "prepares": whether the stage brings images into the form that the model takes, in
- *    training as in prediction.
+ *    also have "prepares": whether the stage brings images into the form that the model takes, both
+ *    for training and for prediction.
  *  - "job" or "study": an object with one list of options for each section.
  *  - "pack": the list of options of etr_pack.
  *
@@ -263,7 +263,7 @@ typedef struct etr_runtime_options {
    * once for each driver version, and the outcome is kept in the cache. A kernel that the driver
    * computes wrongly is compiled again without the driver's optimizer. Not 0: never compare. */
   int32_t trust_driver;
-  /* The most device memory to use; 0: no limit. Beyond it, calls fail with ETR_OUT_OF_MEMORY. */
+  /* The most device memory to use; 0: no limit. Calls that need more return ETR_OUT_OF_MEMORY. */
   uint64_t memory_limit_bytes;
   /* A file that etr_runtime_tune wrote; NULL: tuning.json in the cache directory, if it exists;
    * "": none. */
@@ -280,9 +280,9 @@ typedef struct etr_runtime_options {
  * tuning file is damaged. */
 ETR_API int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime);
 
-/* Your own VkDevice, to train on beside your other work. The handles are Vulkan's (VkInstance and
- * so on), of an instance of version 1.1 or later. They remain yours and must outlive the runtime
- * and everything made with it. */
+/* Your own VkDevice, to train on beside your other work. The handles are those of Vulkan
+ * (VkInstance and so on); the instance has version 1.1 or later. They remain yours and must outlive
+ * the runtime and everything made with it. */
 typedef struct etr_vulkan_device {
   uint32_t struct_size;
   uint32_t queue_family;        /* of `queue`; it has VK_QUEUE_COMPUTE_BIT */
@@ -317,14 +317,14 @@ ETR_API void etr_runtime_destroy(etr_runtime* runtime);
 /* Finds the fastest kernel for each product and convolution that the runtime's trainers have
  * planned so far (with their first batch) and that its tuning does not cover yet. Trying every
  * kernel for one of them takes some tenths of a second. The choices are written to the file `path`
- * (NULL: tuning.json in the user's cache directory), beside those for other devices. Trainers
- * created later use them, in this runtime and in those that read the file, which can be shipped
- * with the program.
+ * (NULL: tuning.json in the user's cache directory); those for other devices stay in it. Trainers
+ * that are created later use them, in this runtime and in runtimes that read the file. The file can
+ * be shipped with the program.
  *
  * `progress` (may be NULL) is called on this thread after each product, with the kernel that was
- * chosen. If it returns 0, tuning ends early, what was measured is written, and the call returns
- * ETR_OK. If measuring fails, what was measured before is written, too. Until the call returns, do
- * not use the device; creating a trainer or starting a run on this runtime fails with ETR_STATE.
+ * chosen. If it returns 0, tuning ends early, the choices made so far are written, and the call
+ * returns ETR_OK. They are also written if a measurement fails. Until the call returns, do not use
+ * the device; creating a trainer or starting a run on this runtime fails with ETR_STATE.
  * ETR_INVALID_ARGUMENT if `path` is NULL and there is no cache directory; ETR_CORRUPT_DATA if the
  * existing file is damaged; ETR_IO if it cannot be written. */
 ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
@@ -341,8 +341,8 @@ ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
  *
  * The call lists the devices, which takes some tens of milliseconds, and sets the environment
  * variable LP_NATIVE_VECTOR_WIDTH of this process unless it is set already. Call it first in
- * main(), before other threads exist and before any Vulkan call. Returns ETR_OK also on a system
- * without Vulkan devices. */
+ * main(), before other threads exist and before any Vulkan call. On a system without Vulkan
+ * devices, too, it returns ETR_OK. */
 ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
 
 /* ---- pipelines ------------------------------------------------------------------------------- */
@@ -359,9 +359,9 @@ enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2, ETR_U16 = 3 };
 /* The most dimensions of a field. */
 enum { ETR_MAX_RANK = 8 };
 
-/* A dense row-major array in memory that the struct does not own: that of a batch or of the caller.
- * Extents may be 0: the array then has no elements, size_bytes is 0, and data may be NULL. The
- * product of the other extents and the element size must be below 2^63. */
+/* A dense row-major array in memory that the struct does not own; the memory belongs to a batch or
+ * to the caller. Extents may be 0: the array then has no elements, size_bytes is 0, and data may be
+ * NULL. The product of the other extents and the element size must be below 2^63. */
 typedef struct etr_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32 or ETR_U16 */
@@ -378,7 +378,7 @@ typedef struct etr_batch_info {
   int32_t samples; /* 0: a single sample of a pipeline without a batch stage */
   int32_t fresh;   /* samples read from upstream for this batch; 0 if the whole batch is repeated */
   int32_t echoed;  /* samples that an echo node repeated, alone or with their batch */
-  int32_t fields;  /* those in host memory */
+  int32_t fields;  /* number of fields in host memory */
   uint32_t replica; /* of a single sample: 0 is fresh, n is its n-th echo */
   uint64_t ordinal; /* of the first sample, in the source order of its epoch */
   uint64_t epoch;   /* set only in a map or source function */
@@ -395,13 +395,13 @@ typedef struct etr_batch_info {
 ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline);
 
 /* Creates a whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...],
- * ...}. With the option "budget_bytes" it reads a few samples, to find out whether that budget is
+ * ...}. With the option "budget_bytes", it reads a few samples to find out whether that budget is
  * enough.
  *
  * ETR_NOT_FOUND if there is no stage of that name, if a stage names a function of the program, or
  * if the file that the option "tuned" names is missing. ETR_INVALID_ARGUMENT if an option is wrong,
- * if a stage cannot stand in its place, or if the budget is too small. The data is first looked for
- * by etr_pipeline_next, or here with "budget_bytes"; see etr_pipeline_next for the errors. */
+ * if a stage cannot stand in its place, or if the budget is too small. The data is not looked for
+ * before etr_pipeline_next, except with "budget_bytes"; etr_pipeline_next lists the errors. */
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
 
 /* Cancels the pipeline and returns when all work has ended. Inside a map function, of this pipeline
@@ -424,22 +424,22 @@ ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
  * (image [H, W, C]), or a whole batch after the stage `batch`. It reads the item's fields and sets
  * new ones.
  *
- * It returns ETR_OK and leaves at least one field, or returns an error status. An error makes the
- * record a bad one, as if a stage of the library had failed: with on_error "fail" the pipeline ends
- * with ETR_CALLBACK. etr_batch_fail sets the reason. ETR_END is for sources only and counts as an
- * error here.
+ * It returns ETR_OK and leaves at least one field, or returns an error status. After an error, the
+ * record is a bad one, as if a stage of the library had failed: with on_error "fail" the pipeline
+ * ends with ETR_CALLBACK. etr_batch_fail sets the reason. ETR_END is for sources only and counts as
+ * an error here.
  *
- * The item belongs to the pipeline and is valid only during the call. Calling etr_batch_destroy on
- * it leaves it as it is and counts as a failure of the function. The function must not use the
+ * The item belongs to the pipeline and is valid only during the call. A call of etr_batch_destroy
+ * on it has no effect and counts as a failure of the function. The function must not use the
  * pipeline. To get the same batches with any number of threads, let its result depend on the item
  * only, and derive random numbers from a seed and the item's epoch, ordinal and replica. */
 typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
 
-/* Appends a stage `map` that calls `function`. `name`, which is unique in the pipeline, stands for
- * it in errors, statistics and saved positions; etr_batch_create says which names are valid.
- * `destroy` (may be NULL) is called exactly once with `user_data`, on any thread, when the function
- * can no longer be called, also after an error. ETR_INVALID_ARGUMENT if the name is invalid or
- * already used, or if there is no source yet; ETR_STATE as for etr_pipeline_add. */
+/* Appends a stage `map` that calls `function`. `name`, which must be unique in the pipeline,
+ * identifies the stage in errors, statistics and saved positions; etr_batch_create says which names
+ * are valid. `destroy` (may be NULL) is called exactly once with `user_data`, on any thread, when
+ * the function can no longer be called, also after an error. ETR_INVALID_ARGUMENT if the name is
+ * invalid or already used, or if there is no source yet; ETR_STATE as for etr_pipeline_add. */
 ETR_API int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name,
                                      etr_map_function function, void* user_data,
                                      void (*destroy)(void* user_data));
@@ -458,9 +458,9 @@ ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name
                                         void (*destroy)(void* user_data));
 
 /* Waits for the next batch and returns it; the caller owns it. ETR_END at the end of each epoch;
- * the next call continues with the next epoch. After the last epoch (the option "epochs" gives
- * their number; with 0, the default, there is no last one) every further call returns ETR_END at
- * once. A second ETR_END in a row thus means that no epoch is left, unless an epoch has no batch.
+ * the next call continues with the next epoch. After the last epoch, every further call returns
+ * ETR_END at once. (The option "epochs" is the number of epochs; with 0, the default, there is no
+ * last one.) So two ETR_END in a row mean that no epoch is left, or that an epoch has no batch.
  *
  * ETR_CANCELLED after a cancellation. Errors of the stages arrive here, after everything that came
  * before them, and further calls return the same error: ETR_NOT_FOUND if no file matches, ETR_IO if
@@ -468,15 +468,16 @@ ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name
  * ETR_CALLBACK if a map or source function failed. */
 ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
 
-/* Waits until etr_pipeline_next would not block, because it has a batch, an end or an error to
- * return, for at most `seconds` (0 to 1e6). ETR_END if it would still block. This is for programs
- * that must attend to something else in the meantime, such as signals. */
+/* Waits, for at most `seconds` (0 to 1e6), until etr_pipeline_next would not block because it has a
+ * batch, an end or an error to return. ETR_END if it would still block. This is for programs that
+ * must handle other events in the meantime, such as signals. */
 ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
 
 /* Returns the number of batches in the epoch of the next batch, provided that no record is dropped,
  * or -1 if it is not known: some sources do not know their number of records before the first pass
- * is over, an epoch may be endless, and echo on demand depends on time. ETR_IO if the source cannot
- * be listed, ETR_CANCELLED if the epoch must be replayed and the pipeline has been cancelled. */
+ * is over, an epoch may be endless, and echoing on demand depends on timing. ETR_IO if the source
+ * cannot be listed, ETR_CANCELLED if the epoch must be replayed and the pipeline has been
+ * cancelled. */
 ETR_API int32_t etr_pipeline_length(etr_pipeline* pipeline, int64_t* batches);
 
 /* Stops all work and makes a blocked etr_pipeline_next return ETR_CANCELLED. Any thread. */
@@ -507,7 +508,7 @@ ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** 
  * ETR_CANCELLED. `json` receives {"options", "samples_per_s", "trials"}. Saved as a file, it serves
  * as the pipeline option "tuned". A trial has its settings and "samples_per_s", or "error" if they
  * do not work, for example because the budget is too small for them. If no value of a setting
- * works, the errors are also those of etr_pipeline_create_from_json and etr_pipeline_next. */
+ * works, the call fails with an error of etr_pipeline_create_from_json or etr_pipeline_next. */
 ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
                                   int32_t (*progress)(void* user_data, const char* trial),
                                   void* user_data, char** json);
@@ -519,14 +520,14 @@ ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
 /* Returns the first 1,000 bad records that were tolerated: a JSON array of {"stage", "shard",
  * "key", "reason", "offset", "occurrences"}. "offset" is in bytes into the decompressed shard, and
- * missing if it is not known. "occurrences" is how often the record was met, once in each epoch.
- * Bytes of names that are not UTF-8 are written as a backslash, "x" and two hexadecimal digits.
- * Any thread. */
+ * missing if it is not known. "occurrences" is how often the record was met, once in each epoch. In
+ * names that are not UTF-8, invalid bytes are written as a backslash, "x" and two hexadecimal
+ * digits. Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* Returns the position after the last batch that was read, as a small JSON text, for
- * etr_pipeline_restore. If several processes ("rank", "world_size") share the samples, each saves
- * its own. */
+ * etr_pipeline_restore. If several processes share the samples (options "rank" and "world_size"),
+ * each saves its own position. */
 ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
 
 /* Continues from a position that etr_pipeline_save returned for a pipeline of the same spec: the
@@ -540,7 +541,8 @@ ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
  *
  * ETR_STATE after the first batch, and after a call that succeeded; ETR_INVALID_ARGUMENT if the
  * position is of another pipeline or of other data; ETR_CORRUPT_DATA if it is damaged. If it fails
- * on the way to the position, etr_pipeline_next returns the same error: create another pipeline. */
+ * on the way to the position, etr_pipeline_next returns the same error; create another pipeline
+ * then. */
 ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
 
 /* Returns the batch's counts, or the sample's ordinal, epoch and replica. */
@@ -571,8 +573,8 @@ ETR_API int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_ten
 
 /* Sets a field to `tensor` without a copy. The memory must not change and must live until `release`
  * (may be NULL) is called with `user_data`. That happens exactly once, on any thread, also after an
- * error (with etr_batch_set_dlpack, in contrast, the tensor then remains the caller's). Errors are
- * those of etr_batch_set. */
+ * error. (After an error of etr_batch_set_dlpack, in contrast, the tensor still belongs to the
+ * caller.) Errors are those of etr_batch_set. */
 ETR_API int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* tensor,
                                void (*release)(void* user_data), void* user_data);
 
@@ -607,19 +609,20 @@ ETR_API int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field,
                                       const etr_vulkan_buffer* buffer,
                                       void (*release)(void* user_data), void* user_data);
 
-/* Sets the reason that the error's message gives, in a map or source function that is about to
- * return an error. */
+/* Sets the reason that the error's message will give. It is for map and source functions that are
+ * about to return an error. */
 ETR_API int32_t etr_batch_fail(etr_batch* item, const char* message);
 
 /* Returns the field as a DLPack tensor (DLManagedTensor* of dlpack.h, CPU memory) without a copy.
  * The tensor keeps the memory alive by itself, beyond the batch; call its deleter when done. Do not
- * write to it: other batches may share the memory (echoes). Errors are those of etr_batch_get. */
+ * write to it: other batches may share the memory, because of echoes. Errors are those of
+ * etr_batch_get. */
 ETR_API int32_t etr_batch_to_dlpack(const etr_batch* batch, const char* field, void** managed);
 
 /* Sets a field to a DLPack tensor (u8, u16, i32 or f32, row-major, in CPU memory) without a copy
- * and takes ownership of it: its deleter runs, on any thread, when nobody uses it any more. After
- * an error it still belongs to the caller, unlike what etr_batch_wrap takes. ETR_UNSUPPORTED for
- * other types, layouts and devices. */
+ * and takes ownership of it: its deleter is called, on any thread, when the tensor is no longer
+ * used. After an error the tensor still belongs to the caller, unlike memory that is passed to
+ * etr_batch_wrap. ETR_UNSUPPORTED for other types, layouts and devices. */
 ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed);
 
 /* Packs images root/CLASS/NAME.EXT, shuffled, into shards: PREFIX-000000.tar.zst and so on for the
@@ -628,7 +631,7 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
  * sample's key.
  *
  * The folder of PREFIX must lie outside of `root`; it is created if it is missing. The file
- * classes.txt is written there, which lists the classes in the order of their numbers. If that file
+ * classes.txt, which is written there, lists the classes in the order of their numbers. If it
  * exists already, its numbers are used. `options` (may be NULL) are those of etr_schema("pack").
  * `progress` (may be NULL) is called on this thread; returning 0 stops with ETR_CANCELLED. After
  * any error no shard of this packing is left. `json` (may be NULL) receives {"samples",
@@ -724,16 +727,15 @@ ETR_API int32_t etr_model_set_lora(etr_model* model, const etr_options* options)
 
 /* Keeps the frozen weights of products and convolutions in 8 or 4 bits in device memory; 0 restores
  * f32. They are rounded when they are set or loaded: 32 consecutive elements share a scale of 32
- * bits, and the one of the largest magnitude is kept exactly. Before each use a kernel converts the
- * weight to f32. Reading, saving and exporting give the rounded weights. Embeddings, biases and
- * trained parameters are not quantised. ETR_INVALID_ARGUMENT for another number, and from the call
- * that brings a trainer its first batch if no such weight is frozen. */
+ * bits, and the element of the largest magnitude is kept exactly. Before each use a kernel converts
+ * the weight to f32. Reading, saving and exporting give the rounded weights. Embeddings, biases and
+ * trained parameters are not quantised. ETR_INVALID_ARGUMENT for any other number of bits. The call
+ * that brings a trainer its first batch returns the same if no such weight is frozen. */
 ETR_API int32_t etr_model_quantize(etr_model* model, int32_t bits);
 
-/* Creates an optimizer by name. `options` may be NULL. `schedule`, which may not, holds
- * learning_rate, which is required, and the other options of the job section "schedule".
- * ETR_NOT_FOUND if there is no such optimizer; ETR_INVALID_ARGUMENT if an option is wrong or
- * missing. */
+/* Creates an optimizer by name. `options` may be NULL, `schedule` may not: it holds the options of
+ * the job section "schedule", of which learning_rate is required. ETR_NOT_FOUND if there is no such
+ * optimizer; ETR_INVALID_ARGUMENT if an option is wrong or missing. */
 ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* options,
                                      const etr_options* schedule, etr_optimizer** optimizer);
 
@@ -768,7 +770,7 @@ ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    int64_t total_steps, etr_trainer** trainer);
 
 /* Destroys the trainer; the run that it belongs to continues. If another thread is in a call on it,
- * this call returns at once and the trainer is freed when that call returns. Any thread. */
+ * this function returns at once, and the trainer is freed when that call returns. Any thread. */
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
 /* Returns a copy of the model's parameters and running statistics: a new batch with one f32 field
@@ -790,8 +792,8 @@ ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* w
  * softmax_cross_entropy. The value overrides what the schedule says (momentum_end and the like).
  * Checkpoints keep it, and a checkpoint that is loaded brings its own values.
  *
- * In a run of several processes all must make the same call between the same steps (after an event
- * of kind evaluation or checkpoint); ETR_INVALID_ARGUMENT on all of them if their calls differ.
+ * In a run of several processes, all of them must make the same call between the same steps (after
+ * an event of kind evaluation or checkpoint). If their calls differ, all get ETR_INVALID_ARGUMENT.
  * ETR_NOT_FOUND if there is no such hyperparameter; the message lists those that exist.
  * ETR_INVALID_ARGUMENT also if the value is out of the option's range, if the optimizer began with
  * momentum 0 and keeps no velocity, and for weight_decay on a worker of the algorithm downpour,
@@ -809,9 +811,10 @@ ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch
 
 /* Runs the model as etr_trainer_predict does, and writes the result into your own VkBuffer: f32 [N,
  * outputs], described as for etr_batch_wrap_vulkan but created with
- * VK_BUFFER_USAGE_TRANSFER_DST_BIT. Returns when the buffer is written. Work that reads its earlier
- * contents must have been submitted before. ETR_STATE if the trainer's runtime was not created by
- * etr_runtime_create_shared; other errors are those of etr_trainer_predict. */
+ * VK_BUFFER_USAGE_TRANSFER_DST_BIT. Returns when the buffer is written. Work that reads the
+ * buffer's earlier contents must have been submitted before this call. ETR_STATE if the trainer's
+ * runtime was not created by etr_runtime_create_shared; other errors are those of
+ * etr_trainer_predict. */
 ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch* batch,
                                            const etr_vulkan_buffer* output);
 
@@ -821,9 +824,9 @@ ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch
  * unused rows have the label -1.
  *
  * A box counts if its score, the probability of its class, is at least `score_threshold` (usually
- * 0.5). Of two boxes of a class whose intersection over union is above `iou_threshold` (usually
- * 0.45), the better one stays. Both are 0 to 1. ETR_NOT_FOUND if there is no field "output";
- * ETR_INVALID_ARGUMENT if it is not that of a detector. Any thread. */
+ * 0.5). Of two boxes of the same class whose intersection over union is above `iou_threshold`
+ * (usually 0.45), only the better one is kept. Both thresholds are 0 to 1. ETR_NOT_FOUND if there
+ * is no field "output"; ETR_INVALID_ARGUMENT if it does not come from a detector. Any thread. */
 ETR_API int32_t etr_detections(const etr_batch* outputs, double score_threshold,
                                double iou_threshold, int32_t max_detections, etr_batch** boxes);
 
@@ -861,28 +864,28 @@ ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 /* Saves a checkpoint in a new folder below `directory`: the weights (safetensors), the optimizer's
  * state and the step count. The two checkpoints that were written last are kept, whatever their
  * steps. Folders that no trainer wrote and damaged checkpoints do not count and are not removed.
- * Waits for the steps in flight. ETR_IO if the folder or a file cannot be written; ETR_STATE before
- * the first batch, while another run or trainer saves there, and if a run's checkpoints are there,
- * because this one would replace them and lacks what the run needs to resume. */
+ * Waits for the steps in flight. ETR_IO if the folder or a file cannot be written. ETR_STATE before
+ * the first batch, while another run or trainer saves there, and if the folder has checkpoints of a
+ * run: this one would replace them, and lacks data that the run needs to resume. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 
 /* Loads the newest intact checkpoint below `directory`, before or after the first step.
  * ETR_NOT_FOUND if there is none; ETR_CORRUPT_DATA if all are damaged; ETR_IO if it cannot be read.
  *
- * ETR_INVALID_ARGUMENT if the checkpoint is of another model or another optimizer; the message
- * names the difference. (Checkpoints of versions that did not write the optimizer's name are
- * recognised by its state alone.) To continue with another optimizer, load the checkpoint into a
+ * ETR_INVALID_ARGUMENT if the checkpoint belongs to another model or optimizer; the message names
+ * the difference. (Checkpoints of versions that did not write the optimizer's name are matched by
+ * the optimizer's state alone.) To continue with another optimizer, load the checkpoint into a
  * trainer with the one that made it, and transfer the weights with etr_trainer_get_weights and
  * etr_trainer_set_weights. */
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
 /* Loads initial weights from `path`, a safetensors file with the state_dict of a PyTorch model.
- * Call it before the first batch; ETR_STATE later. A tensor is looked up under the model's name for
- * it, the last part of which is as in PyTorch (weight, bias, running_mean, weight_ih_l0, ...).
- * Layouts are converted (PyTorch flattens images channel by channel); F16 and BF16 become f32.
+ * Call it before the first batch; ETR_STATE later. A tensor is looked up under its name in the
+ * model, with the last part as in PyTorch (weight, bias, running_mean, weight_ih_l0, ...). Layouts
+ * are converted (PyTorch flattens images channel by channel); F16 and BF16 become f32.
  *
  * `names` (JSON, or NULL) maps prefixes of the model's names to those in the file: {"backbone.":
- * "model.encoder.", "head": ""}, where "" leaves such tensors as they are.
+ * "model.encoder.", "head": ""}. Tensors whose prefix is mapped to "" keep their initial values.
  *
  * ETR_NOT_FOUND if the file is missing; ETR_CORRUPT_DATA if it is not a safetensors file or is
  * damaged; ETR_UNSUPPORTED if it has tensors of other types. The call that brings the first batch
@@ -914,14 +917,14 @@ typedef struct etr_step_result {
  * image, f32 [N, ...], and label, i32 [N], or f32 for losses such as mse. The step discards
  * gradients that no etr_trainer_update has used.
  *
- * Take the results with etr_trainer_result, though not necessarily after each step. A loss or
- * gradient that is not finite is reported only there: until then, later calls of etr_trainer_step
- * return ETR_OK, but their steps do not change the weights. The trainer keeps the fields' memory
- * for a few steps, and that of a step that was not finite until this is reported.
+ * Take the results with etr_trainer_result, though not necessarily after each step. Only that
+ * function reports a loss or gradient that is not finite: until then, later calls of
+ * etr_trainer_step return ETR_OK, but their steps do not change the weights. The trainer keeps the
+ * fields' memory for a few steps, and that of a step that was not finite until this is reported.
  *
- * Batches may differ in N. One with fewer samples than the largest so far is computed with some
- * samples repeated, so that batch statistics remain meaningful; the repetitions do not count
- * otherwise. The shape of the samples may differ if no parameter depends on it. Each new shape is
+ * Batches may differ in N. A batch with fewer samples than the largest so far is filled up with
+ * repeated samples, so that batch statistics remain meaningful; the repetitions have no other
+ * effect. The shape of the samples may differ if no parameter depends on it. Each new shape is
  * planned once, which takes a while; the plans of the eight most recently used shapes are kept.
  * ETR_NOT_FOUND if a field is missing, ETR_INVALID_ARGUMENT if one does not fit; the message names
  * it. */
@@ -932,7 +935,8 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
  *
  * ETR_NOT_FINITE if the step's loss or a gradient was NaN or infinite; the message names what
  * produced it. The results of earlier steps come first. Neither that step nor the steps that were
- * in flight after it have changed the weights; they give no results, and the trainer may go on. */
+ * in flight after it have changed the weights. These steps give no results, and training may
+ * continue. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
 /* Runs the model in training mode on `batch`, on exactly its samples, and returns a new batch with
@@ -955,7 +959,7 @@ ETR_API int32_t etr_trainer_forward(etr_trainer* trainer, const etr_batch* batch
  * ETR_INVALID_ARGUMENT if it does not fit.
  *
  * With `accumulate` 0 the gradients replace those that were computed since the last update;
- * otherwise they are added to them. `inputs` (may be NULL) receives a new batch with the gradient
+ * otherwise they are added to those. `inputs` (may be NULL) receives a new batch with the gradient
  * of each f32 field that the model reads, under the field's name; ETR_STATE if etr_trainer_forward
  * was called without `input_gradients`. Waits for the device only in this case. */
 ETR_API int32_t etr_trainer_backward(etr_trainer* trainer, const etr_batch* output_gradient,
@@ -1002,7 +1006,7 @@ typedef struct etr_job etr_job;
  * file's name. ETR_NOT_FOUND if the file is missing, or if the job names a stage, layer, model or
  * optimizer that does not exist. ETR_IO if the file cannot be read, for example because it is a
  * folder. ETR_INVALID_ARGUMENT if it is not valid JSON, or if a key, a value or an override is
- * wrong. The data is first looked for by a run of the job, or here if the pipeline has the option
+ * wrong. The data is not looked for before a run of the job, except if the pipeline has the option
  * "budget_bytes" (with the errors of etr_pipeline_next). */
 ETR_API int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count,
                              etr_job** job);
@@ -1032,15 +1036,16 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * stops with ETR_CANCELLED. `json` receives an object:
  *  - "helps": whether echoing helps. "upstream_to_step_ratio" is the time that the pipeline takes
  *    for an example divided by that of the training step; "why" explains the decision.
- *  - "echo": the recommended node, or null. "keep_echo": the job's own nodes stay, because they do
- *    as well. "candidates": all places for a node, with the predicted gain, best first.
+ *  - "echo": the recommended node, or null. "keep_echo": whether the job's own nodes stay, because
+ *    they do just as well. "candidates": all places for a node, with the predicted gain, best
+ *    first.
  *  - "other_advice": what else would help, best first; "batch": the same for the batch size.
  *  - "baseline", "without_echo" and "changed": predictions for the job as it is, without its echo
  *    nodes, and as advised. "job" is the changed job, "changes" says how it differs, and "checked"
  *    has the rates of "baseline" and "changed" if `check` was not 0.
  *  - "measured" and "assumptions": what the predictions are based on. "text": all of it for people.
- * Until 0.2, some are also written under the names that they had: "r" (upstream_to_step_ratio),
- * "keeps", "edges" (candidates), "others" and "as_it_is" (baseline).
+ * Until 0.2, some keys are also written under their former names: "r" (upstream_to_step_ratio),
+ * "keeps" (keep_echo), "edges" (candidates), "others" (other_advice) and "as_it_is" (baseline).
  *
  * ETR_UNSUPPORTED for jobs of several ranks and for pipelines without batches; ETR_STATE if no
  * batch came in time. Errors of the data are those of etr_pipeline_next. */
@@ -1190,10 +1195,10 @@ ETR_API int32_t etr_run_trainer(etr_run* run, etr_trainer** trainer);
 /* Ends and destroys the run. If it had not reached ETR_EVENT_END, progress since the newest
  * checkpoint is lost.
  *
- * Its trainers remain usable, with the weights that the run has left. Only if several ranks or the
- * workers of a parameter server trained together and had not reached the end, later calls on them
- * return ETR_STATE. If another thread is in a call on the run or on such a trainer, this call
- * returns at once; that call ends soon, as after etr_run_stop, and the run with it. Any thread. */
+ * Its trainers remain usable, with the run's last weights. But if several ranks or the workers of a
+ * parameter server trained together and had not reached the end, later calls on its trainers return
+ * ETR_STATE. If another thread is in a call on the run or on such a trainer, this call returns at
+ * once; that call ends soon, as after etr_run_stop, and the run with it. Any thread. */
 ETR_API void etr_run_destroy(etr_run* run);
 
 /* ---- parameter servers ----------------------------------------------------------------------- */
@@ -1220,12 +1225,12 @@ ETR_API int32_t etr_server_start(const etr_job* job, int32_t shard, etr_server**
 
 /* Waits for the end of the run, for at most `seconds` (0 to 1e6). ETR_OK if the run goes on.
  * ETR_END when the last worker has finished and parallel.size workers have come (if fewer have
- * come: after a further parallel.timeout), or after etr_server_stop. ETR_RANK_LOST if no worker
+ * come, only after another parallel.timeout), or after etr_server_stop. ETR_RANK_LOST if no worker
  * came within parallel.timeout, or none after the last one was lost. `status` may be NULL; it is
  * filled in all of these cases. */
 ETR_API int32_t etr_server_wait(etr_server* server, double seconds, etr_server_status* status);
 
-/* Stops the shard. The workers that are still training treat it as lost (ETR_RANK_LOST), and
+/* Stops the shard. Workers that are still training treat it as lost (ETR_RANK_LOST), and
  * etr_server_wait returns ETR_END. Any thread. */
 ETR_API int32_t etr_server_stop(etr_server* server);
 
@@ -1275,14 +1280,14 @@ ETR_API int32_t etr_study_json(const etr_study* study, char** json);
 ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
 
 /* Prepares the study to run on the runtime's device; etr_study_next_event runs it. `directory`
- * (NULL: that of etr_study_output_dir) is created if it is missing. Trials of the study that it
- * already holds are not run again, so a study that was stopped or killed continues, and trials,
- * searches and conditions can be added to one that has ended. `overwrite` 1 runs all trials again,
- * and moves what the folder holds to `replaced` in it; 0 does not.
+ * (NULL: that of etr_study_output_dir) is created if it is missing. Trials that it already holds
+ * are not run again. So a study that was stopped or killed continues, and trials, searches and
+ * conditions can be added to a study that has ended. `overwrite` 1 runs all trials again, and moves
+ * what the folder holds to `replaced` in it; 0 does not.
  *
  * `parallel` is the number of trials that run at once; 0: as many as the device has room for, -1:
- * as the study says. The number does not change results, except with early stopping, which depends
- * on the order in which trials end, and if trials are measured in seconds.
+ * as the study says. The number changes results only with early stopping, which depends on the
+ * order in which trials end, and if trials are measured in seconds.
  *
  * ETR_STATE if another process writes into the folder, if it holds something else or another study,
  * if one of its trials was run with another job than the study has now (the message names the key),
@@ -1309,10 +1314,10 @@ ETR_API int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const ch
  * can be written, the study ends with that error. ETR_STATE if the study was not started. */
 ETR_API int32_t etr_study_next_event(etr_study* study, double seconds, char** json);
 
-/* Ends the study at the next etr_study_next_event, abandoning the trials that are running; when it
- * is started again in the same folder, it begins with them. ETR_INVALID_ARGUMENT, without a
- * message, if it was not started. Any thread; safe in a signal handler, but not while the study is
- * being destroyed. */
+/* Ends the study at the next etr_study_next_event and abandons the trials that are running. If the
+ * study is started again in the same folder, it begins with those trials. ETR_INVALID_ARGUMENT,
+ * without a message, if it was not started. Any thread; safe in a signal handler, but not while the
+ * study is being destroyed. */
 ETR_API int32_t etr_study_stop(etr_study* study);
 
 /* Returns the results by condition: the array "conditions" of results.json, from the records in
@@ -1348,10 +1353,12 @@ ETR_API void etr_study_destroy(etr_study* study);
 
 /* ---- deprecated ------------------------------------------------------------------------------ */
 
-/* These functions will be removed in version 0.2. The functions of trainers treat a run and its
- * trainer as one handle, an etr_trainer that etr_trainer_start_job makes. etr_trainer_evaluate and
- * etr_trainer_profile take such a trainer with a NULL pipeline or batch, for etr_run_evaluate and
- * etr_run_profile, and etr_trainer_on_evaluation does for it what etr_run_on_evaluation does, too.
+/* These functions will be removed in version 0.2. Those whose names begin with etr_trainer_ treat a
+ * run and its trainer as one handle: an etr_trainer that etr_trainer_start_job,
+ * etr_trainer_create_from_job or etr_trainer_start_job_over returns. For such a handle,
+ * etr_trainer_evaluate with a NULL pipeline stands for etr_run_evaluate, etr_trainer_profile with a
+ * NULL batch for etr_run_profile, and etr_trainer_on_evaluation also does what
+ * etr_run_on_evaluation does.
  *
  * Compilers warn of calls, unless ETR_NO_DEPRECATION_WARNINGS is defined before the header is
  * included. */

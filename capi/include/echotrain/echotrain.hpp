@@ -1,10 +1,10 @@
 // EchoTrain for C++17 and later: echotrain.h with owned handles, exceptions and functions as
 // stages.
 //
-// The header calls nothing but the C API, so a program also works with later libraries, as long as
-// they have the functions that it uses (docs/compatibility.md). Objects own their handle; they are
-// movable, not copyable. Failures are exceptions of type Error. The rules for threads, units,
-// shapes and lifetimes are those of echotrain.h.
+// The header calls nothing but the C API, so a program also works with later versions of the
+// library, as long as they have the functions that it uses (docs/compatibility.md). Objects own
+// their handle; they are movable, not copyable. Failures are exceptions of type Error. The rules
+// for threads, units, shapes and lifetimes are those of echotrain.h.
 #ifndef ECHOTRAIN_ECHOTRAIN_HPP_
 #define ECHOTRAIN_ECHOTRAIN_HPP_
 
@@ -99,9 +99,9 @@ inline const char* c_string(const std::string& text, const char* name) {
   return text.c_str();
 }
 
-// The latest exceptions that left functions of the program, with the reasons that the library was
-// told. Under on_error "skip" there may be many that end nothing. A call that fails because of one
-// of them repeats its reason.
+// The latest exceptions that left functions of the program, with the reasons that were given to the
+// library. Under on_error "skip" there may be many of them, and the pipeline goes on. If a call
+// fails because of one of them, its message repeats the reason.
 class Failures {
  public:
   // Keeps an exception and returns the reason to tell the library.
@@ -112,7 +112,7 @@ class Failures {
     if (kept_.size() > kMost) kept_.pop_front();
     return reason;
   }
-  // Checks as check() does, but rethrows the program's own exception if `status` says that one of
+  // Does what check() does, but rethrows the program's own exception if `status` says that one of
   // its functions failed.
   int32_t check(int32_t status) const {
     rethrow(status);
@@ -301,7 +301,7 @@ class Options {
 namespace detail {
 
 // Calls a C function that reports its progress to `function`, which may be empty and returns false
-// to stop. An exception of `function` stops the call and leaves this one.
+// to stop. An exception that `function` throws stops the call and is rethrown here.
 template <typename... Arguments>
 class Progress {
  public:
@@ -378,8 +378,8 @@ inline std::string explain_stats(const std::string& stats, const std::string& fo
   });
 }
 
-// A run for a report: its name, and its metrics.jsonl or the folder of that. Runs of the same name
-// are repetitions.
+// A run for a report: its name, and the path of its metrics.jsonl or of the folder with that file.
+// Runs of the same name are repetitions.
 struct ReportedRun {
   std::string name, metrics_path;
 };
@@ -547,8 +547,8 @@ class Batch {
     const char* const c_field = detail::c_string(field, "field");  // before it is released
     check(etr_batch_wrap(get(), c_field, &t, release_owner, kept.release()));
   }
-  // Sets a field to the contents of a VkBuffer; `owner` is kept until nobody reads them any more.
-  // See etr_batch_wrap_vulkan.
+  // Sets a field to the contents of a VkBuffer; `owner` is kept until they are no longer read. See
+  // etr_batch_wrap_vulkan.
   void wrap(const std::string& field, const etr_vulkan_buffer& buffer,
             std::shared_ptr<const void> owner) {
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
@@ -826,8 +826,8 @@ class Job {
     return text ? std::optional<std::string>(text) : std::nullopt;
   }
   // Measures the job and advises on echoing; see etr_job_advise. `goes_on` (may be empty) is told
-  // what is being done; if it returns false, advise() throws Error(ETR_CANCELLED). Its exception is
-  // rethrown.
+  // what is being done; if it returns false, advise() throws Error(ETR_CANCELLED). An exception
+  // that it throws is rethrown.
   std::string advise(const Runtime& runtime, double seconds = 3, bool check = false,
                      const std::function<bool(const std::string&)>& goes_on = {}) const {
     return detail::Progress<const char*>::text_by(
@@ -1089,7 +1089,7 @@ class Engine {
 namespace detail {
 
 // A function that is told the progress of evaluations. Keeps its exception, and lets it propagate
-// into the library, which makes it the call's ETR_CALLBACK.
+// into the library, whose call then returns ETR_CALLBACK.
 class EvaluationProgress {
  public:
   using Function = std::function<bool(int64_t done, int64_t batches)>;
@@ -1133,7 +1133,7 @@ class EvaluationProgress {
 
 }  // namespace detail
 
-// Members that call deprecated functions of echotrain.h are deprecated themselves; programs that do
+// Members that call deprecated functions of echotrain.h are themselves deprecated; programs that do
 // not call them should get no warning.
 #if defined(_MSC_VER)
 #define ETR_DETAIL_DEPRECATED_BEGIN __pragma(warning(push)) __pragma(warning(disable : 4996))
@@ -1171,14 +1171,14 @@ class Trainer {
     if (check(etr_trainer_result(get(), wait, &out)) == ETR_END) return std::nullopt;
     return out;
   }
-  // A step pass by pass: any number of forward() and backward(), and one update(). Runs the model
-  // in training mode and returns the field "output"; see etr_trainer_forward.
+  // A step can be made pass by pass: any number of forward() and backward(), and one update(). Runs
+  // the model in training mode and returns the field "output"; see etr_trainer_forward.
   Batch forward(const Batch& batch, bool input_gradients = false) {
     return made_batch([&](etr_batch** out) {
       return etr_trainer_forward(get(), batch.get(), input_gradients ? 1 : 0, out);
     });
   }
-  // Computes gradients from that of the latest output; see etr_trainer_backward.
+  // Computes gradients from the gradient of the latest output; see etr_trainer_backward.
   void backward(const Batch& output_gradient, bool accumulate = false) {
     check(etr_trainer_backward(get(), output_gradient.get(), accumulate ? 1 : 0, nullptr));
   }
@@ -1282,8 +1282,8 @@ class Trainer {
   }
 
   ETR_DETAIL_DEPRECATED_BEGIN
-  // Deprecated, to be deleted with the functions that they call: a trainer that is a job's run. Use
-  // Run.
+  // Deprecated: a trainer that is also a job's run. Use Run. These members will be removed with the
+  // functions that they call.
   [[deprecated("use Run")]] Trainer(const Runtime& runtime, const Job& job, Start start)
       : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
           return etr_trainer_start_job(runtime.get(), job.get(), static_cast<int32_t>(start), out);

@@ -13,7 +13,7 @@
  *     time, except that abort, allocate and release may be called from any thread. Different
  *     engines, such as those that split() makes, may serve different threads at once.
  *  3. A function returns 0 (ETR_OK), or fills `error` and returns a negative status of echotrain.h.
- *     It ends within `timeout_s` seconds plus one. If ranks did not come or are gone, it returns
+ *     It ends within `timeout_s` seconds plus one. If ranks are missing or lost, it returns
  *     ETR_RANK_LOST and lists them in `error`.
  *  4. After a function has failed, the engine is dead: it no longer touches the caller's memory,
  *     which may be freed, and only its abort and destroy are called. The other ranks soon get an
@@ -24,12 +24,12 @@
  *  7. The table only grows at its end; `struct_size` says how many of its bytes are valid. A
  *     function that receives a table to fill (etr_engine_open, split) writes no more than the
  *     `struct_size` that it finds there, and sets `struct_size` to what it has filled.
- *  8. Every engine has abort and destroy. Other functions may be NULL or return ETR_UNSUPPORTED;
- *     what needs them then fails with an error that names them. Data-parallel training needs
- *     all_reduce, all_gather, broadcast and split, and with sharded gradients (parallel.zero_stage
- *     2) also reduce_scatter.
+ *  8. Every engine has abort and destroy. Other functions may be NULL or return ETR_UNSUPPORTED; an
+ *     operation that needs such a function then fails with an error that names it. Data-parallel
+ *     training needs all_reduce, all_gather, broadcast and split, and with sharded gradients
+ *     (parallel.zero_stage 2) also reduce_scatter.
  *  9. An engine's functions must not call the run that they serve or its trainers, except
- *     etr_run_stop, etr_run_destroy and etr_trainer_destroy; other calls give ETR_STATE.
+ *     etr_run_stop, etr_run_destroy and etr_trainer_destroy; other calls return ETR_STATE.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_
@@ -124,16 +124,17 @@ typedef struct etr_engine {
   void (*destroy)(void* context);
 
   /* Allocates `size_bytes` bytes (at least one) that the engine can use in place. They begin at a
-   * page boundary and share their pages with nothing. All functions accept any memory, but some
-   * engines have to copy other memory, for example those that work in another process.
+   * page boundary and share their pages with no other data. All functions accept any memory, but
+   * some engines, for example those that work in another process, have to copy memory that does not
+   * come from here.
    *
    * If allocate() fails, the engine remains usable. If another function fails, the memory remains
-   * valid, with undefined contents. Any thread. allocate and release are optional, but only both
-   * together: they are NULL, or `struct_size` ends before them. */
+   * valid, with undefined contents. Any thread. allocate and release are optional, but only
+   * together: without them, both are NULL, or `struct_size` ends before them. */
   int32_t (*allocate)(void* context, uint64_t size_bytes, void** memory, etr_engine_error* error);
 
-  /* Frees memory of allocate(), before destroy. Any thread, but not while a function works on that
-   * memory. */
+  /* Frees memory that allocate() returned; called before destroy. Any thread, but not while a
+   * function works on that memory. */
   void (*release)(void* context, void* memory);
 } etr_engine;
 

@@ -44,7 +44,7 @@ Heads heads_of(const LayerCall& call) {
                 width = call.options.integer("head_dim"), features = call.shape()[2];
   if (width == 0 && features % heads != 0)
     fail(Code::invalid_argument, call.name, ": a width of ", features, " does not split into ",
-         counted(heads, "head"), "; with 'head_dim' it need not");
+         counted(heads, "head"), "; give 'head_dim' to choose the size of a head freely");
   return {heads, kv ? kv : heads, width ? width : features / heads};
 }
 

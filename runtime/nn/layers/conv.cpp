@@ -141,7 +141,8 @@ const LayerSpec conv1d_layer{"conv1d", "1-D convolution of [N, positions, C]", k
 const LayerSpec conv2d_layer{"conv2d", "2-D convolution of [N, H, W, C]", kConv, build_conv2d};
 const LayerSpec conv2d_transpose_layer{
     "conv2d_transpose",
-    "transposed 2-D convolution: of H pixels it makes (H - 1) * stride - 2 * pad + kernel",
+    "transposed 2-D convolution: it turns H pixels into (H - 1) * stride - 2 * pad + "
+    "kernel",
     kTransposed, build_conv2d_transpose};
 const LayerSpec max_pool_layer{"max_pool", "maximum over windows of [N, H, W, C]", kPool,
                                build_plain<kMaxPool>};

@@ -62,7 +62,7 @@ graph::ValueId build_dense(const LayerCall& call) {
   for (const ServedTable& served : call.served ? *call.served : std::vector<ServedTable>{})
     if (served.name == tied + ".weight")
       fail(Code::invalid_argument, call.name, ": the table of '", tied,
-           "' is sparse: a product with all of it would fetch all of it");
+           "' is sparse: a product with the whole table would have to fetch all of its rows");
   const auto weight =
       tied.empty()
           ? g.add_parameter(call.name + ".weight", {x.back(), units}, /*decay=*/true,

@@ -78,8 +78,8 @@ graph::ValueId build_reduce(const LayerCall& call) {
                                     [&](int64_t axis) { return axis == 0 || axis == -rank; });
   if (of_batch && is_of_samples(call.graph, call.input()))
     fail(Code::invalid_argument, call.name,
-         ": 'axes' has the batch axis, and each sample is computed by itself: reduce axes from 1 "
-         "on of ",
+         ": 'axes' contains the batch axis, but samples are computed independently: "
+         "reduce only axes from 1 on of ",
          shape_text(call.shape()));
   return call.graph.add("reduce", call.options.json(), call.inputs, call.name);
 }

@@ -86,8 +86,8 @@ void Progress::run(Deadline deadline, std::function<void()> body) {
   });
   if (future.wait_until(deadline) != std::future_status::ready)
     fail(Code::io,
-         "a call of MPI does not return: another rank is frozen, or makes other groups at the same "
-         "time");
+         "an MPI call does not return: another rank is frozen, or forms other groups at "
+         "the same time");
   future.get();
 }
 

@@ -5,11 +5,12 @@ import io.echotrain.internal.LogQueue;
 
 /**
  * Passes the library's log lines to {@link System.Logger}: those about bad records to the logger
- * "io.echotrain.badRecords", all others to "io.echotrain".
+ * "io.echotrain.badRecords", all others to "io.echotrain". What the library calls information has the
+ * level DEBUG, because Java prints lines of the level INFO unless it is configured otherwise.
  */
 final class Log {
   private static final int ABOUT_BAD_RECORD = 1;
-  private static final System.Logger.Level[] LEVELS = {System.Logger.Level.DEBUG, System.Logger.Level.INFO,
+  private static final System.Logger.Level[] LEVELS = {System.Logger.Level.TRACE, System.Logger.Level.DEBUG,
       System.Logger.Level.WARNING, System.Logger.Level.ERROR};
 
   private Log() {}

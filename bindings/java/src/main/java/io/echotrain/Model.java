@@ -69,7 +69,7 @@ public final class Model implements AutoCloseable {
   private static void requireLayers(Spec[] layers) {
     for (Spec layer : Objects.requireNonNull(layers, "layers")) {
       if (!Objects.requireNonNull(layer, "layer").kind().equals("layers")) {
-        throw new IllegalArgumentException(layer.name() + " is no layer");
+        throw new IllegalArgumentException(layer.name() + " is not a layer");
       }
     }
   }

@@ -114,7 +114,8 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     public Builder add(Spec... specs) {
       for (Spec spec : Objects.requireNonNull(specs, "specs")) {
         if (!Objects.requireNonNull(spec, "stage").kind().equals("stages")) {
-          throw new IllegalArgumentException(spec.name() + " is no stage, but one of the " + spec.kind());
+          throw new IllegalArgumentException(
+              spec.name() + " is not a stage, but one of the " + spec.kind());
         }
         stages.add(spec);
       }

@@ -55,7 +55,8 @@ public abstract class Transport {
 
   protected Transport(int rank, int size) {
     if (rank < 0 || rank >= size) {
-      throw new IllegalArgumentException("rank " + rank + " of " + size + ": ranks count from 0 to the size less one");
+      throw new IllegalArgumentException(
+          "rank " + rank + " of " + size + ": ranks are numbered from 0 to the size minus 1");
     }
     this.rank = rank;
     this.size = size;
