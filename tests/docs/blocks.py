@@ -17,7 +17,7 @@ with the line <!-- after: OTHER.md --> goes on in the folder of that one.
 
 A comment in front of a block (<!-- ... -->) says more, in addition to those of tutorials.py:
 
-    longer                     the block takes long: it is run only with --longer, which runs the pages that have such blocks, whole
+    longer                     the block takes long: it is run with --longer, which runs nothing else
     run by: FILE               a test runs the block: FILE, which reads it from the page
     run beside the next one    it is run at the same time as the next block of sh
     run twice                  by two processes, at the same time
@@ -189,9 +189,8 @@ class Page:
         blocks = []
         try:
             blocks = tutorials.parse(self.text, kind=GuideBlock)
-            if self.longer and not any(block.marked("longer") for block in blocks):
-                return
-            tutorials.look_up(self.text, self.path, self.variables, self.checker.echotrain)
+            if not self.longer:
+                tutorials.look_up(self.text, self.path, self.variables, self.checker.echotrain)
         except Fault as fault:
             self.faults.append(f"{self.name}: {fault}")
         for block in blocks:
@@ -211,6 +210,9 @@ class Page:
 
     def check_block(self, block, blocks):
         language = block.language
+        if self.longer and not block.marked("longer") and language != "text":
+            self.ran = False
+            return None
         self.check_reason(block)
         if (self.name, language) in COVERED:
             test = COVERED[self.name, language]

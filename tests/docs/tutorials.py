@@ -16,8 +16,8 @@ A comment in front of a block (<!-- ... -->) changes that:
 
 --full runs the blocks as they are printed, and prints their outputs, to be copied into the page.
 
-A page that needs a Python module, a program, Gloo or MPI says so by <!-- needs: NAME -->, and is skipped where there is none. Code in
-the text and in tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C header, options of
+A page that needs a Python module, a program, a binding, Gloo or MPI says so by <!-- needs: NAME -->, and is skipped where there is
+none. Code in the text and in tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C header, options of
 `echotrain COMMAND` in its help, and {"stage": ...} is made into a stage.
 """
 
@@ -36,6 +36,7 @@ HEADERS = [ROOT / "capi/include/echotrain" / name for name in ("echotrain.h", "e
 FENCE = re.compile(r"((?:^<!-- [^\n]* -->\n+)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?:> )?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 UNIT = re.compile(r"\b[kMGT]B\b")
+BUILT = {"gloo": "capi/echotrain/echotrain-gloo", "java": "bindings/java/echotrain.jar", "csharp": "bindings/csharp/mono/EchoTrain.dll"}
 DURATION = re.compile(r"(?:\d+ (?:h|min) )+(?=\d+ s)")
 BAR = re.compile(r"\[[#.]+\]")
 MARK = "=== block %d of the page ==="
@@ -148,8 +149,8 @@ def environment(build, work):
 
 
 def has(name, build):
-    if name == "gloo":
-        return (build / "capi/echotrain/echotrain-gloo").exists()
+    if name in BUILT:
+        return (build / BUILT[name]).exists()
     if name == "mpi":
         return shutil.which("mpirun") is not None and any((build / "capi/echotrain").glob("libechotrain-mpi-*.so"))
     imported = [sys.executable, "-c", f"import {name}"]
