@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "gpu/device_fault.h"
 #include "gpu/vulkan_device.h"
 #include "gpu/vulkan_matrix.h"
 
@@ -145,6 +146,11 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
   }
 }
 
+void VulkanDevice::check(VkResult result, const char* call) const {
+  const bool ask = result == VK_ERROR_DEVICE_LOST && physical.reports_faults;
+  gpu::check(result, call, ask ? device_fault(api, handle) : std::string());
+}
+
 bool VulkanDevice::wait(VkFence fence, double seconds, double& waited) {
   // While the process is stopped, time passes that the device does not have. So it counts in
   // slices.
@@ -254,6 +260,9 @@ void VulkanDevice::create_device() {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
   subgroups.subgroupSizeControl = subgroups.computeFullSubgroups = VK_TRUE;
   if (physical.sets_subgroup_size) add(subgroups, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  VkPhysicalDeviceFaultFeaturesEXT faults{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FAULT_FEATURES_EXT};
+  faults.deviceFault = VK_TRUE;
+  if (physical.reports_faults) add(faults, VK_EXT_DEVICE_FAULT_EXTENSION_NAME);
   if (physical.info.imports_memory)
     extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   if (physical.is_incomplete) extensions.push_back(kPortabilitySubset);
@@ -263,7 +272,7 @@ void VulkanDevice::create_device() {
   info.pQueueCreateInfos = queues.data();
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
-  check(api.CreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");
+  gpu::check(api.CreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");
 }
 
 std::string VulkanDevice::cache_file(const std::string& directory, const char* what,

@@ -119,6 +119,15 @@ bool can_set_subgroup_size(const VulkanApi& api, VkPhysicalDevice device,
          sizes.minSubgroupSize <= size && size <= sizes.maxSubgroupSize;
 }
 
+bool can_report_faults(const VulkanApi& api, VkPhysicalDevice device,
+                       const Extensions& extensions) {
+  if (!extensions.has(VK_EXT_DEVICE_FAULT_EXTENSION_NAME)) return false;
+  VkPhysicalDeviceFaultFeaturesEXT faults{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FAULT_FEATURES_EXT};
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &faults, {}};
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  return faults.deviceFault;
+}
+
 uint64_t max_buffer_bytes_of(const VulkanApi& api, VkPhysicalDevice device,
                              const Extensions& extensions) {
   if (!extensions.has(VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) return ~uint64_t{0};
@@ -135,7 +144,9 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
   const VulkanApi& api = instance.api;
   const auto query = reinterpret_cast<GetMatrixProperties>(api.GetInstanceProcAddr(
       instance.handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  if (!extensions.has(kMatrixExtension) || !query) return {};
+  if (!extensions.has(kMatrixExtension) || !query ||
+      !extensions.has(VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME))
+    return {};
   Bfloat16Features bfloat16;
   MatrixFeatures matrices;
   VkPhysicalDeviceShaderFloat16Int8Features float16{
@@ -146,6 +157,8 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &memory_model, {}};
   if (extensions.has(kBfloat16Extension)) matrices.pNext = &bfloat16;
   api.GetPhysicalDeviceFeatures2(device, &features);
+  const bool has_float16 =
+      float16.shaderFloat16 && extensions.has(VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME);
   if (!matrices.cooperativeMatrix || !memory_model.vulkanMemoryModel) return {};
 
   const auto rows = list_of<MatrixProperties>(
@@ -156,7 +169,7 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
     constexpr int32_t kSubgroup = 3;
     const bool bf16 = row.AType == MatrixElement::bfloat16;
     if (bf16 ? !bfloat16.shaderBFloat16Type || !bfloat16.shaderBFloat16CooperativeMatrix
-             : row.AType != MatrixElement::float16 || !float16.shaderFloat16)
+             : row.AType != MatrixElement::float16 || !has_float16)
       continue;
     if (row.BType == row.AType && row.CType == MatrixElement::float32 &&
         row.ResultType == MatrixElement::float32 && row.scope == kSubgroup)
@@ -341,6 +354,7 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
     device.is_incomplete = extensions.has(kPortabilitySubset);
     device.sets_subgroup_size =
         can_set_subgroup_size(api, handle, extensions, device.info.subgroup_size);
+    device.reports_faults = can_report_faults(api, handle, extensions);
     found.push_back(std::move(device));
   }
   if (found.empty() && !too_old.empty())

@@ -73,8 +73,8 @@ void Kernel::create_layout() {
     VkDescriptorSetLayoutCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
     info.bindingCount = static_cast<uint32_t>(slots.size());
     info.pBindings = slots.data();
-    check(vk.api.CreateDescriptorSetLayout(vk.handle, &info, nullptr, &set_layout),
-          "vkCreateDescriptorSetLayout");
+    vk.check(vk.api.CreateDescriptorSetLayout(vk.handle, &info, nullptr, &set_layout),
+             "vkCreateDescriptorSetLayout");
   }
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0,
                                   static_cast<uint32_t>(push_bytes)};
@@ -83,7 +83,8 @@ void Kernel::create_layout() {
   info.pSetLayouts = &set_layout;
   info.pushConstantRangeCount = push_bytes ? 1 : 0;
   info.pPushConstantRanges = &range;
-  check(vk.api.CreatePipelineLayout(vk.handle, &info, nullptr, &layout), "vkCreatePipelineLayout");
+  vk.check(vk.api.CreatePipelineLayout(vk.handle, &info, nullptr, &layout),
+           "vkCreatePipelineLayout");
 }
 
 const spirv::Module& Kernel::module() const {
@@ -102,8 +103,8 @@ VkPipeline Kernel::compile(bool plainly) const {
   module_info.codeSize = words_.size() * sizeof words_[0];
   module_info.pCode = words_.data();
   VkShaderModule module = VK_NULL_HANDLE;
-  check(vk.api.CreateShaderModule(vk.handle, &module_info, nullptr, &module),
-        "vkCreateShaderModule");
+  vk.check(vk.api.CreateShaderModule(vk.handle, &module_info, nullptr, &module),
+           "vkCreateShaderModule");
 
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < constants_.size(); ++i) entries.push_back({i, i * 4, 4});
@@ -134,7 +135,7 @@ VkPipeline Kernel::compile(bool plainly) const {
       result == VK_ERROR_FEATURE_NOT_PRESENT)
     fail(Code::unsupported, "the driver does not compile the kernel '", name, "' (VkResult ",
          static_cast<int>(result), ")");
-  check(result, "vkCreateComputePipelines");
+  vk.check(result, "vkCreateComputePipelines");
   return made;
 }
 

@@ -80,7 +80,7 @@ struct Arena::Block {
     const VkExternalMemoryBufferCreateInfo external{
         VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr, kHostMemory};
     if (own_pages) info.pNext = &external;
-    check(vk.api.CreateBuffer(vk.handle, &info, nullptr, &buffer), "vkCreateBuffer");
+    vk.check(vk.api.CreateBuffer(vk.handle, &info, nullptr, &buffer), "vkCreateBuffer");
 
     VkMemoryRequirements needs;
     vk.api.GetBufferMemoryRequirements(vk.handle, buffer, &needs);
@@ -96,11 +96,11 @@ struct Arena::Block {
     if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
       fail(Code::out_of_memory, "device '", vk.physical.info.name, "' cannot allocate ", size,
            " bytes; use a smaller batch or model");
-    check(result, "vkAllocateMemory");
-    check(vk.api.BindBufferMemory(vk.handle, buffer, memory, 0), "vkBindBufferMemory");
+    vk.check(result, "vkAllocateMemory");
+    vk.check(vk.api.BindBufferMemory(vk.handle, buffer, memory, 0), "vkBindBufferMemory");
     if (!is_on_device(use)) {
       void* mapped = nullptr;
-      check(vk.api.MapMemory(vk.handle, memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
+      vk.check(vk.api.MapMemory(vk.handle, memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
       host = pages ? pages : static_cast<std::byte*>(mapped);
     }
     if (addresses) {
@@ -129,8 +129,8 @@ struct Arena::Block {
       if (!pages) return false;
     }
     VkMemoryHostPointerPropertiesEXT fit{VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
-    check(vk.api.GetMemoryHostPointerPropertiesEXT(vk.handle, kHostMemory, pages, &fit),
-          "vkGetMemoryHostPointerPropertiesEXT");
+    vk.check(vk.api.GetMemoryHostPointerPropertiesEXT(vk.handle, kHostMemory, pages, &fit),
+             "vkGetMemoryHostPointerPropertiesEXT");
     const auto type = vk.find_memory_type(needs.memoryTypeBits & fit.memoryTypeBits, 0);
     if (!type) {
       drop_pages();

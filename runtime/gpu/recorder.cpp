@@ -94,27 +94,28 @@ void Recording::Handles::create_descriptor_pool(const CommandList& commands) {
   info.maxSets = sets;
   info.poolSizeCount = 1;
   info.pPoolSizes = &size;
-  check(vk.api.CreateDescriptorPool(vk.handle, &info, nullptr, &descriptors),
-        "vkCreateDescriptorPool");
+  vk.check(vk.api.CreateDescriptorPool(vk.handle, &info, nullptr, &descriptors),
+           "vkCreateDescriptorPool");
 }
 
 void Recording::Handles::create(const CommandList& commands, bool timed, int part_count) {
   VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool_info.queueFamilyIndex = vk.physical.queue_family;
-  check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
+  vk.check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
   unused.resize(static_cast<size_t>(part_count));
   VkCommandBufferAllocateInfo buffer_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
                                           pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                           static_cast<uint32_t>(part_count)};
-  check(vk.api.AllocateCommandBuffers(vk.handle, &buffer_info, unused.data()),
-        "vkAllocateCommandBuffers");
+  vk.check(vk.api.AllocateCommandBuffers(vk.handle, &buffer_info, unused.data()),
+           "vkAllocateCommandBuffers");
   if (vk.physical.info.timestamp_period_ns > 0) {
     VkQueryPoolCreateInfo query_info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     const auto cuts = static_cast<uint32_t>(turns_in(commands));
     query_count = timed ? static_cast<uint32_t>(commands.size()) + 2 : 2 * (cuts + 1);
     query_info.queryCount = query_count;
-    check(vk.api.CreateQueryPool(vk.handle, &query_info, nullptr, &queries), "vkCreateQueryPool");
+    vk.check(vk.api.CreateQueryPool(vk.handle, &query_info, nullptr, &queries),
+             "vkCreateQueryPool");
   }
   create_descriptor_pool(commands);
 }
@@ -123,7 +124,7 @@ void Recording::Handles::bind_descriptors(const Dispatch& dispatch) {
   VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr,
                                    descriptors, 1, &dispatch.kernel->set_layout};
   VkDescriptorSet set = VK_NULL_HANDLE;
-  check(vk.api.AllocateDescriptorSets(vk.handle, &info, &set), "vkAllocateDescriptorSets");
+  vk.check(vk.api.AllocateDescriptorSets(vk.handle, &info, &set), "vkAllocateDescriptorSets");
   std::vector<VkDescriptorBufferInfo> buffers;
   for (const Binding& binding : dispatch.bindings)
     buffers.push_back({binding.buffer.handle, binding.buffer.offset, binding.buffer.size_bytes});
@@ -211,18 +212,18 @@ int parts_for(const Device& device, const CommandList& commands, double seconds)
 
 // Barriers also apply across command buffers: submissions to a queue are one sequence.
 void Recording::Handles::next_part() {
-  if (commands_buffer) check(vk.api.EndCommandBuffer(commands_buffer), "vkEndCommandBuffer");
+  if (commands_buffer) vk.check(vk.api.EndCommandBuffer(commands_buffer), "vkEndCommandBuffer");
   commands_buffer = unused.back();
   unused.pop_back();
   segments.back().parts.push_back(commands_buffer);
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-  check(vk.api.BeginCommandBuffer(commands_buffer, &begin), "vkBeginCommandBuffer");
+  vk.check(vk.api.BeginCommandBuffer(commands_buffer, &begin), "vkBeginCommandBuffer");
 }
 
 void Recording::Handles::begin_segment() {
   Segment& segment = segments.emplace_back();
   const VkFenceCreateInfo fence_info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-  check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &segment.fence), "vkCreateFence");
+  vk.check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &segment.fence), "vkCreateFence");
   next_part();
   // Makes writes by earlier submissions on the queue and by the host visible.
   barrier(kWork | VK_PIPELINE_STAGE_HOST_BIT, kWorkWrites | VK_ACCESS_HOST_WRITE_BIT, kWork,
@@ -282,7 +283,7 @@ Recording::Recording(DevicePtr device, const CommandList& commands, bool timed, 
     h.timestamp();
   }
   h.end_segment();
-  check(h.vk.api.EndCommandBuffer(h.commands_buffer), "vkEndCommandBuffer");
+  h.vk.check(h.vk.api.EndCommandBuffer(h.commands_buffer), "vkEndCommandBuffer");
 }
 
 // Does not count the parts that host turns add.

@@ -48,7 +48,7 @@ void Recording::Handles::reset_fences() {
   waited = 0;
   turns_failed = false;
   for (const Segment& segment : segments)
-    check(vk.api.ResetFences(vk.handle, 1, &segment.fence), "vkResetFences");
+    vk.check(vk.api.ResetFences(vk.handle, 1, &segment.fence), "vkResetFences");
 }
 
 // Waits for parts that were submitted before one that could not be.
@@ -79,7 +79,7 @@ void Recording::Handles::submit(const Segment& segment, Upload* after) {
     const VkResult result =
         vk.api.QueueSubmit(vk.queue, 1, &info, last ? segment.fence : VkFence{});
     if (result != VK_SUCCESS && !first) end_parts(segment.fence);
-    check(result, "vkQueueSubmit");
+    vk.check(result, "vkQueueSubmit");
     if (first && after) after->handles_->awaited = true;
   }
 }
@@ -87,7 +87,7 @@ void Recording::Handles::submit(const Segment& segment, Upload* after) {
 void Recording::Handles::submit_nothing() {
   std::scoped_lock lock(vk.queue_mutex);
   const HostLock shared(vk);
-  check(vk.api.QueueSubmit(vk.queue, 0, nullptr, last_fence()), "vkQueueSubmit");
+  vk.check(vk.api.QueueSubmit(vk.queue, 0, nullptr, last_fence()), "vkQueueSubmit");
 }
 
 void Recording::submit(Upload* after, bool in_turn) {
@@ -174,10 +174,10 @@ void Recording::read_timestamps() {
   if (!handles_->queries || !has_run_) return;
   VulkanDevice& vk = handles_->vk;
   std::vector<uint64_t> ticks(handles_->next_query);
-  check(vk.api.GetQueryPoolResults(vk.handle, handles_->queries, 0, handles_->next_query,
-                                   ticks.size() * sizeof ticks[0], ticks.data(), sizeof ticks[0],
-                                   VK_QUERY_RESULT_64_BIT),
-        "vkGetQueryPoolResults");
+  vk.check(vk.api.GetQueryPoolResults(vk.handle, handles_->queries, 0, handles_->next_query,
+                                      ticks.size() * sizeof ticks[0], ticks.data(), sizeof ticks[0],
+                                      VK_QUERY_RESULT_64_BIT),
+           "vkGetQueryPoolResults");
   const DeviceInfo& info = vk.physical.info;
   const double period_s = info.timestamp_period_ns * 1e-9;
   const auto seconds = [&](uint64_t from, uint64_t to) {

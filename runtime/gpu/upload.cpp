@@ -18,32 +18,32 @@ Upload::Handles::~Handles() {
 void Upload::Handles::create(const std::vector<Copy>& copies) {
   VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool_info.queueFamilyIndex = vk.upload_family();
-  check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
+  vk.check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
   const VkCommandBufferAllocateInfo buffer_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                                 nullptr, pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
-  check(vk.api.AllocateCommandBuffers(vk.handle, &buffer_info, &commands),
-        "vkAllocateCommandBuffers");
+  vk.check(vk.api.AllocateCommandBuffers(vk.handle, &buffer_info, &commands),
+           "vkAllocateCommandBuffers");
   const VkFenceCreateInfo fence_info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-  check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &fence), "vkCreateFence");
+  vk.check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &fence), "vkCreateFence");
   create_semaphore();
   record(copies);
 }
 
 void Upload::Handles::create_semaphore() {
   const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
-  check(vk.api.CreateSemaphore(vk.handle, &info, nullptr, &done), "vkCreateSemaphore");
+  vk.check(vk.api.CreateSemaphore(vk.handle, &info, nullptr, &done), "vkCreateSemaphore");
 }
 
 // Needs no barriers: a submission sees the host's earlier writes, and the semaphore makes its own
 // writes visible.
 void Upload::Handles::record(const std::vector<Copy>& copies) {
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-  check(vk.api.BeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
+  vk.check(vk.api.BeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
   for (const Copy& copy : copies) {
     const VkBufferCopy region{copy.from.offset, copy.to.offset, copy.from.size_bytes};
     vk.api.CmdCopyBuffer(commands, copy.from.handle, copy.to.handle, 1, &region);
   }
-  check(vk.api.EndCommandBuffer(commands), "vkEndCommandBuffer");
+  vk.check(vk.api.EndCommandBuffer(commands), "vkEndCommandBuffer");
 }
 
 void Upload::Handles::wait() {
@@ -69,14 +69,14 @@ void Upload::submit() {
     h.create_semaphore();
     h.awaited = true;
   }
-  check(h.vk.api.ResetFences(h.vk.handle, 1, &h.fence), "vkResetFences");
+  h.vk.check(h.vk.api.ResetFences(h.vk.handle, 1, &h.fence), "vkResetFences");
   VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
   info.commandBufferCount = 1;
   info.pCommandBuffers = &h.commands;
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &h.done;
   std::scoped_lock lock(h.vk.queue_mutex);
-  check(h.vk.api.QueueSubmit(h.vk.upload_queue, 1, &info, h.fence), "vkQueueSubmit");
+  h.vk.check(h.vk.api.QueueSubmit(h.vk.upload_queue, 1, &info, h.fence), "vkQueueSubmit");
   h.in_flight = true;
   h.awaited = false;
 }

@@ -47,20 +47,22 @@ void VulkanApi::load_device(VkDevice device) {
   ETR_VK_DEVICE(X)
   X(GetBufferDeviceAddress)
   X(GetMemoryHostPointerPropertiesEXT)
+  X(GetDeviceFaultInfoEXT)
 #undef X
   if (!GetBufferDeviceAddress)
     GetBufferDeviceAddress = reinterpret_cast<PFN_vkGetBufferDeviceAddress>(
         GetDeviceProcAddr(device, "vkGetBufferDeviceAddressKHR"));
 }
 
-void check(VkResult result, const char* call) {
+void check(VkResult result, const char* call, std::string_view fault) {
   switch (result) {
     case VK_SUCCESS: return;
     case VK_ERROR_OUT_OF_HOST_MEMORY:
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
       fail(Code::out_of_memory, call, ": out of memory (VkResult ", static_cast<int>(result), ")");
     case VK_ERROR_DEVICE_LOST:
-      fail(Code::device_lost, call, ": the device was lost; open it again and load a checkpoint");
+      fail(Code::device_lost, call, ": the device was lost; open it again and load a checkpoint",
+           fault);
     default: fail(Code::device, call, " failed with VkResult ", static_cast<int>(result));
   }
 }

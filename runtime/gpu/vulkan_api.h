@@ -9,6 +9,7 @@
 #include <vulkan/vulkan.h>
 
 #include <memory>
+#include <string_view>
 
 #include "core/platform.h"
 
@@ -46,6 +47,7 @@ struct VulkanApi {
   // Optional, fetched by hand: absent on a driver without the feature.
   PFN_vkGetBufferDeviceAddress GetBufferDeviceAddress = nullptr;
   PFN_vkGetMemoryHostPointerPropertiesEXT GetMemoryHostPointerPropertiesEXT = nullptr;
+  PFN_vkGetDeviceFaultInfoEXT GetDeviceFaultInfoEXT = nullptr;
   PFN_vkCreateDebugUtilsMessengerEXT CreateDebugUtilsMessengerEXT = nullptr;
   PFN_vkDestroyDebugUtilsMessengerEXT DestroyDebugUtilsMessengerEXT = nullptr;
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
@@ -60,7 +62,8 @@ struct VulkanApi {
   std::unique_ptr<platform::Library> library_;
 };
 
-// Throws the Error that `result` stands for, naming the call; returns on VK_SUCCESS.
-void check(VkResult result, const char* call);
+// Throws the Error that `result` stands for, naming the call; returns on VK_SUCCESS. `fault`: what
+// the driver says of a lost device. For the calls of a device that exists, see VulkanDevice::check.
+void check(VkResult result, const char* call, std::string_view fault = {});
 
 }  // namespace etr::gpu

@@ -43,6 +43,7 @@ struct PhysicalDevice {
   std::optional<uint32_t> upload_family;  // family of queues that only copy, if there is one
   bool is_incomplete = false;             // has kPortabilitySubset
   bool sets_subgroup_size = false;        // kernels can ask for full subgroups of info's size
+  bool reports_faults = false;            // says why it was lost, once that has happened
 };
 
 // Returns the devices in the order of list_devices().
@@ -86,6 +87,9 @@ struct VulkanDevice {
   // destroyed any more: memory is lost, but the process goes on.
   std::atomic<bool> abandoned{false};
 
+  // Throws the Error that the result of a call of this device stands for; that of a lost device has
+  // what the driver reports.
+  void check(VkResult result, const char* call) const;
   // Waits for at most `seconds` and returns whether `fence` is signalled. `waited`: the time for
   // which its submission has been waited for. Error(device_lost) if the device is lost, or
   // abandoned because this has become longer than `hang_seconds`.

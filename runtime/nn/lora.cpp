@@ -12,7 +12,7 @@
 namespace etr::nn {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kLoraOptions[] = {
     {"layers", OptionType::strings, nullptr,
      "names of dense layers, and of the projections of attention layers (LAYER.query, LAYER.key, "
      "LAYER.value, or LAYER.qkv, and LAYER.output), that get an adapter; * matches any characters"},
@@ -40,10 +40,10 @@ std::vector<std::string> products_of(const graph::Graph& graph) {
 
 }  // namespace
 
-Schema lora_schema() { return kOptions; }
+Schema lora_schema() { return kLoraOptions; }
 
 Lora::Lora(const Json& spec) {
-  const Options options(kOptions, "model: 'lora'", spec);
+  const Options options(kLoraOptions, "model: 'lora'", spec);
   layers_ = options.strings("layers");
   train_ = options.strings("train");
   rank_ = options.integer("rank");

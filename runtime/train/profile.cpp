@@ -20,7 +20,7 @@ struct Row {
 };
 
 // Returns the label, kernel, operations and bytes of one command.
-Row row_of(const gpu::Command& command) {
+Row command_row(const gpu::Command& command) {
   if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
     Row row{dispatch->label, gpu::kernel_name(*dispatch->kernel), 1, 0, dispatch->flops, 0};
     for (const gpu::Binding& binding : dispatch->bindings)
@@ -111,7 +111,7 @@ Json profile_commands(gpu::Kernels& kernels, const gpu::CommandList& commands, i
   Json events = Json::array();
   double total = 0;
   for (size_t i = 0; i < commands.size(); ++i) {
-    const Row row = row_of(commands[i]);
+    const Row row = command_row(commands[i]);
     Row& sum = rows[{row.op, row.kernel}];
     sum.op = row.op, sum.kernel = row.kernel;
     sum.calls += 1;

@@ -94,20 +94,22 @@ void remove(const char* kind, uint64_t handle);
   X(QueueSubmit, ETR_MEMORY)                                                                   \
   X(CreateSemaphore, ETR_MEMORY)                                                               \
   X(GetMemoryHostPointerPropertiesEXT, VK_ERROR_OUT_OF_HOST_MEMORY,                            \
-    VK_ERROR_INVALID_EXTERNAL_HANDLE)
+    VK_ERROR_INVALID_EXTERNAL_HANDLE)                                                          \
+  X(GetDeviceFaultInfoEXT, VK_ERROR_OUT_OF_HOST_MEMORY)
 
 // Those that tell that the device is lost.
 #define ETR_TELLING(X) \
   X(DeviceWaitIdle) X(GetQueryPoolResults) X(WaitForFences) X(GetFenceStatus) X(QueueSubmit)
 
 // Those that cannot fail, and are followed.
-#define ETR_FOLLOWED(X) \
-  X(DestroyInstance)    \
-  X(DestroyDevice)      \
-  X(GetDeviceQueue)     \
-  X(FreeMemory)         \
-  X(CmdCopyBuffer)      \
-  X(CmdFillBuffer)      \
+#define ETR_FOLLOWED(X)         \
+  X(GetPhysicalDeviceFeatures2) \
+  X(DestroyInstance)            \
+  X(DestroyDevice)              \
+  X(GetDeviceQueue)             \
+  X(FreeMemory)                 \
+  X(CmdCopyBuffer)              \
+  X(CmdFillBuffer)              \
   X(CmdBindPipeline)
 
 // What vkCreateX makes, one at a time. vkDestroyX ends these, and pipelines.

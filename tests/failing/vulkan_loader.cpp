@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "vulkan_calls.h"
+#include "vulkan_offer.h"
 
 namespace etr::failing {
 namespace {
@@ -73,6 +74,18 @@ VkResult fault_of(First first, Rest...) {
 template <typename F, typename... A>
 VkResult carry_out(F, A... arguments) {
   return F::real(arguments...);
+}
+
+VkResult carry_out(EnumerateDeviceExtensionProperties, VkPhysicalDevice device, const char* layer,
+                   uint32_t* count, VkExtensionProperties* rows) {
+  const auto real = EnumerateDeviceExtensionProperties::real;
+  if (!offers()) return real(device, layer, count, rows);
+  return list_extensions(real, device, layer, count, rows);
+}
+
+VkResult carry_out(CreateDevice, VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                   const VkAllocationCallbacks* allocator, VkDevice* made) {
+  return make_device(CreateDevice::real, physical, info, allocator, made);
 }
 
 bool is_stuck(VkDevice device) {
@@ -237,6 +250,12 @@ VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice device, VkDeviceMemory memory,
   if (!is_stuck(device)) FreeMemory::real(device, memory, allocator);
 }
 
+VKAPI_ATTR void VKAPI_CALL get_features(VkPhysicalDevice device,
+                                        VkPhysicalDeviceFeatures2* features) {
+  GetPhysicalDeviceFeatures2::real(device, features);
+  if (offers()) tell_features(features);
+}
+
 VKAPI_ATTR void VKAPI_CALL destroy_instance(VkInstance instance,
                                             const VkAllocationCallbacks* allocator) {
   remove("instance", number(instance));
@@ -301,6 +320,7 @@ PFN_vkVoidFunction instead(PFN_vkVoidFunction real, decltype(F::real) function) 
 }
 
 PFN_vkVoidFunction wrapped(std::string_view name, PFN_vkVoidFunction real) {
+  if (const PFN_vkVoidFunction offered = offered_function(name)) real = offered;
 #define X(function, ...) \
   if (name == "vk" #function) return instead<function>(real, Hook<function>::call);
   ETR_FALLIBLE(X)
@@ -309,6 +329,8 @@ PFN_vkVoidFunction wrapped(std::string_view name, PFN_vkVoidFunction real) {
   if (name == "vkDestroy" #object) return instead<Destroy##object>(real, destroy_##object);
   ETR_DESTROYED(X)
 #undef X
+  if (name == "vkGetPhysicalDeviceFeatures2")
+    return instead<GetPhysicalDeviceFeatures2>(real, get_features);
   if (name == "vkDestroyInstance") return instead<DestroyInstance>(real, destroy_instance);
   if (name == "vkDestroyDevice") return instead<DestroyDevice>(real, destroy_device);
   if (name == "vkFreeMemory") return instead<FreeMemory>(real, free_memory);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "vulkan_loader.h"
+#include "vulkan_offer.h"
 #include "workloads.h"
 
 namespace etr::failing {
@@ -41,6 +42,9 @@ class Vulkan : public testing::Test {
 
   const test::TempDir dir_;
   const fs::path images_ = dir_.path("images");
+  // A driver that says why a device was lost; the loader takes note if it is asked for another.
+  const Offering offering_{
+      {{"VK_EXT_device_fault"}, {"deviceFault"}, {}, {.description = "a fault of the test"}}};
 };
 
 TEST_F(Vulkan, OpeningMayFail) {
@@ -85,6 +89,11 @@ TEST_F(Vulkan, TrainingMayFail) {
 bool frees_memory(VulkanFault::Kind kind) { return kind != VulkanFault::hang; }
 
 void lose_in_a_loop(VulkanFault::Kind kind, const std::string& folder) {
+  const auto says_why = [&](const Outcome& outcome) {
+    if (outcome.status == ETR_OK) return;
+    const bool said = outcome.message.ends_with(" (the driver reports: a fault of the test)");
+    EXPECT_EQ(said, kind == VulkanFault::lose) << outcome.message;
+  };
   Driver driver(kind);
   const auto train = [&](std::string& results) -> int32_t {
     Runtime runtime;
@@ -92,7 +101,10 @@ void lose_in_a_loop(VulkanFault::Kind kind, const std::string& folder) {
     return train_loop(runtime.p, folder, results);
   };
   fail_everywhere(driver, through_c(train),
-                  {.statuses = {ETR_DEVICE_LOST}, .runs = 40, .frees_memory = frees_memory(kind)});
+                  {.statuses = {ETR_DEVICE_LOST},
+                   .after = says_why,
+                   .runs = 40,
+                   .frees_memory = frees_memory(kind)});
 }
 
 TEST_F(Vulkan, ADeviceMayBeLostInALoop) { lose_in_a_loop(VulkanFault::lose, folder("loop")); }
