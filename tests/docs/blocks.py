@@ -329,7 +329,7 @@ class Page:
             raise Fault(f"the block has run for {limit // 60} minutes") from error
         for process, script in zip(started, scripts):
             if process.returncode != 0:
-                raise Fault(f"the block\n{script}failed with status {process.returncode}:\n{self.ran}")
+                raise Fault(f"the block\n{script.rstrip()}\nfailed with status {process.returncode}:\n{self.ran}")
         self.count("run")
         took, computed = (after - before for before, after in zip(began, times()))
         if took >= 1:

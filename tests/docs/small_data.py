@@ -18,7 +18,7 @@ def write(echotrain, painter, work, count, images="images"):
     names = ["cifar10-train", "cifar10-test", "train", "test", "1/train", "test/test"]  # the last two as echo_network.py serves them
     for name in names:
         subprocess.run([echotrain, "pack", images, f"data/{name}"], cwd=work, check=True, stdout=subprocess.DEVNULL)
-    (work / "data/input.txt").write_text("To be, or not to be, that is the question.\n" * 60)
+    (work / "data/input.txt").write_text("ROMEO:\nTo be, or not to be, that is the question.\n" * 60)
     subprocess.run([sys.executable, ROOT / "samples/python/pairs.py", work / "data", "--train", "64", "--test", "16"], check=True)
     for part in ("train", "test"):  # noise with a box in each: scenes.py needs NumPy
         arrays.random_images(work / f"data/scenes-{part}-image.npy", 32, 32)
