@@ -27,13 +27,13 @@ def load(run):
     return trainer, windows["length"]
 
 
-def generate(trainer, positions, symbols, length, temperature, rng):
+def generate(trainer, positions, alphabet, symbols, length, temperature, rng):
     """Draws one symbol after the other; each is drawn from what the model makes of the last `positions`."""
     for _ in range(length):
         window = symbols[-positions:]
         padded = np.zeros((1, positions), np.int32)  # a position sees nothing of what follows it
         padded[0, :len(window)] = window
-        logits = trainer.predict(et.Batch({"input": padded}))[0, len(window) - 1].astype(np.float64)
+        logits = trainer.predict(et.Batch({"input": padded}))[0, len(window) - 1, :len(alphabet)].astype(np.float64)  # it may know more
         if temperature == 0:
             symbols.append(int(logits.argmax()))
         else:
@@ -59,7 +59,7 @@ def main():
     trainer, positions = load(arguments.run)
     symbols = [alphabet.index(c) for c in arguments.start]
     sys.stdout.write(arguments.start)
-    for symbol in generate(trainer, positions, symbols, arguments.length, arguments.temperature,
+    for symbol in generate(trainer, positions, alphabet, symbols, arguments.length, arguments.temperature,
                            np.random.default_rng(arguments.seed)):
         sys.stdout.write(alphabet[symbol])
         sys.stdout.flush()

@@ -8,7 +8,7 @@ as something that is read sample by sample needs, and served by nginx on this ma
 through a proxy that limits what all connections together get (shaped_server.py). The training step is timed with shards that lie
 ready, before the study begins; link "6" then delivers examples six times more slowly than the device trains on them, and so on
 (--ratios). The study is samples/studies/echo_network.json where none is named; it reads
-${data}/${link}/train-{000000..000249}.tar.zst. Each trial runs alone.
+${data}/${link}/train-{000000..000249}.tar.zst, or up to the last shard of data of another size. Each trial runs alone.
 
 Run it where nothing else runs: on a CPU the device's speed is what other work leaves of the cores, and R changes with it.
 """
@@ -26,7 +26,7 @@ import tempfile
 from shaped_server import Profile, ShapedProxy, WebServer
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "samples"
-PER_SHARD = 200
+PER_SHARD, SHARDS = 200, 250  # of CIFAR-10
 TEST_SAMPLES, MANY_TEST_SAMPLES = 500, 5000  # frequent evaluations are short, because upstream goes on meanwhile
 
 
@@ -66,19 +66,21 @@ def write_shard(path, samples):
 
 
 def packed(data, folder):
-    """Writes the shards; says how many bytes a training sample takes in them."""
+    """Writes the shards; says how many there are for training, and how many bytes a sample takes in them."""
+    count = {}
     for part, folders in (("train", {"train": None}), ("test", {"test": TEST_SAMPLES, "many": MANY_TEST_SAMPLES})):
         shards = sorted(pathlib.Path(data).glob(f"cifar10-{part}-*.tar.zst"))
         if not shards:
             sys.exit(f"echo_network: '{data}' has no cifar10-{part}-*.tar.zst; the first operand is the folder of CIFAR-10's shards")
         samples = list(samples_of(shards))
+        count[part] = len(samples)
         for name, most in folders.items():  # test samples lie in one shard
             (folder / name).mkdir()
             chosen, per_shard = samples[:most], most or PER_SHARD
             for i in range(0, len(chosen), per_shard):
                 write_shard(folder / name / f"{part}-{i // per_shard:06d}.tar.zst", chosen[i:i + per_shard])
     files = list((folder / "train").glob("*.tar.zst"))
-    return sum(file.stat().st_size for file in files) / (PER_SHARD * len(files))
+    return len(files), sum(file.stat().st_size for file in files) / count["train"]
 
 
 def fast_sample_bytes(options, folder):
@@ -86,8 +88,8 @@ def fast_sample_bytes(options, folder):
     images = folder / "images"
     for sample in samples_of(sorted(pathlib.Path(options.data).glob("cifar10-train-*.tar.zst"))[:1]):
         files = {name.partition(".")[2]: (name, content) for name, content in sample}
-        name, content = files["jpg"]
-        path = images / files["cls"][1].decode().strip() / name
+        name, content = next(file for suffix, file in files.items() if suffix != "cls")
+        path = images / files["cls"][1].decode().strip() / name.replace("/", "-")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     command = [options.echotrain, "pack", images, folder / "fast", "--format", "fast", "--per-shard", str(PER_SHARD)]
@@ -95,12 +97,12 @@ def fast_sample_bytes(options, folder):
     return sum(file.stat().st_size for file in folder.glob("fast-*.ets")) / sum(1 for file in images.glob("*/*"))
 
 
-def speed_at_hand(options, folder, out):
+def speed_at_hand(options, folder, out, of_another_size):
     """Examples a second of the study's job where its shards lie on the disk; the first second is left out."""
     study = json.loads(pathlib.Path(options.study).read_text())
     job = pathlib.Path(options.study).parent / study["job"]
     words = [f"data={folder}", "link=train", f"out={out}", f"train.seconds={options.calibration_seconds}", "evaluation.every_steps=0"]
-    command = [options.echotrain, "train", job, "--overwrite"] + [word for pair in words for word in ("--set", pair)]
+    command = [options.echotrain, "train", job, "--overwrite", *of_another_size] + [word for pair in words for word in ("--set", pair)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if row["kind"] == "step" and row["seconds"] > 1]
@@ -130,10 +132,11 @@ def main():
     options = arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        sample_bytes = packed(options.data, folder)
+        shards, sample_bytes = packed(options.data, folder)
+        of_another_size = [] if shards == SHARDS else ["--set", f"last={shards - 1:06d}"]
         for ratio in options.ratios.split(","):
             (folder / ratio).symlink_to("train")
-        speed = speed_at_hand(options, folder, folder / "calibration")
+        speed = speed_at_hand(options, folder, folder / "calibration", of_another_size)
         print(f"data at hand: {speed:.0f} examples/s; {sample_bytes:.0f} bytes a sample; load {os.getloadavg()[0]:.1f}", flush=True)
         fast = fast_sample_bytes(options, folder)
         print(f"as fast shards: {fast:.0f} bytes a sample, {fast / sample_bytes:.1f} times as many; they save decoding, not transfers", flush=True)
@@ -143,7 +146,7 @@ def main():
         with WebServer(folder) as server, ShapedProxy(server.port, links) as proxy:
             print(f"{server.kind} at {proxy.url}: " + ", ".join(f"R = {ratio}: {links[ratio].rate / 1e3:.0f} kB/s" for ratio in
                                                                options.ratios.split(",")), flush=True)
-            words = ["--set", f"data={proxy.url}"] + (["--out", options.out] if options.out else []) + options.words
+            words = ["--set", f"data={proxy.url}", *of_another_size] + (["--out", options.out] if options.out else []) + options.words
             sys.exit(subprocess.run([options.echotrain, "study", options.study, *words]).returncode)
 
 

@@ -1,22 +1,32 @@
 #!/usr/bin/env python3
-"""Checks every code block of the README, CONTRIBUTING.md and the pages in docs/ that tutorials.py does not run:
-blocks.py BUILD WORK [PAGE.md...]
+"""Checks every code block of the repository's pages, except those of the folders that tutorials.py runs:
+blocks.py [--longer] BUILD WORK [PAGE.md...]
 
-    ```sh            every command, option, file, test, target and setting that it names (shell.py); so is a block without a language
-                     that begins with '$ COMMAND', of which the rest is output
+    ```sh            run, after every command, option, file, test, target and setting that it names has been looked up
+                     (shell.py); so is a block without a language that begins with '$ COMMAND', of which the rest is output
+    ```text          compared with the output of the block before
     ```json, jsonc   loaded as a job or a study by the library; what is only a part of one is put into a small one
     ```python        run, with small data. Names that the page's text introduces are those of FIXTURES
     ```c             compiled, as the body of a function with the variables of VARIABLES, unless it is a function itself
     ```powershell    every command of ours, and that no other is unknown
     ```xml, cmake    compared with the files of the repository that build or test the same
 
+Each page has a folder of its own, with the files of prepare(): images/train, shards/train, job.json, study.json, the data of the
+sample jobs in `data` (PLACES), and links to the repository's folders and, as `build` and `build-test`, to what is in BUILD. A page
+with the line <!-- after: OTHER.md --> goes on in the folder of that one.
+
 A comment in front of a block (<!-- ... -->) says more, in addition to those of tutorials.py:
 
-    run                        a block of sh is run, too; a block of text after it is compared with the output
+    longer                     the block takes long: it is run with --longer, which runs nothing else
+    run by: FILE               a test runs the block: FILE, which reads it from the page
     run beside the next one    it is run at the same time as the next block of sh
-    not run: WHY               a block of Python is only looked up; of a block without a language, that it is no code
+    run twice                  by two processes, at the same time
+    not run: WHY               what a block of sh or powershell names is only looked up; so is Python; a block without a language is no
+                               code. `NAMES` of files and tests in WHY are looked up, too
+    not compared: WHY          the output behind '$ COMMAND', or a block of text, is not compared
 
-COVERED names the blocks that another test runs. Code in the text is looked up as in tutorials.
+A block that is not run is counted, and its reason printed; one that lacks what it needs (<!-- needs: NAME -->) is SKIPPED, which
+tests/run.sh reports. COVERED names the blocks in other languages that another test runs. Code in the text is looked up as in tutorials.
 """
 
 import ast
@@ -27,20 +37,24 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
+import small_data
 import tutorials
-from shell import Checker, commands_of
+from shell import FOLDERS, Checker, commands_of
 from tutorials import ROOT, Block, Fault
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md",
-         *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in ("tutorials", "migration"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md")
+                                             if path.parent.name not in ("tutorials", "migration"))]
 COVERED = {("docs/c.md", "cpp"): "examples.py", ("docs/python.md", "python"): "examples.py", ("docs/java.md", "java"): "examples.py",
            ("docs/csharp.md", "csharp"): "examples.py"}
+PLACES = {"/path/to/cifar10-shards": "data", "/path/to/tinyshakespeare": "data", "/path/to/input.txt": "data/input.txt"}
 POWERSHELL = ("Expand-Archive", "py", "python")  # others' commands
 
 JOB = {"pipeline": {"stages": [{"stage": "folder", "root": "images/train"}, {"stage": "label"}, {"stage": "decode", "channels": "gray"},
@@ -87,14 +101,27 @@ def at_line(fault, line):
     return fault
 
 
+def times():
+    """Of the clock, and of the processors for what has been run."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic(), used.ru_utime + used.ru_stime
+
+
 class GuideBlock(Block):
-    MARKS = (*Block.MARKS, "run")
+    MARKS = (*Block.MARKS, "longer", "run by: ", "run beside the next one", "run twice", "not compared: ")
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
+        runs = self.language == "sh" or self.language == "" and self.text.startswith("$ ")
         for mark in self.marks:
-            if mark.startswith("run") and (mark not in ("run", "run beside the next one") or self.language not in ("sh", "")):
+            if not runs and mark.startswith(("longer", "run ")) or self.language not in ("text", "") and mark.startswith("not compared"):
                 raise Fault(f"line {self.line}: a block of '{self.language}' cannot be marked '{mark}'")
+        if sum(self.marked(mark) for mark in ("longer", "run by: ", "run beside", "not run: ")) > 1:
+            raise Fault(f"line {self.line}: how the block is run, is said twice")
+
+    def value(self, mark):
+        """What follows the mark; "" without one."""
+        return next((found[len(mark):] for found in self.marks if found.startswith(mark)), "")
 
 
 class Jobs:
@@ -149,19 +176,21 @@ class Jobs:
 
 
 class Page:
-    def __init__(self, path, checker, jobs, variables):
-        self.path, self.checker, self.jobs, self.variables = path, checker, jobs, variables
+    def __init__(self, path, checker, jobs, variables, longer):
+        self.path, self.checker, self.jobs, self.variables, self.longer = path, checker, jobs, variables, longer
         self.name = str(path.relative_to(ROOT))
         self.text = path.read_text(encoding="utf-8")
         self.faults, self.done = [], collections.Counter()
-        # Scripts to run beside the next one, and the output of the block before: None without one, False if it could not run.
+        self.unrun, self.skipped = [], []  # (line, why)
+        # Scripts to run beside the next one, and the output of the block before: None without one, False if it was not run.
         self.beside, self.ran = [], None
 
     def check(self):
         blocks = []
         try:
             blocks = tutorials.parse(self.text, kind=GuideBlock)
-            tutorials.look_up(self.text, self.path, self.variables, self.checker.echotrain)
+            if not self.longer:
+                tutorials.look_up(self.text, self.path, self.variables, self.checker.echotrain)
         except Fault as fault:
             self.faults.append(f"{self.name}: {fault}")
         for block in blocks:
@@ -181,6 +210,10 @@ class Page:
 
     def check_block(self, block, blocks):
         language = block.language
+        if self.longer and not block.marked("longer") and language != "text":
+            self.ran = False
+            return None
+        self.check_reason(block)
         if (self.name, language) in COVERED:
             test = COVERED[self.name, language]
             if sum(other.language == language for other in blocks) != 1 or self.path.name not in (ROOT / "tests/docs" / test).read_text():
@@ -188,17 +221,17 @@ class Page:
             return self.count(f"{language} in {test}")
         if language == "" and block.text.startswith("$ "):
             command, _, output = block.text[2:].partition("\n")
-            self.check_commands(block, command)
-            if block.marked("run"):
-                self.run_group(block, [command])
+            self.check_commands(block, block.printed[2:].partition("\n")[0])
+            self.run_or_say_why(block, command)
+            if self.ran and not block.value("not compared: "):
                 block.text = output
                 self.check_text(block)
-            return self.count("of a command and its output")
+            return None
         check = getattr(self, f"check_{language or 'nothing'}", None)
         if not check:
             raise Fault(f"no check for a block of '{language}'")
         check(block)
-        self.count(language or "not code")
+        return self.count(language or "not code") if language != "sh" else None
 
     def count(self, kind):
         self.done[kind] += 1
@@ -215,15 +248,39 @@ class Page:
         tutorials.compare(block, self.ran)
 
     def check_sh(self, block):
-        self.check_commands(block, block.text)
-        self.ran = None
-        if block.marked("run beside"):
-            self.beside.append(block.text)
-        elif block.marked("run"):
-            scripts, self.beside = [*self.beside, block.text], []
+        self.check_commands(block, block.printed)
+        self.run_or_say_why(block, block.text)
+
+    def run_or_say_why(self, block, script):
+        reason, test = block.value("not run: "), block.value("run by: ")
+        self.ran = False
+        if reason:
+            self.unrun.append((block.line, reason))
+        elif test:
+            if not (ROOT / test).is_file() or self.path.name not in (ROOT / test).read_text():
+                raise Fault(f"{test} reads no block of {self.path.name}")
+            self.count("run by other tests")
+        elif block.marked("longer") and not self.longer:
+            self.count("left to --longer")
+        elif block.marked("run beside"):
+            self.beside.append(script)
+            self.count("run")
+        else:
+            scripts, self.beside = [*self.beside, script, *[script] * block.marked("run twice")], []
             self.run_group(block, scripts)
 
+    def check_reason(self, block):
+        """Looks up what the reason for not running a block names, so that it stays true."""
+        night = (ROOT / "tests/night.sh").read_text()
+        for name in re.findall(r"`([^`]+)`", block.value("not run: ")):
+            self.checker.check_paths(name, [name])
+            if "/" not in name and name not in self.checker.tests[0] and f"\npart {name} " not in night:
+                raise Fault(f"there is no test '{name}', and tests/night.sh has no such part")
+
     def check_powershell(self, block):
+        if not block.value("not run: "):
+            raise Fault("a block of 'powershell' says why it is not run")
+        self.unrun.append((block.line, block.value("not run: ")))
         for number, line in enumerate(block.text.split("\n")):
             for command in line.partition("#")[0].replace("\\", "/").split(";"):
                 words = command.split()
@@ -255,22 +312,28 @@ class Page:
         needs = [mark[len("needs: "):] for mark in block.marks if mark.startswith("needs: ")]
         missing = [name for name in needs if not tutorials.has(name, self.checker.build)]
         if missing:
-            self.ran = False
-            return self.count(f"NOT run, as there is no {missing[0]}")
+            self.skipped.append((block.line, f"there is no {missing[0]}"))
+            return
+        for place, stand_in in PLACES.items():
+            scripts = [script.replace(place, stand_in) for script in scripts]
+        began, limit = times(), 1800 if self.longer else 600
         started = [subprocess.Popen(["bash", "-euo", "pipefail", "-c", script], cwd=self.jobs.work, env=self.variables, text=True,
-                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-                   for script in scripts]
+                                    errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    start_new_session=True) for script in scripts]
         try:
-            self.ran = "".join([process.communicate(timeout=300)[0] for process in started])
+            self.ran = "".join([process.communicate(timeout=limit)[0] for process in started])
         except subprocess.TimeoutExpired as error:
             for process in started:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
-            raise Fault("the block has run for five minutes") from error
+            raise Fault(f"the block has run for {limit // 60} minutes") from error
         for process, script in zip(started, scripts):
             if process.returncode != 0:
-                raise Fault(f"the block\n{script}failed with status {process.returncode}:\n{self.ran}")
+                raise Fault(f"the block\n{script.rstrip()}\nfailed with status {process.returncode}:\n{self.ran}")
         self.count("run")
+        took, computed = (after - before for before, after in zip(began, times()))
+        if took >= 1:
+            print(f"  {took:6.1f} s, {computed:6.1f} s of processors  {self.name}:{block.line}", flush=True)
 
     def check_json(self, block):
         if block.language == "jsonc":
@@ -371,39 +434,75 @@ class Page:
 
 
 def prepare(build, work):
-    """A folder with images, shards and jobs for blocks that are run; returns its environment."""
+    """What the folder of each page begins with; returns the environment of what is run."""
     shutil.rmtree(work, ignore_errors=True)
-    echotrain = build / "tools/echotrain/echotrain"
+    echotrain, start = build / "tools/echotrain/echotrain", work / "start"
     variables = tutorials.environment(build, work)
-    variables["PATH"] = f"{echotrain.parent}:{variables['PATH']}"
-    for link, target in (("build", build), ("docs", ROOT / "docs"), ("samples", ROOT / "samples"), ("jobs", ROOT / "samples/jobs")):
-        (work / link).symlink_to(target)
-    (work / "studies").mkdir()
-    subprocess.run([build / "samples/draw", work / "images/train", "256", "1"], check=True)
-    subprocess.run([echotrain, "pack", "images/train", "shards/train"], cwd=work, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([sys.executable, "-c", ONNX], cwd=work, env=variables, check=True)
+    variables.update(PATH=f"{echotrain.parent}:{variables['PATH']}",
+                     # Open MPI's launcher: as root in a container, and more processes than cores.
+                     OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+    (start / "studies").mkdir(parents=True)
+    for link in FOLDERS:
+        (start / link).symlink_to(ROOT / link)
+    (start / "jobs").symlink_to("samples/jobs")
+    (start / "build").symlink_to("build-test")
+    (start / "build-test").mkdir()  # a folder of its own, where nothing disturbs the build that is being tested, or its ctest
+    for path in build.iterdir():
+        if path.name not in ("Testing", "ctest.log"):
+            (start / "build-test" / path.name).symlink_to(path)
+    small_data.write(echotrain, build / "samples/draw", start, 256, "images/train")
+    subprocess.run([echotrain, "pack", "images/train", "shards/train"], cwd=start, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-c", ONNX], cwd=start, env=variables, check=True)
     return variables
 
 
+def page_before(path):
+    """The page in whose folder this one goes on, or None."""
+    found = re.search(r"^<!-- after: (\S+) -->$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return (path.parent / found.group(1)).resolve() if found else None
+
+
+def in_order(pages):
+    """Each page behind the one that it goes on from."""
+    out = []
+    for path in pages:
+        out += [page for page in (page_before(path), path) if page and page not in out]
+    return out
+
+
 def main():
-    if len(sys.argv) < 3:
+    longer = sys.argv[1:2] == ["--longer"]
+    if len(sys.argv) < 3 + longer:
         raise SystemExit(__doc__)
-    build, work, *pages = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
+    build, work, *pages = (pathlib.Path(argument).resolve() for argument in sys.argv[1 + longer:])
     variables = prepare(build, work)
     sys.path.insert(0, str(build / "bindings/python"))
     import echotrain as et  # noqa: E402
-    os.chdir(work)
-    jobs = Jobs(et, work)
-    checker = Checker(build, jobs)
-    done, faults = collections.Counter(), []
-    for path in pages or PAGES:
-        page = Page(path, checker, jobs, variables)
-        page.check()
-        faults += page.faults
-        done += page.done
+    checker, folders, results = Checker(build), {}, []
+    for path in in_order(pages or PAGES):
+        folder = folders[path] = folders.get(page_before(path)) or work / "pages" / path.relative_to(ROOT).with_suffix("")
+        if not folder.exists():
+            shutil.copytree(work / "start", folder, symlinks=True)
+        os.chdir(folder)
+        checker.jobs = Jobs(et, folder)
+        results.append(Page(path, checker, checker.jobs, variables, longer))
+        results[-1].check()
+    report(results, "docs_blocks_longer" if longer else "docs_blocks")
+
+
+def report(pages, test):
+    done = sum((page.done for page in pages), collections.Counter())
+    unrun = [(f"{page.name}:{line}", why) for page in pages for line, why in page.unrun]
+    skipped = [(f"{page.name}:{line}", why) for page in pages for line, why in page.skipped]
+    faults = [fault for page in pages for fault in page.faults]
+    print(f"{len(pages)} pages, blocks checked: " + ", ".join(f"{count} {kind}" for kind, count in sorted(done.items())))
+    print(f"{len(unrun)} blocks of commands are not run, only looked up:")
+    for place, why in unrun:
+        print(f"  {place}: {why}")
+    for place, why in skipped:
+        print(f"{test} is SKIPPED: {place}: {why}")
     for fault in faults:
         print(fault)
-    print(f"{len(pages or PAGES)} pages, blocks checked: " + ", ".join(f"{count} {kind}" for kind, count in sorted(done.items())))
     if faults:
         raise SystemExit(f"{len(faults)} faults")
 

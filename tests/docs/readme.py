@@ -7,13 +7,12 @@ import pathlib
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 
+import small_data
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/bench"))
-import arrays  # noqa: E402
 ECHOTRAIN, PAINTER, WORK = (pathlib.Path(a).resolve() for a in sys.argv[1:])
 
 
@@ -27,22 +26,6 @@ def run(*words):
         raise SystemExit(f"echotrain {shlex.join(words)} failed:\n{done.stdout}")
     print("echotrain", shlex.join(words), flush=True)
     return done.stdout
-
-
-def draw_data():
-    subprocess.run([PAINTER, WORK / "images", "100", "1"], check=True)
-    shutil.copy(next((WORK / "images").glob("*/*.png")), WORK / "photo.jpg")  # what it is, its bytes say
-    for part in ("train", "test"):
-        run("pack", "images", f"data/cifar10-{part}")
-        run("pack", "images", f"data/{part}")
-    for part in ("1/train", "test/test"):  # as echo_network.py serves them
-        run("pack", "images", f"data/{part}")
-    (WORK / "data/input.txt").write_text("To be, or not to be, that is the question.\n" * 60)
-    subprocess.run([sys.executable, ROOT / "samples/python/pairs.py", WORK / "data", "--train", "64", "--test", "16"], check=True)
-    for part in ("train", "test"):  # noise with a box in each: scenes.py needs NumPy
-        arrays.random_images(WORK / f"data/scenes-{part}-image.npy", 32, 32)
-        box = struct.pack("<5f", 1, 0.25, 0.25, 0.5, 0.75) + struct.pack("<5f", -1, 0, 0, 0, 0) * 7
-        arrays.write_npy(WORK / f"data/scenes-{part}-boxes.npy", (32, 8, 5), "<f4", box * 32)
 
 
 def small(job):
@@ -111,7 +94,7 @@ def main():
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     (WORK / "samples").symlink_to(ROOT / "samples")
-    draw_data()
+    small_data.write(ECHOTRAIN, PAINTER, WORK, 100)
     run_readme()
     run_sample_jobs()
     resume_one()

@@ -10,15 +10,16 @@ import subprocess
 from tutorials import ROOT, Fault, help_of
 
 FOLDERS = ("bindings", "capi", "cmake", "docs", "packaging", "runtime", "samples", "shaders", "tests", "tools")
-REPOSITORY = re.compile(rf"(?<![\w./-])(?:\./)?((?:{'|'.join(FOLDERS)})/[\w./*-]*)")
+REPOSITORY = re.compile(rf"(?<![\w./-])(?:\./|\.\./echotrain/)?((?:{'|'.join(FOLDERS)})/[\w./*-]*)")
 BUILT = re.compile(r"(?:\$PWD/)?build[\w-]*/(?:.*/)?(tools/echotrain|tests|tests/fuzz|tests/bench|samples)/(\w+)")
 WRITES = ("-o", "--out", "--plot", "--report", "write")  # the next word names what is written
 WRAPPERS = ("sudo", "mpirun", "srun", "torchrun", "setarch")  # run the command among their words
 # Others' commands, of which only the files of the repository are checked.
-FOREIGN = ("apt-get", "c++", "cat", "cc", "cd", "conan", "cp", "dotnet", "export", "git", "mcs", "mike", "mkdir", "mvn", "pip", "pkg-config",
-           "source", ".", "tar", "vcpkg", "x86_64-w64-mingw32-gcc", "zig", "zstd")
-OWN = ("cmake", "ctest", "draw", "echotrain")
-MODULES = ("venv", "pip", "http.server")
+FOREIGN = ("apt-get", "c++", "cat", "cc", "cd", "cp", "dotnet", "export", "git", "mcs", "mike", "mkdir", "mvn", "pip", "pkg-config",
+           "source", ".", "tar", "x86_64-w64-mingw32-gcc", "zig", "zstd")
+OWN = ("cmake", "conan", "ctest", "draw", "echotrain", "vcpkg")
+MODULES = ("venv", "pip", "http.server", "tarfile")
+UNPACKED = {"gpu_day_kit/": "tests/gpu_day/"}  # what tests/gpu_day/pack.sh packs
 
 
 def commands_of(text):
@@ -70,10 +71,10 @@ def has_word(word, text):
 
 
 class Checker:
-    """`jobs` has load("Job" or "Study", name, settings), which raises a Fault."""
+    """`jobs`, of the page that is checked, has load("Job" or "Study", name, settings), which raises a Fault."""
 
-    def __init__(self, build, jobs):
-        self.build, self.echotrain, self.jobs = build, build / "tools/echotrain/echotrain", jobs
+    def __init__(self, build):
+        self.build, self.echotrain, self.jobs = build, build / "tools/echotrain/echotrain", None
 
     def check(self, words):
         words = list(words)
@@ -127,6 +128,7 @@ class Checker:
             if words[1] not in MODULES:
                 raise Fault(f"'python3 -m {words[1]}' is not known")
             return
+        words = [next((to + word.removeprefix(name) for name, to in UNPACKED.items() if word.startswith(name)), word) for word in words]
         if not words or not (ROOT / words[0]).is_file():
             raise Fault(f"there is no script '{' '.join(words[:1])}' in the repository")
         self.check_options(words, (ROOT / words[0]).read_text())
@@ -184,6 +186,30 @@ class Checker:
             option = re.match(r"-D(ECHOTRAIN_\w+)=", word)
             if option and not re.search(rf"(option|set)\({option.group(1)}\b", options):
                 raise Fault(f"CMakeLists.txt has no option {option.group(1)}")
+
+    def check_conan(self, words):
+        """The recipe of the folder, and options that it is given."""
+        folder = re.sub(r"^\.\./echotrain/", "", words[1]) if words[0] == "create" and len(words) > 1 else None
+        if folder is None or not (ROOT / folder / "conanfile.py").is_file():
+            raise Fault(f"'conan {' '.join(words[:2])}' names no folder with a conanfile.py")
+        recipe = (ROOT / folder / "conanfile.py").read_text()
+        for name in re.findall(r"(?:^| )-o(?::\w)? ?(?:\S+:)?(\w+)=", " ".join(words)):
+            if f'"{name}":' not in recipe:
+                raise Fault(f"{folder}/conanfile.py has no option '{name}'")
+
+    def check_vcpkg(self, words):
+        """That the ports of --overlay-ports have what is installed, with its features."""
+        folder = next((re.sub(r"^\.\./echotrain/", "", word.partition("=")[2]) for word in words if word.startswith("--overlay-ports=")), None)
+        if words[0] != "install" or folder is None:
+            raise Fault("vcpkg has the port only with 'install' and '--overlay-ports='")
+        for word in (word for word in words[1:] if not word.startswith("-")):
+            name, features = re.fullmatch(r"([\w-]+)(?:\[([\w,-]+)\])?", word).groups()
+            port = ROOT / folder / name / "vcpkg.json"
+            if not port.is_file():
+                raise Fault(f"there is no port '{name}' in {folder}")
+            missing = set((features or "").split(",")) - {""} - set(json.loads(port.read_text())["features"])
+            if missing:
+                raise Fault(f"the port '{name}' has no feature '{missing.pop()}'")
 
     def check_ctest(self, words):
         self.check_options(["ctest", *words], subprocess.run(["ctest", "--help"], capture_output=True, text=True, check=True).stdout)

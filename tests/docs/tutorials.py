@@ -16,9 +16,9 @@ A comment in front of a block (<!-- ... -->) changes that:
 
 --full runs the blocks as they are printed, and prints their outputs, to be copied into the page.
 
-A page that needs a Python module, or Gloo, says so by <!-- needs: NAME -->, and is skipped where there is none. Code in the text and in
-tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C header, options of `echotrain COMMAND` in its
-help, and {"stage": ...} is made into a stage.
+A page that needs a Python module, a program, a binding, Gloo or MPI says so by <!-- needs: NAME -->, and is skipped where there is
+none. Code in the text and in tables is looked up: `et.NAME(...)` is evaluated, `etr_NAME` has to be in the C header, options of
+`echotrain COMMAND` in its help, and {"stage": ...} is made into a stage.
 """
 
 import functools
@@ -36,6 +36,7 @@ HEADERS = [ROOT / "capi/include/echotrain" / name for name in ("echotrain.h", "e
 FENCE = re.compile(r"((?:^<!-- [^\n]* -->\n+)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?:> )?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 UNIT = re.compile(r"\b[kMGT]B\b")
+BUILT = {"gloo": "capi/echotrain/echotrain-gloo", "java": "bindings/java/echotrain.jar", "csharp": "bindings/csharp/mono/EchoTrain.dll"}
 DURATION = re.compile(r"(?:\d+ (?:h|min) )+(?=\d+ s)")
 BAR = re.compile(r"\[[#.]+\]")
 MARK = "=== block %d of the page ==="
@@ -51,6 +52,7 @@ class Block:
     def __init__(self, page, match, full):
         comments, self.language, self.text = match.groups()
         self.line = page.count("\n", 0, match.start(2)) + 1
+        self.printed = self.text
         self.marks = re.findall(r"^<!-- (.*?) -->$", comments, re.MULTILINE)
         for mark in self.marks:
             if not mark.startswith(self.MARKS):
@@ -147,9 +149,12 @@ def environment(build, work):
 
 
 def has(name, build):
-    if name == "gloo":
-        return (build / "capi/echotrain/echotrain-gloo").exists()
-    return subprocess.run([sys.executable, "-c", f"import {name}"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    if name in BUILT:
+        return (build / BUILT[name]).exists()
+    if name == "mpi":
+        return shutil.which("mpirun") is not None and any((build / "capi/echotrain").glob("libechotrain-mpi-*.so"))
+    imported = [sys.executable, "-c", f"import {name}"]
+    return shutil.which(name) is not None or subprocess.run(imported, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def run_page(path, build, work, variables, full):

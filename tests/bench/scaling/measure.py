@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The scaling model beside real ranks: 1 to 4 processes of this machine, each with its helper on a core of its own.
 
-    measure.py ECHOTRAIN EXCHANGE_BENCH [--steps N] [--json FILE]
+    measure.py ECHOTRAIN EXCHANGE_BENCH [--steps N] [--ranks 4] [--json FILE]
 
 The model is given what `exchange_bench 2` measures of all-reduces between two ranks, of the size that a bucket has, and what a
 step takes where as many processes compute side by side as there are ranks, and exchange nothing: cores of one machine share its
@@ -25,7 +25,6 @@ import workloads
 BATCH = 64
 BUCKET_MB = 4
 WIDTHS = (128, 512, 1024, 2048)
-RANKS = (1, 2, 3, 4)
 WARM_UP = 10  # steps
 REPEATS = 3  # of which the median counts
 
@@ -108,9 +107,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("echotrain")
     parser.add_argument("exchange_bench")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=60, help=f"more than {WARM_UP}, which are not timed")
+    parser.add_argument("--ranks", type=int, default=4, help="the most; each needs a core")
     parser.add_argument("--json")
     arguments = parser.parse_args()
+    if arguments.steps <= WARM_UP:
+        parser.error(f"--steps {arguments.steps}: the first {WARM_UP} steps are not timed, so there have to be more")
     exchanged = exchange(arguments.exchange_bench)
     print("all-reduce of 2 ranks: " + ", ".join(f"{size:,} bytes {1e3 * seconds:.2f} ms" for size, seconds in exchanged))
     steps = []
@@ -120,7 +122,7 @@ def main():
         write_images(images)
         for width in WIDTHS:
             job.write_text(json.dumps(job_of(images, width, arguments.steps)))
-            for ranks in RANKS:
+            for ranks in range(1, arguments.ranks + 1):
                 alone = median_step(arguments.echotrain, job, ranks, together=False)
                 measured = median_step(arguments.echotrain, job, ranks, together=True)
                 bytes_of_all = 4 * mlp(width, alone, cost.Machine(1, 1, 1, 1, 1)).parameters
