@@ -13,12 +13,17 @@ if [ "${1:-}" != --inside ]; then
   (cd "$1" && sha256sum --quiet --check SHA256SUMS)
   unpacked=$2/unpacked
   rm -rf "$unpacked"
-  mkdir -p "$unpacked"
-  for package in "$1"/*linux*.whl "$1"/*linux*.jar "$1"/*.nupkg; do python3 -m zipfile -e "$package" "$unpacked/$(basename "$package")"; done
-  for package in "$1"/*.tar.zst; do tar --zstd -C "$unpacked" -xf "$package"; done
-  for package in "$1"/*.deb; do dpkg-deb -x "$package" "$unpacked/$(basename "$package")"; done
-  bash tests/support/hardened.sh "$unpacked"
-  rm -rf "$unpacked"
+  mkdir -p "$2"
+  for package in "$1"/*linux*.whl "$1"/*linux*.jar "$1"/*.nupkg "$1"/*.tar.zst "$1"/*.deb; do
+    mkdir "$unpacked"
+    case $package in
+      *.deb) dpkg-deb -x "$package" "$unpacked" ;;
+      *.tar.zst) tar --zstd -C "$unpacked" -xf "$package" ;;
+      *) python3 -m zipfile -e "$package" "$unpacked" ;;
+    esac
+    case $package in *-dev_*) ;; *) bash tests/support/hardened.sh "$unpacked" ;; esac  # that one has no binary
+    rm -rf "$unpacked"
+  done
   exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
 fi
 other_release=${2:-} processor=$(uname -m)

@@ -27,7 +27,7 @@ grep -q . "$directory/notes" || die "CHANGELOG.md has no section $version"
 ! git tag --points-at HEAD | grep -qx "v$version" || ! grep -qF "## $version (unreleased)" CHANGELOG.md ||
   die "CHANGELOG.md calls $version unreleased: give it the date, and tag that commit"
 # Links into the repository lead nowhere from the release's folder.
-perl -0pi -e 's/\[([^]]*)\]\((?!https?:)([^)#]*)[^)]*\)/$1 ($2)/g' "$directory/notes"
+perl -0pi -e 's/\[([^]]*)\]\((?!https?:)([^)#]+)[^)]*\)/$1 ($2)/g' "$directory/notes"
 [ -d "tests/golden_files/${version%.*}" ] || die "later versions could not be tested with files of this one: golden_files has to write tests/golden_files/${version%.*}"
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)  # the date of everything in the packages
@@ -92,5 +92,8 @@ for package in "$out"/*.whl "$out"/*.{tar.zst,zip,jar,nupkg}; do
 done
 for package in "$out"/*.deb; do python3 tools/sbom.py "$package" --out "$package.spdx.json"; done
 for bill in "$out"/*.spdx.json; do python3 tests/bindings/sbom_check.py "${bill%.spdx.json}" "$bill"; done
+# (tests/support/dependencies.sh; only with ECHOTRAIN_OLDER_LIBRARIES in the environment.)
+older=$(cat "$portable"/*/*.older "$work"/windows/*.older 2>/dev/null | sort -u)
+[ -z "$older" ] || printf '\n**Not to be published:** these security updates of libraries are missing.\n\n%s\n' "$older" >>"$out/NOTES.md"
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 echo "release.sh: $out"

@@ -9,7 +9,7 @@
 # tests/windows.sh runs them. docs/c.md says what works.
 #
 # The dependencies are built from the source packages of the installed Debian release, from the archive in apt's sources. All but oneTBB are
-# linked in, as the compiler's libraries are. What has been built stays (DIRECTORY/*.done: remove them to build anew). DIRECTORY's path has no spaces.
+# linked in, as the compiler's libraries are. Libraries that have been built stay (DIRECTORY/*.done: remove them to build anew). DIRECTORY's path has no spaces.
 # Installing the compiler needs root.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")

@@ -10,7 +10,7 @@
 namespace etr::gpu {
 namespace {
 
-constexpr uint32_t kMostRows = 4;  // of addresses, and of vendor's codes, in a message
+constexpr uint32_t kMostRows = 4;  // of addresses, and of vendor fault codes, in a message
 
 std::string hex(uint64_t value) { return cat("0x", std::hex, value); }
 
@@ -24,7 +24,6 @@ std::string line_of(const char (&text)[VK_MAX_DESCRIPTION_SIZE]) {
 
 std::string what_at(VkDeviceFaultAddressTypeEXT type) {
   switch (type) {
-    case VK_DEVICE_FAULT_ADDRESS_TYPE_NONE_EXT: return "address";
     case VK_DEVICE_FAULT_ADDRESS_TYPE_READ_INVALID_EXT: return "invalid read at";
     case VK_DEVICE_FAULT_ADDRESS_TYPE_WRITE_INVALID_EXT: return "invalid write at";
     case VK_DEVICE_FAULT_ADDRESS_TYPE_EXECUTE_INVALID_EXT: return "invalid execution at";
@@ -33,11 +32,12 @@ std::string what_at(VkDeviceFaultAddressTypeEXT type) {
       return "invalid instruction pointer";
     case VK_DEVICE_FAULT_ADDRESS_TYPE_INSTRUCTION_POINTER_FAULT_EXT:
       return "instruction pointer of the fault";
-    default: return cat("address of type ", static_cast<int>(type));
+    default: return cat("address (type ", static_cast<int>(type), ")");
   }
 }
 
 std::string text_of(const VkDeviceFaultAddressInfoEXT& row) {
+  if (row.addressType == VK_DEVICE_FAULT_ADDRESS_TYPE_NONE_EXT) return {};  // no address
   const std::string out = cat(what_at(row.addressType), " ", hex(row.reportedAddress));
   if (row.addressPrecision <= 1 || !std::has_single_bit(row.addressPrecision)) return out;
   const uint64_t within = row.addressPrecision - 1;
@@ -47,7 +47,7 @@ std::string text_of(const VkDeviceFaultAddressInfoEXT& row) {
 
 std::string text_of(const VkDeviceFaultVendorInfoEXT& row) {
   const std::string description = line_of(row.description);
-  return cat(description, description.empty() ? "vendor's code " : ": vendor's code ",
+  return cat(description, description.empty() ? "vendor fault code " : ": vendor fault code ",
              hex(row.vendorFaultCode), ", data ", hex(row.vendorFaultData));
 }
 
@@ -85,8 +85,8 @@ std::string device_fault(const VulkanApi& api, VkDevice device) noexcept {
     append(out, line_of(info.description));
     append_rows(out, addresses, counts.addressInfoCount, known.addressInfoCount, "more address",
                 "more addresses");
-    append_rows(out, vendors, counts.vendorInfoCount, known.vendorInfoCount, "more vendor's code",
-                "more vendor's codes");
+    append_rows(out, vendors, counts.vendorInfoCount, known.vendorInfoCount, "more vendor fault code",
+                "more vendor fault codes");
     return out.empty() ? out : cat(" (the driver reports: ", out, ")");
   } catch (...) {
     return {};

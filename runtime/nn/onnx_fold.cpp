@@ -537,7 +537,7 @@ std::vector<int64_t> onnx_reshape(const OnnxNode& node, const std::vector<int64_
     if (out[i] == -1 && open == out.size())
       open = i;
     else if (out[i] < 0 || __builtin_mul_overflow(known, static_cast<size_t>(out[i]), &known))
-      misfit(node, "its new shape is no shape");
+      misfit(node, "its new shape is not valid");
   }
   if (open < out.size()) out[open] = known ? static_cast<int64_t>(count / known) : 0;
   if (size_of_value(node, out) != count) misfit(node, "the new shape has another size");

@@ -114,7 +114,7 @@ OnnxImporter::Window OnnxImporter::window_of(const OnnxNode& node, const OnnxVie
       (groups > 1 || dilation[0] > 1 || rank == 1 || node.has("output_shape") || grows))
     lacks(node,
           "transposed convolutions are supported only in two dimensions, without groups, "
-          "dilation and output padding");
+          "dilation or output padding");
   return {kernel[0], stride[0], dilation[0], pad[0], groups, row};
 }
 

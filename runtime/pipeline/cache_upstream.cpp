@@ -92,7 +92,7 @@ std::string claim_difference(const std::string& path, const Json& upstream) {
   };
   try {
     const Json held = parse_json(platform::read_document(path), path);
-    if (!held.is_object()) fail(Code::corrupt_data, "it is no JSON object");
+    if (!held.is_object()) fail(Code::corrupt_data, "it is not a JSON object");
     return upstream_difference(held, upstream);
   } catch (const Error& error) {
     damaged(error.code(), error.what());

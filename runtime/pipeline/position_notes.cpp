@@ -82,9 +82,8 @@ void check_complete(const std::vector<Json>& positions) {
          positions.front().at("rank").dump(), " of a world of ", world,
          ": to continue with another number of processes, restore a list of the positions "
          "of all ",
-         counted(static_cast<int64_t>(world), "rank"), ", but there ",
-         positions.size() == 1 ? "is 1" : cat("are ", positions.size()),
-         "; or save at the end of an epoch");
+         counted(static_cast<int64_t>(world), "rank"), " (", positions.size(),
+         positions.size() == 1 ? " was" : " were", " given), or save at the end of an epoch");
   const Json& first = positions.front();
   for (uint64_t rank = 0; rank < world; ++rank) {
     const Json& position = positions[rank];

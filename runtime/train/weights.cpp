@@ -102,7 +102,7 @@ void Weights::add_base(checkpoint::NamedTensors& tensors, const Loaded& loaded) 
   const std::vector<std::string> kept = frozen();
   if (loaded.frozen != kept)
     fail(Code::invalid_argument, loaded.origin,
-         " was made with other 'layers' or another 'train' of 'lora': use the same as then");
+         " was made with other 'layers' or another 'train' of 'lora': use those that it was made with");
   if (loaded.scale != net.lora->scale())
     fail(Code::invalid_argument, loaded.origin, " holds adapters with alpha / rank ", loaded.scale,
          ", and here it is ", net.lora->scale());

@@ -33,7 +33,7 @@ def generate(trainer, positions, alphabet, symbols, length, temperature, rng):
         window = symbols[-positions:]
         padded = np.zeros((1, positions), np.int32)  # a position sees nothing of what follows it
         padded[0, :len(window)] = window
-        logits = trainer.predict(et.Batch({"input": padded}))[0, len(window) - 1, :len(alphabet)].astype(np.float64)  # it may know more
+        logits = trainer.predict(et.Batch({"input": padded}))[0, len(window) - 1, :len(alphabet)].astype(np.float64)  # the model's may be larger
         if temperature == 0:
             symbols.append(int(logits.argmax()))
         else:

@@ -12,7 +12,7 @@ mkdir -p "$work"
 work=$(realpath "$work")
 repository=$from/m2
 [ $# = 1 ] || repository=$work/m2
-maven() { mvn -q -B -Dmaven.repo.local="$repository" "$@"; }
+maven() { mvn -q -B -Dmaven.repo.local="$repository" -Dechotrain.natives="natives-linux-$(uname -m)" "$@"; }
 
 if [ $# = 1 ]; then
   maven -f "$root/bindings/java" install -Dechotrain.build="$from"
@@ -34,5 +34,5 @@ for i in range(64):
     (folder / f"{i}.png").write_bytes(png(numpy.random.randint(0, 255, (28, 28), "u1")))
 END
 maven -f "$root/samples/java" compile exec:java -Dsample.target="$work/target" -Dexec.args="$work/png" \
-  -Dechotrain.natives="natives-linux-$(uname -m)" -Dechotrain.cache.dir="$work/cache" | tee "$work/train.log"
+  -Dechotrain.cache.dir="$work/cache" | tee "$work/train.log"
 grep -q 'epoch 3: loss' "$work/train.log"

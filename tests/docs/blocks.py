@@ -223,7 +223,7 @@ class Page:
             command, _, output = block.text[2:].partition("\n")
             self.check_commands(block, block.printed[2:].partition("\n")[0])
             self.run_or_say_why(block, command)
-            if self.ran and not block.value("not compared: "):
+            if self.ran is not False and not block.value("not compared: "):
                 block.text = output
                 self.check_text(block)
             return None

@@ -145,7 +145,7 @@ class VulkanReport : public testing::Test {
     if (opened < 0) return outcome_of(opened);
     std::string results;
     arm({VulkanFault::lose, kCall, 0});
-    heap::fail(fails ? allocations_ - fails : 0, false);
+    heap::fail(fails ? allocations_ + 1 - fails : 0, false);
     const Outcome outcome = outcome_of(train_loop(runtime.p, dir_.path("loop"), results));
     if (!fails) allocations_ = heap::allocations();
     heap::fail(0, false);
@@ -191,7 +191,7 @@ TEST_F(VulkanReport, SaysWhyTheDeviceWasLost) {
             plain +
                 " (the driver reports: MMU fault on channel 7; invalid write at 0x7f0000001234 "
                 "(within 0x7f0000001000 to 0x7f0000001fff); instruction pointer of the fault "
-                "0x40; shader engine 2: vendor's code 0x11, data 0xabc; vendor's code 0x1, "
+                "0x40; shader engine 2: vendor fault code 0x11, data 0xabc; vendor fault code 0x1, "
                 "data 0x2)");
   report = {};
   report.addresses = {{VK_DEVICE_FAULT_ADDRESS_TYPE_READ_INVALID_EXT, 0x10, 0},
@@ -202,8 +202,7 @@ TEST_F(VulkanReport, SaysWhyTheDeviceWasLost) {
   EXPECT_EQ(message_of(report),
             plain +
                 " (the driver reports: invalid read at 0x10; invalid execution at 0x20; address "
-                "0xffffffffffffffff (within 0x8000000000000000 to 0xffffffffffffffff); address "
-                "of type 99 0x0; 1 more address)");
+                "(type 99) 0x0; 1 more address)");
 }
 
 TEST_F(VulkanReport, IsLeftOutWhereTheDriverHasNone) {
@@ -236,7 +235,7 @@ TEST_F(VulkanReport, IsOneLineOfBoundedLength) {
   EXPECT_TRUE(message.starts_with(plain + " (the driver reports: two lines ")) << message;
   EXPECT_EQ(message.find_first_of("\n\t\xff"), std::string::npos) << message;
   EXPECT_NE(message.find("; 99996 more addresses; "), std::string::npos) << message;
-  EXPECT_TRUE(message.ends_with("; 996 more vendor's codes)")) << message;
+  EXPECT_TRUE(message.ends_with("; 996 more vendor fault codes)")) << message;
   EXPECT_LT(message.size(), 2500u);
 }
 

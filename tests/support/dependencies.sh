@@ -1,7 +1,8 @@
 # Builds the libraries that EchoTrain needs, with another compiler, from the source packages of the installed Debian release. Sourced,
 # after apt.sh, by a script that sets root, directory (whose path has no spaces; it receives the logs, NAME.done with the version of each
-# library, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's description of the compiler), and the arrays
-# compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls build_dependencies. use_zig sets toolchain and compiler.
+# library, NAME.older with the update that it lacks, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's
+# description of the compiler), and the arrays compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls
+# build_dependencies. use_zig sets toolchain and compiler.
 
 # SWIG, Python's build tools and Zig, in the versions of tools/portable_requirements.txt, in a virtual environment: the first in PATH.
 use_packaging_tools() { # folder
@@ -67,20 +68,22 @@ description_of() { private_apt source --print-uris "$1" 2>/dev/null | awk '$2 ~ 
 
 fetch() { # source package; sets description
   local log=$directory/$1.log
-  description=$(description_of "$1")
+  description=$(description_of "$1") || true
   [ -n "$description" ] || die "apt's sources have no source package $1"
   [ ! -e "$work/$1/$description" ] || return 0
-  rm -rf "$work/$1"
-  mkdir "$work/$1"
-  if ! (cd "$work/$1" && private_apt source --download-only "$1") >"$log" 2>&1; then
-    rm -f "$work/$1"/*
+  rm -rf "$work/$1"{,.part} "$directory/$1.older"
+  mkdir "$work/$1.part"
+  if ! (cd "$work/$1.part" && private_apt source --download-only "$1") >"$log" 2>&1; then
+    rm -f "$work/$1.part"/*
     [ -n "${ECHOTRAIN_OLDER_LIBRARIES:-}" ] ||
       die "the mirror in apt's sources lists $description, but does not have it (see $log). Take another mirror, or try again later. With" \
         "ECHOTRAIN_OLDER_LIBRARIES=1 in the environment, the version without that security update is built; do not publish that"
     echo "$(basename "$0"): instead of $description, which cannot be fetched, the version before that security update" >&2
+    echo "$description" >"$directory/$1.older"
     description=$(description_of "$1/$codename")
-    (cd "$work/$1" && private_apt source --download-only "$1/$codename") >>"$log" 2>&1 || die "apt-get source $1 failed, see $log"
+    (cd "$work/$1.part" && private_apt source --download-only "$1/$codename") >>"$log" 2>&1 || die "apt-get source $1 failed, see $log"
   fi
+  mv "$work/$1.part" "$work/$1"
 }
 
 # What has been built stays, unless there is a newer version of it, or it is built otherwise.
@@ -89,7 +92,7 @@ build() { # source package, folder of its CMakeLists.txt, options
   fetch "$name"
   if declare -F "build_${name%%[0-9]*}" >/dev/null; then how=build_${name%%[0-9]*}; fi
   recipe="$description $({ printf '%s\n' "$@" "${compiler[@]}"; "${compiler[0]#CC=}" --version; declare -f configure "$how"; cat "$toolchain"; } | sha256sum)"
-  [ "$(cat "$directory/$name.recipe" 2>/dev/null)" != "$recipe" ] || return 0
+  if [ -e "$directory/$name.done" ] && [ "$(cat "$directory/$name.recipe" 2>/dev/null)" = "$recipe" ]; then return 0; fi
   echo "$(basename "$0"): building $name" >&2
   rm -rf "$directory/$name".{done,recipe} "$work/$name"/{source,build}
   (cd "$work/$name" && dpkg-source -x "$description" source) >>"$log" 2>&1 || die "unpacking $description failed, see $log"

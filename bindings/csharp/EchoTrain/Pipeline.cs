@@ -61,8 +61,7 @@ namespace EchoTrain
             {
                 if (stage == null) throw new ArgumentNullException(nameof(stages));
                 if (stage.Kind != "stages")
-                  throw new ArgumentException(stage.Name + " is not a stage, but one of the " +
-                                              stage.Kind);
+                    throw new ArgumentException(stage.Name + " is not a stage, but one of the " + stage.Kind);
                 Handle.add(stage.Name, stage.Json);
                 shown.Add(stage.ToString());
             }

@@ -65,8 +65,7 @@ namespace EchoTrain
         {
             if (layers == null || layers.Contains(null)) throw new ArgumentNullException(nameof(layers));
             foreach (Spec layer in layers)
-              if (layer.Kind != "layers")
-                throw new ArgumentException(layer.Name + " is not a layer");
+                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is not a layer");
         }
 
         /// <summary>Freezes the parameters whose names match <paramref name="pattern"/>, such as

@@ -46,9 +46,8 @@ namespace EchoTrain
         protected Transport(int rank, int size)
         {
             if (rank < 0 || rank >= size)
-              throw new ArgumentOutOfRangeException(
-                  nameof(rank), "rank " + rank + " of " + size +
-                                    ": ranks are numbered from 0 to the size minus 1");
+                throw new ArgumentOutOfRangeException(nameof(rank), "rank " + rank + " of " + size +
+                                                      ": ranks are numbered from 0 to the size minus 1");
             Rank = rank;
             Size = size;
         }
