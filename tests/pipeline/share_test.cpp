@@ -388,7 +388,7 @@ TEST(Share, SaysWhichPositionIsMissing) {
   TempDir dir;
   const Json spec = shuffled(dir);
   Json state = positions_of(spec, 3, 4);
-  EXPECT_NE(said(spec, state[0]).find("a list of the positions of all 3 ranks, but there is 1"),
+  EXPECT_NE(said(spec, state[0]).find("a list of the positions of all 3 ranks (1 was given)"),
             std::string::npos)
       << said(spec, state[0]);
   Json two = state;
