@@ -91,7 +91,7 @@ class PipelineTest(Case):
             et.stages.batch({})
         with self.assertRaisesRegex(TypeError, "neither a stage nor a function"):
             self.pipeline("batch")
-        with self.assertRaisesRegex(TypeError, "no stage"):
+        with self.assertRaisesRegex(TypeError, "is not a stage"):
             self.pipeline(et.layers.flatten())
 
     def test_functions_are_stages(self):

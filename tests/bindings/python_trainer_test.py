@@ -328,7 +328,7 @@ class TrainerTest(Case):
             t = et.Trainer(et.Model([layers.relu(input=["b"])]), et.optimizers.sgd(), 0.1,
                            device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
             t.step({"image": x, "label": np.zeros(8, np.int32)})
-        with self.assertRaisesRegex(TypeError, "no layer"):
+        with self.assertRaisesRegex(TypeError, "is not a layer"):
             et.Model([et.stages.decode()])
 
     def test_ready_made_models(self):
