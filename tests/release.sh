@@ -53,13 +53,10 @@ cd /root
 install python3-pip python3-venv
 python3 -m venv venv
 venv/bin/pip install -q /folder/*_"$processor".whl
-mkdir -p images/{0,1}
-venv/bin/python - <<'END'
-import pathlib, sys, numpy, echotrain as et
-sys.path.append("/echotrain/tests/bindings")
-from png import png
-for i in range(64):
-    pathlib.Path("images", str(i % 2), f"{i}.png").write_bytes(png(numpy.random.randint(0, 255, (28, 28), "u1")))
+PYTHONPATH=/echotrain/tests/bindings venv/bin/python - <<'END'
+import echotrain as et
+from png import write_classes
+write_classes("images", 64)
 s = et.stages
 pipeline = et.Pipeline([s.folder("images"), s.label(), s.decode(), s.echo(2), s.batch(32)])
 assert sum(len(batch["label"]) for batch in pipeline) == 128

@@ -24,8 +24,9 @@ python3 tests/house/versions.py || die "places that name another version than CM
 [ "$version" = "$1" ] || die "CMakeLists.txt has version $version, not $1"
 awk -v version="$version" '/^## / {on = $2 == version; next} on' CHANGELOG.md >"$directory/notes"
 grep -q . "$directory/notes" || die "CHANGELOG.md has no section $version"
-! git tag --points-at HEAD | grep -qx "v$version" || ! grep -qF "## $version (unreleased)" CHANGELOG.md ||
+if [ -n "$(git tag --points-at HEAD "v$version")" ] && grep -qF "## $version (unreleased)" CHANGELOG.md; then
   die "CHANGELOG.md calls $version unreleased: give it the date, and tag that commit"
+fi
 # Links into the repository lead nowhere from the release's folder.
 perl -0pi -e 's/\[([^]]*)\]\((?!https?:)([^)#]+)[^)]*\)/$1 ($2)/g' "$directory/notes"
 [ -d "tests/golden_files/${version%.*}" ] || die "later versions could not be tested with files of this one: golden_files has to write tests/golden_files/${version%.*}"

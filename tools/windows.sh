@@ -4,13 +4,13 @@
 #   tools/windows.sh DIRECTORY [PREFIX]      PREFIX: an installed EchoTrain of this version for this machine, such as the archive of
 #                                            tools/portable.sh, which the bindings are asked for: without it, they are not built
 #
-# Leaves in DIRECTORY: echotrain-VERSION-windows-x86_64.zip, an installed prefix, and the same as a folder; with PREFIX also the Python wheel in wheel/; in
-# java/, a jar of the native libraries; in csharp/, a NuGet package; prefix, the dependencies; build, EchoTrain's build folder.
-# tests/windows.sh runs them. docs/c.md says what works.
+# Leaves in DIRECTORY: echotrain-VERSION-windows-x86_64.zip, an installed prefix, and the same as a folder; with PREFIX also the Python
+# wheel in wheel/; in java/, a jar of the native libraries; in csharp/, a NuGet package; prefix, the dependencies; build, EchoTrain's build
+# folder. tests/windows.sh runs them. docs/c.md says what works.
 #
 # The dependencies are built from the source packages of the installed Debian release, from the archive in apt's sources. All but oneTBB are
-# linked in, as the compiler's libraries are. Libraries that have been built stay (DIRECTORY/*.done: remove them to build anew). DIRECTORY's path has no spaces.
-# Installing the compiler needs root.
+# linked in, as the compiler's libraries are. Libraries that have been built stay (DIRECTORY/*.done: remove them to build anew). DIRECTORY's
+# path has no spaces. Installing the compiler needs root.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 . "$root/tests/support/apt.sh"

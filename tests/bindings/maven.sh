@@ -24,15 +24,7 @@ else
   for natives in "${pom%.pom}"-natives-*.jar; do install "$natives" -Dclassifier="natives-$(basename "${natives#*-natives-}" .jar)"; done
 fi
 ls "$repository"/io/echotrain/echotrain/*/*.jar
-/usr/bin/python3 - "$work/png" "$root/tests/bindings" <<'END'
-import pathlib, sys, numpy
-sys.path.append(sys.argv[2])
-from png import png
-for i in range(64):
-    folder = pathlib.Path(sys.argv[1], str(i % 2))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{i}.png").write_bytes(png(numpy.random.randint(0, 255, (28, 28), "u1")))
-END
+PYTHONPATH=$root/tests/bindings /usr/bin/python3 -c 'import sys, png; png.write_classes(sys.argv[1], 64)' "$work/png"
 maven -f "$root/samples/java" compile exec:java -Dsample.target="$work/target" -Dexec.args="$work/png" \
   -Dechotrain.cache.dir="$work/cache" | tee "$work/train.log"
 grep -q 'epoch 3: loss' "$work/train.log"

@@ -1,5 +1,6 @@
 """Writes the images of tests and benchmarks."""
 
+import pathlib
 import struct
 import zlib
 
@@ -14,3 +15,13 @@ def png(pixels):
     header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, color, 0, 0, 0)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
             chunk(b"IEND", b""))
+
+
+def write_classes(folder, count):
+    """Writes `count` images of noise into the folders 0 and 1 of `folder`; those of class 1 are brighter."""
+    import numpy
+    random = numpy.random.default_rng(1)
+    for i in range(count):
+        place = pathlib.Path(folder, str(i % 2))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{i}.png").write_bytes(png(random.integers(100 * (i % 2), 100 * (i % 2) + 155, (28, 28), "u1")))

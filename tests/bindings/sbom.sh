@@ -9,19 +9,17 @@ check() { # package, its bill
   "$venv/bin/pyspdxtools" -i "$2"
   python3 "$root/tests/bindings/sbom_check.py" "$1" "$2"
 }
-if [ -e "$1/SHA256SUMS" ]; then
-  mkdir -p "$2"
-  venv=$2/venv
-  python3 -m venv "$venv"
-else
-  venv_sees= . "$root/tests/support/venv.sh" "$@"
-fi
-PIP_NO_CACHE_DIR=1 "$venv/bin/pip" install -q spdx-tools==0.8.5
+install_validator() { PIP_NO_CACHE_DIR=1 "$venv/bin/pip" install -q spdx-tools==0.8.5; }
 
 if [ -e "$1/SHA256SUMS" ]; then
+  venv=$2/venv
+  python3 -m venv "$venv"
+  install_validator
   for bill in "$1"/*.spdx.json; do check "${bill%.spdx.json}" "$bill"; done
   exit
 fi
+venv_sees= . "$root/tests/support/venv.sh" "$@"
+install_validator
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
 packages=("$work/prefix")
 for package in "$build"/bindings/java/echotrain*.jar "$build"/bindings/csharp/EchoTrain.*.nupkg "$build"/wheel/repaired/*.whl; do

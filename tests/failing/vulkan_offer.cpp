@@ -87,26 +87,26 @@ Enabled read(const VkDeviceCreateInfo& info) {
   return out;
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL list_matrices(VkPhysicalDevice, uint32_t* count,
-                                             gpu::MatrixProperties* rows) {
-  const std::scoped_lock lock(decree.mutex);
-  const auto& offered = decree.offer->matrices;
-  const auto all = static_cast<uint32_t>(offered.size());
-  if (!rows) {
-    *count = all;
-    return VK_SUCCESS;
-  }
-  *count = std::min(*count, all);
-  std::copy_n(offered.begin(), *count, rows);
-  return *count < all ? VK_INCOMPLETE : VK_SUCCESS;
-}
-
 // Writes as many rows as there is room for.
 template <typename Row>
 bool give(const std::vector<Row>& rows, Row* to, uint32_t& count) {
   count = std::min(count, static_cast<uint32_t>(rows.size()));
   std::copy_n(rows.begin(), count, to);
   return count == rows.size();
+}
+
+// Answers a query of Vulkan's: without `to`, with the number of rows.
+template <typename Row>
+VkResult answer(const std::vector<Row>& rows, uint32_t* count, Row* to) {
+  if (to) return give(rows, to, *count) ? VK_SUCCESS : VK_INCOMPLETE;
+  *count = static_cast<uint32_t>(rows.size());
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL list_matrices(VkPhysicalDevice, uint32_t* count,
+                                             gpu::MatrixProperties* rows) {
+  const std::scoped_lock lock(decree.mutex);
+  return answer(decree.offer->matrices, count, rows);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL tell_fault(VkDevice device, VkDeviceFaultCountsEXT* counts,
@@ -171,11 +171,7 @@ VkResult list_extensions(PFN_vkEnumerateDeviceExtensionProperties real, VkPhysic
     std::copy(name.begin(), name.end(), row.extensionName);
     row.specVersion = 1;
   }
-  if (!rows) {
-    *count = static_cast<uint32_t>(all.size());
-    return VK_SUCCESS;
-  }
-  return give(all, rows, *count) ? VK_SUCCESS : VK_INCOMPLETE;
+  return answer(all, count, rows);
 }
 
 void tell_features(VkPhysicalDeviceFeatures2* features) {
