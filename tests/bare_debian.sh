@@ -12,8 +12,9 @@ set -euo pipefail
 mkdir -p "$1"
 system=$(realpath "$1")/system
 source=$(cd "$(dirname "$0")/.." && pwd)
-command=${2:-"bash samples/quickstart.sh && bash tests/run.sh"}
 . "$source/tests/support/apt.sh"
+. "$source/tests/support/blocks.sh"
+command=${2:-$(block "$source/README.md" "bash samples/quickstart.sh")}
 
 archive_of_release
 release=${4:-$codename}
@@ -45,4 +46,5 @@ for device in null zero random urandom; do
   [ -e "$system/dev/$device" ] || cp -a "/dev/$device" "$system/dev/"
 done
 chroot "$system" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb \
-  bash -c "cd /echotrain && $command"
+  bash -ec "cd /echotrain
+$command"

@@ -5,6 +5,7 @@
 #
 #   bare_debian      the README's two commands in a Debian with nothing installed (bare_debian.sh)
 #   debian_13        the same in Debian 13
+#   pages            blocks of the pages that install and build, or need a network or others' packages (pages.sh)
 #   everything       everything on a newer Mesa (run.sh --all --mesa); builds what the parts below need
 #   wide_vectors     the operations with vectors of 512 bits (the label `night`)
 #   golden           every model of the golden table against PyTorch, not only the small ones
@@ -110,6 +111,7 @@ release() {
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"
 part debian_13 bash tests/bare_debian.sh "$work/debian_13" "" "" trixie
+part pages bash tests/pages.sh "$work/pages"
 part everything bash tests/run.sh --all --mesa
 part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py

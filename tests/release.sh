@@ -26,8 +26,9 @@ if [ "${1:-}" != --inside ]; then
   done
   exec bash tests/bare_debian.sh "$2" "bash tests/release.sh --inside ${3:-}" "$1" ${3:+"$3"}
 fi
-other_release=${2:-} processor=$(uname -m)
+other_release=${2:-} processor=$(uname -m) page=/echotrain/docs/releases.md  # whose packages are those for x86-64
 . tests/support/version.sh
+. tests/support/blocks.sh
 
 install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }; }
 passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }
@@ -70,7 +71,8 @@ if ! venv/bin/echotrain devices >devices.log 2>&1; then
   trains=false
 fi
 [ -n "$other_release" ] || $trains || { cat devices.log; exit 1; }
-demo venv/bin/echotrain demo wheel-demo
+python3 -m venv reader
+demo bash -euc ". reader/bin/activate; cd /folder; $(block $page "pip install echotrain-")" pip /folder/echotrain-demo
 passed "the wheel"
 
 install zstd gcc libc6-dev pkg-config
@@ -104,6 +106,9 @@ install default-jdk-headless
 jar=/folder/echotrain-$version
 jars=$jar.jar:$jar-natives-linux-x86_64.jar:$jar-natives-linux-aarch64.jar
 trains_in Java java -cp "$jars" /echotrain/samples/java/Train.java images
+tar -C /folder --strip-components 1 -xf /folder/echotrain-*.tar.gz --wildcards '*/samples'
+ln -s /root/images /folder/images
+trains_in "Java, as the page says" bash -euc "cd /folder; $(block $page "java -cp")"
 trains_in "Java, with modules" java -p "$jars" --add-modules io.echotrain /echotrain/samples/java/Train.java images
 
 install mono-mcs mono-runtime unzip
@@ -115,7 +120,13 @@ mcs -nologo -r:csharp/EchoTrain.dll -out:csharp/Train.exe /echotrain/samples/csh
 trains_in 'C#' mono csharp/Train.exe images
 
 [ -z "$other_release" ] || exit 0
-install /folder/*.deb
+sudo() { "$@"; }
+echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/90yes
+cd /folder
+run_block $page "tar xf echotrain-" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }
+[ "$(pkg-config --variable=prefix echotrain)" = "$(echo "$PWD"/echotrain-*-linux-"$processor")" ] || { echo "release.sh: pkg-config does not find the archive"; exit 1; }
+unset PKG_CONFIG_PATH CMAKE_PREFIX_PATH
+cd /root
 demo echotrain demo deb-demo
 sample train
 passed "the Debian packages, and a C program with them"

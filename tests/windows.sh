@@ -12,6 +12,7 @@ set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/support/apt.sh"
 . "$(dirname "$0")/support/dependencies.sh"
+. "$(dirname "$0")/support/blocks.sh"
 [ $# = 1 ] || [ $# = 2 ] || die "usage: windows.sh DIRECTORY [PACKAGES]"
 bash "$root/tools/windows.sh" "$1"
 directory=$(realpath "$1")
@@ -59,12 +60,24 @@ cp "$directory"/{build/samples/draw.exe,tests/{capi_tests,golden_files,gan,gan_c
 # Programs that know the header and the import library alone: of the same compiler, and of Zig's, which is LLVM's with another linker and
 # another C library (the Universal C Runtime), in the version of tools/portable.sh.
 use_packaging_tools "$directory/venv"
-zig=(python -m ziglang cc -target x86_64-windows-gnu)
+zig() { python -m ziglang "$@"; }
 for sample in train feed gan; do
   compile=(-std=c99 -O2 -Wall -Werror -I"$package/include" "samples/c/$sample.c" "$package/lib/libechotrain.dll.a")
   x86_64-w64-mingw32-gcc-posix "${compile[@]}" -o "$runs/$sample-gcc.exe"
-  "${zig[@]}" "${compile[@]}" -o "$runs/$sample-zig.exe"
+  zig cc -target x86_64-windows-gnu "${compile[@]}" -o "$runs/$sample-zig.exe"
 done
+commands=$(block docs/c.md x86_64-w64-mingw32-gcc)
+(
+  cp samples/c/feed.c "$runs/app.c"
+  cd "$runs"
+  pages=0
+  while read -r command; do
+    eval "${command//PREFIX/$package}"
+    pages=$((pages + 1))
+    mv app.exe page-$pages.exe
+  done <<<"$commands"
+  [ $pages = 2 ]
+)
 
 # Wine reaches the Vulkan drivers of this machine, if it has a display.
 export WINEPREFIX=$directory/wine WINEDEBUG=-all WINEPATH="Z:${package//\//\\}\\bin"
@@ -89,7 +102,7 @@ run "$package/bin/echotrain.exe" --version
 run "$package/bin/echotrain.exe" devices
 run draw.exe digits 400
 run "$package/bin/echotrain.exe" pack digits digits-shard
-for program in feed-gcc feed-zig; do run $program.exe digits; done
+for program in feed-gcc feed-zig page-1 page-2; do run $program.exe digits; done
 for program in train train-gcc train-zig; do
   losses=$(run $program.exe digits)
   echo "$losses"

@@ -5,6 +5,7 @@
 #   maven.sh RELEASE WORK_FOLDER     the jars and the pom in a folder that tools/release.sh has made
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/support/blocks.sh"
 from=$(realpath "$1")
 work=${2:-$from/maven}
 rm -rf "$work"
@@ -18,10 +19,11 @@ if [ $# = 1 ]; then
   maven -f "$root/bindings/java" install -Dechotrain.build="$from"
 else
   (cd "$from" && sha256sum --quiet --check SHA256SUMS)
-  pom=$(ls "$from"/echotrain-*.pom)
-  install() { maven install:install-file -DpomFile="$pom" -Dfile="$1" "${@:2}"; }  # as docs/releases.md says
-  install "${pom%.pom}.jar"
-  for natives in "${pom%.pom}"-natives-*.jar; do install "$natives" -Dclassifier="natives-$(basename "${natives#*-natives-}" .jar)"; done
+  (
+    cd "$from"
+    mvn() { command mvn -q -B -Dmaven.repo.local="$repository" "$@"; }
+    run_block "$root/docs/releases.md" "mvn install:install-file"
+  )
 fi
 ls "$repository"/io/echotrain/echotrain/*/*.jar
 PYTHONPATH=$root/tests/bindings /usr/bin/python3 -c 'import sys, png; png.write_classes(sys.argv[1], 64)' "$work/png"

@@ -108,7 +108,7 @@ def times():
 
 
 class GuideBlock(Block):
-    MARKS = (*Block.MARKS, "longer", "run by: ", "run beside the next one", "run twice", "not compared: ")
+    MARKS = (*Block.MARKS, "longer", "run beside the next one", "run twice", "not compared: ")
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -118,10 +118,6 @@ class GuideBlock(Block):
                 raise Fault(f"line {self.line}: a block of '{self.language}' cannot be marked '{mark}'")
         if sum(self.marked(mark) for mark in ("longer", "run by: ", "run beside", "not run: ")) > 1:
             raise Fault(f"line {self.line}: how the block is run, is said twice")
-
-    def value(self, mark):
-        """What follows the mark; "" without one."""
-        return next((found[len(mark):] for found in self.marks if found.startswith(mark)), "")
 
 
 class Jobs:
@@ -252,13 +248,11 @@ class Page:
         self.run_or_say_why(block, block.text)
 
     def run_or_say_why(self, block, script):
-        reason, test = block.value("not run: "), block.value("run by: ")
+        reason = block.value("not run: ")
         self.ran = False
         if reason:
             self.unrun.append((block.line, reason))
-        elif test:
-            if not (ROOT / test).is_file() or self.path.name not in (ROOT / test).read_text():
-                raise Fault(f"{test} reads no block of {self.path.name}")
+        elif block.left_to(self.path):
             self.count("run by other tests")
         elif block.marked("longer") and not self.longer:
             self.count("left to --longer")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the pages of docs/tutorials and docs/migration, block by block: tutorials.py [--full] BUILD WORK PAGE.md...
+"""Runs the pages of docs/tutorials and docs/migration, block by block: tutorials.py [--full] [--run-by TEST] BUILD WORK PAGE.md...
 
 Each page has a folder of its own, with the links `build`, `docs` and `samples`, and one shell for all of its blocks, in order:
 
@@ -11,6 +11,7 @@ Each page has a folder of its own, with the links `build`, `docs` and `samples`,
 A comment in front of a block (<!-- ... -->) changes that:
 
     not run: WHY          the block is not run
+    run by: TEST          another test runs the block, which reads it from the page, or calls this program with --run-by TEST
     exact                 numbers in a block of text stand for themselves
     test: OLD => NEW      the test runs the block with NEW in the place of OLD, with less data or fewer steps; there may be several
 
@@ -47,7 +48,7 @@ class Fault(Exception):
 
 
 class Block:
-    MARKS = ("not run: ", "exact", "test: ", "needs: ")
+    MARKS = ("not run: ", "run by: ", "exact", "test: ", "needs: ")
 
     def __init__(self, page, match, full):
         comments, self.language, self.text = match.groups()
@@ -67,6 +68,17 @@ class Block:
     def marked(self, word):
         return any(mark.startswith(word) for mark in self.marks)
 
+    def value(self, mark):
+        """What follows the mark; "" without one."""
+        return next((found[len(mark):] for found in self.marks if found.startswith(mark)), "")
+
+    def left_to(self, path):
+        """The test that runs the block instead; "" if there is none."""
+        test = self.value("run by: ")
+        if test and (not (ROOT / test).is_file() or path.name not in (ROOT / test).read_text()):
+            raise Fault(f"line {self.line}: {test} reads no block of {path.name}")
+        return test
+
     def named_file(self):
         found = re.match(r"(?:#|//|/\*) ([\w./-]+\.\w+)(?: \*/)?(?:$|:|,)", self.text.split("\n", 1)[0])
         return found.group(1) if found and self.language not in ("sh", "text") else None
@@ -79,15 +91,18 @@ def parse(page, full=False, kind=Block):
     return blocks
 
 
-def blocks_of(page, full):
-    blocks = parse(page, full)
+def blocks_of(path, full, test):
+    """The page's blocks. Their `runs` says whether they are run here, or compared; `test` is the argument of --run-by."""
+    blocks = parse(path.read_text(encoding="utf-8"), full)
     before = None
     for block in blocks:
+        block.runs = not block.marked("not run: ") and block.left_to(path) in ("", test)
         if block.marked("not run: "):
             pass
         elif block.language == "text":
             if before is None or before.language != "sh" or before.marked("not run: "):
                 raise Fault(f"line {block.line}: output of no block that is run")
+            block.runs = before.runs
         elif block.language != "sh" and not block.file:
             raise Fault(f"line {block.line}: a block of '{block.language}' that is neither run, nor names its file in its first "
                         "line, nor is marked '<!-- not run: WHY -->'")
@@ -98,7 +113,7 @@ def blocks_of(page, full):
 def script_of(blocks):
     lines = ["set -euo pipefail", "exec 2>&1"]
     for number, block in enumerate(blocks):
-        if block.marked("not run: ") or block.language == "text":
+        if not block.runs or block.language == "text":
             continue
         lines.append(f"printf '\\n%s %s\\n' '{MARK % number}' \"$EPOCHREALTIME\"")
         if block.file:
@@ -157,9 +172,9 @@ def has(name, build):
     return shutil.which(name) is not None or subprocess.run(imported, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def run_page(path, build, work, variables, full):
+def run_page(path, build, work, variables, full, test):
     page = path.read_text(encoding="utf-8")
-    blocks = blocks_of(page, full)
+    blocks = blocks_of(path, full, test)
     look_up(page, path, variables, build / "tools/echotrain/echotrain")
     folder = work / path.stem
     folder.mkdir()
@@ -185,11 +200,11 @@ def run_page(path, build, work, variables, full):
             if outputs[number][1] >= 1 and not full:
                 first = next(line for line in block.text.splitlines() if line and not line.startswith(("PATH", "mkdir", "cd ")))
                 print(f"  {outputs[number][1]:6.1f} s  line {block.line}: {first[:100]}")
-        if block.language == "text" and not block.marked("not run: ") and not full:
+        if block.language == "text" and block.runs and not full:
             compare(block, outputs[number - 1][0])
             compared += 1
-    unrun = sum(block.marked("not run: ") for block in blocks)
-    return f"{ran} blocks run, {compared} outputs compared, {sum(bool(b.file) for b in blocks)} files written, {unrun} not run"
+    unrun = sum(not block.runs for block in blocks)
+    return f"{ran} blocks run, {compared} outputs compared, {sum(bool(b.file) for b in blocks)} files written, {unrun} not run here"
 
 
 @functools.lru_cache(maxsize=None)
@@ -236,10 +251,15 @@ def look_up(page, path, variables, echotrain):
 
 
 def main():
-    full = sys.argv[1:2] == ["--full"]
-    build, work, *pages = (pathlib.Path(a).resolve() for a in sys.argv[1 + full:] or sys.exit(__doc__))
-    if not pages:
+    arguments, test = sys.argv[1:], ""
+    full = arguments[:1] == ["--full"]
+    del arguments[:full]
+    if arguments[:1] == ["--run-by"]:
+        test = arguments[1]
+        del arguments[:2]
+    if len(arguments) < 3:
         raise SystemExit(__doc__)
+    build, work, *pages = (pathlib.Path(a).resolve() for a in arguments)
     shutil.rmtree(work, ignore_errors=True)
     variables = environment(build, work)
     failed = []
@@ -250,7 +270,7 @@ def main():
             continue
         began = time.monotonic()
         try:
-            result = run_page(path, build, work, variables, full)
+            result = run_page(path, build, work, variables, full, test)
         except Fault as fault:
             failed.append(path.stem)
             result = f"FAILED\n{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}: {fault}"
