@@ -61,7 +61,7 @@ class Jsonl final : public LineSource {
     const std::string& key = column.from[0];
     if (column.type == ColumnType::text) {
       const Json& text = find(row, key);
-      if (text.is_null()) fail(Code::corrupt_data, "key '", key, "' is null, which is not a text");
+      if (text.is_null()) fail(Code::corrupt_data, "key '", key, "' is null, and a column of text needs a value");
       return Tensor::text(text.is_string() ? text.get<std::string>() : text.dump());
     }
     if (column.from.size() == 1) {

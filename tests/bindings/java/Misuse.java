@@ -42,6 +42,7 @@ final class Misuse {
     Behaviour.test("functions that a pipeline refuses are freed", Misuse::refusedFunctions);
     Behaviour.test("a function is the source and a map, too", Misuse::functionsTwice);
     Behaviour.test("bad records reach a logger of their own", Misuse::logLines);
+    Behaviour.test("information is not shown unless it is asked for", Misuse::informationIsNotShownByDefault);
     Behaviour.test("packing, tuning and explaining", Misuse::library);
   }
 
@@ -270,19 +271,7 @@ final class Misuse {
     Files.createDirectory(folder.resolve("a"));
     for (int i = 0; i < 3; ++i) Files.writeString(folder.resolve("a").resolve(i + ".png"), "no image");
     List<LogRecord> records = Collections.synchronizedList(new ArrayList<>());
-    Handler handler = new Handler() {
-      @Override
-      public void publish(LogRecord record) {
-        records.add(record);
-        if (records.size() == 1) throw new IllegalStateException("loses its own line only");
-      }
-
-      @Override
-      public void flush() {}
-
-      @Override
-      public void close() {}
-    };
+    Handler handler = handlerOf(records);
     Logger logger = Logger.getLogger("io.echotrain.badRecords");  // that of System.Logger
     logger.setUseParentHandlers(false);
     logger.addHandler(handler);
@@ -295,6 +284,42 @@ final class Misuse {
     Behaviour.expect(records.size() >= 3, records.size());
     Behaviour.expect(records.get(0).getLevel() == Level.WARNING, records.get(0).getLevel());
     Behaviour.expect(records.get(0).getMessage().contains("bad record dropped"), records.get(0).getMessage());
+  }
+
+  /** Java's console shows INFO, so what the library calls information is below that. */
+  private static void informationIsNotShownByDefault() throws Exception {
+    List<LogRecord> records = Collections.synchronizedList(new ArrayList<>());
+    Handler handler = handlerOf(records);
+    Logger logger = Logger.getLogger("io.echotrain");
+    logger.setUseParentHandlers(false);
+    logger.addHandler(handler);
+    logger.setLevel(Level.FINE);
+    try (Pipeline pipeline = Pipeline.builder().add(Stages.webdataset("http://127.0.0.1:1/none.tar"))
+        .option("remote_retries", 1).build()) {
+      Behaviour.fails(EchoTrainException.class, pipeline::next);  // after it has tried again, and said so
+    }
+    for (int i = 0; i < 3000 && records.isEmpty(); ++i) Thread.sleep(10);
+    logger.removeHandler(handler);
+    logger.setUseParentHandlers(true);
+    logger.setLevel(null);
+    Behaviour.expect(records.get(0).getLevel() == Level.FINE, records.get(0).getLevel());
+    Behaviour.expect(records.get(0).getMessage().contains("trying again"), records.get(0).getMessage());
+  }
+
+  private static Handler handlerOf(List<LogRecord> records) {
+    return new Handler() {
+      @Override
+      public void publish(LogRecord record) {
+        records.add(record);
+        if (records.size() == 1) throw new IllegalStateException("loses its own line only");
+      }
+
+      @Override
+      public void flush() {}
+
+      @Override
+      public void close() {}
+    };
   }
 
   private static void library() throws Exception {
