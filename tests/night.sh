@@ -14,7 +14,7 @@
 #   matrix_units     the operations on the lavapipe of Debian's unstable release, which has matrix units (newer_mesa.sh), and with
 #                    vectors of 512 bits
 #   gpu_kernels      the kernels that only GPUs choose (minutes of compilation each)
-#   slurm            two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
+#   slurm            two ranks on two nodes of a real Slurm (slurm.sh); skipped where Slurm's daemons are not installed
 #   ranks            100 steps of every way to train on several ranks, against one device (golden/ranks.py)
 #   tensor_parallel  the same with threads as ranks, for ranks that share tensors
 #   stages           and for models cut into stages

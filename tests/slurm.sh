@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
-# Two ranks under a real srun: Slurm's daemons on this machine, on the loopback interface and in a folder of their own.
+# Two ranks on two nodes of a real Slurm, and the batch script of docs/distributed.md: its daemons on this machine, on a network and in
+# a folder of their own.
 #
 #   tests/slurm.sh BUILD DIRECTORY
 #
-# As root, with Debian's slurmctld, slurmd, slurm-client and munge; without them it says so and ends with 77. The daemons that run
-# here already are left alone, and those that it starts are ended.
+# As root, with Debian's slurmctld, slurmd, slurm-client, munge and iproute2; without them it says so and ends with 77. The daemons that
+# run here already are left alone, and those that it starts are ended.
 set -euo pipefail
-[ $# = 2 ] || { echo "usage: slurm.sh BUILD DIRECTORY" >&2; exit 2; }
+if [ $# = 2 ] && [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then
+  # Slurm's daemons listen on every address, so they get a network of nothing but the loopback interface, which is called as in the
+  # batch script and has an address for each node.
+  exec unshare --net --mount bash "$0" "$@" --inside
+fi
+[ $# = 2 ] || [ "${3:-}" = --inside ] || { echo "usage: slurm.sh BUILD DIRECTORY" >&2; exit 2; }
+source=$(cd "$(dirname "$0")/.." && pwd)
+. "$source/tests/support/blocks.sh"
 build=$(realpath "$1")
 mkdir -p "$2"
 work=$(realpath "$2")
@@ -16,10 +24,15 @@ for program in slurmctld slurmd srun munged; do
   command -v "$program" >/dev/null || skip "there is no $program (packages slurmctld, slurmd, slurm-client, munge)"
 done
 [ "$(id -u)" = 0 ] || skip "slurmd runs as root"
+[ "${3:-}" = --inside ] || skip "there is no ip (package iproute2)"
 rm -rf "${work:?}"/*
-mkdir -p "$work/state" "$work/spool" "$work/munge"
+mkdir -p "$work"/{state,first,second,munge}
 chmod 700 "$work/munge"
-node=$(hostname -s)
+ip link set lo name eth0
+ip link set eth0 up
+for address in 10.0.0.1 10.0.0.2; do ip address add $address/32 dev eth0; done
+{ cat /etc/hosts; printf '%s\n' "10.0.0.1 first" "10.0.0.2 second"; } >"$work/hosts"
+mount --bind "$work/hosts" /etc/hosts
 
 daemons=()
 end_daemons() {
@@ -28,9 +41,6 @@ end_daemons() {
   for pid in "${daemons[@]}"; do wait "$pid" 2>/dev/null || true; done
 }
 trap end_daemons EXIT
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
 
 dd if=/dev/urandom of="$work/munge/key" bs=1024 count=1 status=none
 chmod 600 "$work/munge/key"
@@ -40,36 +50,40 @@ daemons+=($!)
 
 cat >"$work/slurm.conf" <<END
 ClusterName=echotrain
-SlurmctldHost=$node(127.0.0.1)
+SlurmctldHost=$(hostname -s)(10.0.0.1)
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=$work/munge/socket
 CredType=cred/munge
-SlurmctldPort=$(free_port)
-SlurmdPort=$(free_port)
+SlurmctldPort=6817
 StateSaveLocation=$work/state
-SlurmdSpoolDir=$work/spool
+SlurmdSpoolDir=$work/%n
 SlurmctldPidFile=$work/slurmctld.pid
-SlurmdPidFile=$work/slurmd.pid
+SlurmdPidFile=$work/%n.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
-NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
-PartitionName=all Nodes=$node Default=YES State=UP
+NodeName=first NodeHostname=$(hostname -s) NodeAddr=10.0.0.1 Port=6818 CPUs=$(nproc) State=UNKNOWN
+NodeName=second NodeHostname=$(hostname -s) NodeAddr=10.0.0.2 Port=6819 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=first,second Default=YES State=UP
 END
 export SLURM_CONF=$work/slurm.conf
 slurmctld -D -i >"$work/slurmctld.log" 2>&1 &
 daemons+=($!)
-slurmd -D >"$work/slurmd.log" 2>&1 &
-daemons+=($!)
+for node in first second; do
+  slurmd -D -N $node >"$work/$node.log" 2>&1 &
+  daemons+=($!)
+done
 
 logs() { tail -n 20 "$work"/*.log >&2; exit 1; }
+nodes() { timeout 10 sinfo -h -o '%t %D' 2>/dev/null || true; }
 for _ in $(seq 120); do
-  [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
+  [ "$(nodes)" = "idle 2" ] && break
+  for pid in "${daemons[@]}"; do kill -0 "$pid" 2>/dev/null || { echo "slurm: a daemon has ended" >&2; logs; }; done
   sleep 0.5
 done
-[ "$(sinfo -h -o %t)" = idle ] || { echo "slurm: the node does not become idle" >&2; logs; }
+[ "$(nodes)" = "idle 2" ] || { echo "slurm: the nodes do not become idle" >&2; logs; }
 
 cd "$work"
 "$build/samples/draw" png 64 1
@@ -84,15 +98,18 @@ END
 echotrain=$build/tools/echotrain/echotrain
 losses() { sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 # Slurm starts no MPI: the ranks find each other by Gloo, at the first node.
-timeout 240 srun -n 2 --overcommit "$echotrain" train job.json --set output.dir=slurm >srun.log 2>&1 || logs
+timeout 240 srun -N 2 "$echotrain" train job.json --set output.dir=slurm >srun.log 2>&1 || logs
 "$echotrain" launch -n 2 job.json --set output.dir=launch >launch.log 2>&1 || logs
 [ "$(losses slurm | wc -l)" = 20 ] && [ "$(losses slurm)" = "$(losses launch)" ] ||
   { echo "slurm: the losses are not those of 'echotrain launch'" >&2; logs; }
 # One rank fails, and the job step ends.
-if timeout 240 srun -n 2 --overcommit bash -c 'exec "$0" train job.json --set output.dir=failed --set train.steps=1000000 \
+if timeout 240 srun -N 2 bash -c 'exec "$0" train job.json --set output.dir=failed --set train.steps=1000000 \
      $([ "$SLURM_PROCID" = 1 ] && echo --set pipeline.stages.0.root=nowhere)' "$echotrain" >failed.log 2>&1; then
   echo "slurm: a step with a rank that failed succeeded" >&2
   logs
 fi
 grep -q nowhere failed.log || { echo "slurm: the ranks do not say which of them failed, and why" >&2; logs; }
+block "$source/docs/distributed.md" "#SBATCH" >script.sh
+PATH=$(dirname "$echotrain"):$PATH timeout 240 sbatch --wait --output=batch.log script.sh || logs
+[ "$(losses runs/job)" = "$(losses launch)" ] || { echo "slurm: the losses of the batch script differ" >&2; logs; }
 echo "slurm: two ranks of srun trained as those of 'echotrain launch' do, to the bit"

@@ -81,7 +81,9 @@ def whole_day(kit, results):
         # Of the first step, before any update: the same network, weights and batch on both sides.
         check(row["loss_differences"][0] < (5e-4 if row["precision"] == "fp32" else 2e-2), f"{row['name']}: {row['loss_differences']}")
         reasons = [row["sides"][side]["reason"] for side in ("compile", "CUDA graph")]
-        check(reasons[0] is None or "torch.compile" in reasons[0], f"{row['name']}: torch.compile: {reasons[0]}")
+        # PyTorch 1.13 has no torch.compile; Debian 13's PyTorch 2.6 lacks headers that its compiler needs.
+        check(reasons[0] is None or "has no torch.compile" in reasons[0] or reasons[0].startswith("BackendCompilerFailed"),
+              f"{row['name']}: torch.compile: {reasons[0]}")
         check("CUDA" in reasons[1], f"{row['name']} does not say why there is no CUDA graph")
         check(row["sides"]["EchoTrain"]["examples_per_second"] > 0, f"{row['name']} was not measured")
     check(set(read(results, "e_echo")["parts"]["small CNN"]["result"]["ways"]) == {"no echoing", "host echo", "device echo"}, "echo")
