@@ -11,18 +11,20 @@
 #                 nor fp16
 #   mock          the Khronos Group's mock driver out of the same package: every extension, and limits at their minimum or 0; it
 #                 computes nothing
+#   loader        no driver, but the Vulkan loader of Debian 11 (1.2.162) in the place of the installed one. For a newer driver with
+#                 it: tests/drivers.sh loader DIRECTORY tests/drivers.sh mesa DIRECTORY COMMAND ...
 #
-# The driver lies in DIRECTORY/NAME, DIRECTORY/NAME/icd.json is what the Vulkan loader reads, and what is there stays. Needs no
+# What is unpacked lies in DIRECTORY/NAME, DIRECTORY/NAME/icd.json is what the Vulkan loader reads, and what is there stays. Needs no
 # root: packages come from the archive in apt's sources, through lists and a cache of their own.
 set -euo pipefail
 
 . "$(dirname "$0")/support/apt.sh"
 
-[ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader|mock DIRECTORY [COMMAND ...]"
+[ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader|mock|loader DIRECTORY [COMMAND ...]"
 driver=$1
 case "$driver" in
-  mesa | swiftshader | mock) ;;
-  *) die "unknown driver $driver: mesa, swiftshader or mock" ;;
+  mesa | swiftshader | mock | loader) ;;
+  *) die "unknown driver $driver: mesa, swiftshader, mock or loader" ;;
 esac
 mkdir -p "$2"
 folder=$(realpath "$2")/$driver
@@ -31,10 +33,10 @@ shift 2
 # The packages to unpack: for Mesa everything that apt would install or upgrade for it on this system, as NAME=VERSION.
 packages() {
   local plan
-  if [ "$driver" != mesa ]; then
-    echo chromium-common
-    return
-  fi
+  case "$driver" in
+    swiftshader | mock) echo chromium-common; return ;;
+    loader) echo libvulkan1/bullseye; return ;;
+  esac
   plan=$(private_apt -s install --no-install-recommends -t "$release" mesa-vulkan-drivers) || return 1
   echo "mesa-vulkan-drivers/$release"
   sed -nE '/^Inst mesa-vulkan-drivers /d; s/^Inst ([^ :]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p' <<<"$plan"
@@ -47,8 +49,8 @@ unpack() {
   trap 'rm -rf "$work"' EXIT
   mkdir -p "$work"/{packages,root,driver}
   archive_of_release
-  release=$codename-backports
-  [ "$driver" != mesa ] || archive+=$'\n'"$release $(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")"
+  case "$driver" in mesa) release=$codename-backports ;; loader) release=bullseye ;; *) release= ;; esac
+  [ -z "$release" ] || archive+=$'\n'"$release $(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")"
   private_sources deb <<<"$archive"
   needed=$(packages) || die "apt finds no way to install Mesa of $release"
   (cd "$work/packages" && private_apt download $needed) >"$work/log" 2>&1 ||
@@ -81,6 +83,9 @@ collect() {
   elif [ "$driver" = mock ]; then  # which has no manifest
     echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./libVkICD_mock_icd.so", "api_version": "1.3.0"}}' >"$work/root/mock.json"
     keep libVkICD_mock_icd.so mock.json icd.json
+  elif [ "$driver" = loader ]; then
+    find "$work/root" -name 'libvulkan.so.1*' -exec cp -P {} "$work/driver/lib/" \;
+    [ -e "$work/driver/lib/libvulkan.so.1" ] || die "no libvulkan.so.1 in $(cd "$work/packages" && echo *.deb)"
   else
     keep libvulkan_lvp.so 'lvp_icd*.json' icd.json
     keep libvulkan_radeon.so 'radeon_icd*.json' radeon_icd.json
@@ -88,13 +93,13 @@ collect() {
   (cd "$work/packages" && ls -- *.deb) >"$work/driver/packages"
 }
 
-[ -e "$folder/icd.json" ] || unpack
-# The folder may have been moved or copied since.
-grep -qF "\"$folder/lib/" "$folder/icd.json" ||
-  sed -i -E "s|(\"library_path\": *)\"([^\"]*/)?|\1\"$folder/lib/|" "$folder"/*.json
-if [ $# -gt 0 ]; then
-  exec env VK_DRIVER_FILES="$folder/icd.json" VK_ICD_FILENAMES="$folder/icd.json" \
-    LD_LIBRARY_PATH="$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+[ -e "$folder/packages" ] || unpack
+variables=(LD_LIBRARY_PATH="$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+if [ "$driver" != loader ]; then
+  # The folder may have been moved or copied since.
+  grep -qF "\"$folder/lib/" "$folder/icd.json" ||
+    sed -i -E "s|(\"library_path\": *)\"([^\"]*/)?|\1\"$folder/lib/|" "$folder"/*.json
+  variables+=(VK_DRIVER_FILES="$folder/icd.json" VK_ICD_FILENAMES="$folder/icd.json")
 fi
-printf 'export %s=%q\n' VK_DRIVER_FILES "$folder/icd.json" VK_ICD_FILENAMES "$folder/icd.json" \
-  LD_LIBRARY_PATH "$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+[ $# = 0 ] || exec env "${variables[@]}" "$@"
+for variable in "${variables[@]}"; do printf 'export %s=%q\n' "${variable%%=*}" "${variable#*=}"; done
