@@ -15,6 +15,7 @@ import numpy as np
 
 import echotrain as et
 from echotrain.pipeline import _set_field
+from png import png
 from python_case import Case
 
 
@@ -38,6 +39,14 @@ class PipelineTest(Case):
         address = batch.tensor("image").__array_interface__["data"][0]
         self.assertEqual(image.__array_interface__["data"][0], address)  # no copy
         np.testing.assert_array_equal(np.from_dlpack(batch.tensor("image")), image)
+
+    def test_a_second_image_does_not_replace_the_first(self):
+        s, data = et.stages, np.frombuffer(png(np.full((4, 4), 9, np.uint8)), np.uint8)
+        sample = {"jpg": data, "seg.png": data}
+        with self.assertRaisesRegex(ValueError, "decode would replace the field 'image' by the decoded 'seg.png'"):
+            next(iter(et.Pipeline([et.source([sample]), s.decode(), s.decode(field="seg.png")])))
+        named = et.Pipeline([et.source([sample]), s.decode(field="seg.png"), lambda x: {"mask": x["image"], "jpg": x["jpg"]}, s.decode()])
+        self.assertEqual(set(next(iter(named))), {"mask", "image"})
 
     def test_fields_of_sixteen_bits(self):
         values = np.arange(6, dtype=np.uint16).reshape(2, 3) * 13000

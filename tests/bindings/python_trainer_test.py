@@ -346,6 +346,10 @@ class TrainerTest(Case):
             tuned = et.Model.from_onnx(pathlib.Path(folder) / "model.onnx", [et.layers.dense(2, name="classes")], until="embedding",
                                        frozen="embedding.*", loss="mse")
             self.assertEqual([layer["name"] for layer in tuned.json["layers"]], ["embedding", "classes"])
+            adapted = et.Model.from_onnx(pathlib.Path(folder) / "model.onnx", lora={"layers": ["*.up", "*.down"], "rank": 2})
+            begun = et.Trainer(adapted, et.optimizers.adam(), 0.01, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+            np.testing.assert_allclose(begun.predict(et.Batch({"input": text})), t.predict(et.Batch({"input": text})), atol=1e-5)
+            self.assertTrue(any("lora_a" in name for name in begun.weights()), list(begun.weights()))
             for copy_of in (same, pickle.loads(pickle.dumps(same))):
                 again = et.Trainer(copy_of, et.optimizers.adam(), 0.01, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
                 np.testing.assert_allclose(again.predict(et.Batch({"input": text})), t.predict(et.Batch({"input": text})), atol=1e-5)

@@ -67,6 +67,27 @@ def _sample(name: str, given: Any) -> Any:
     return [int(extent) for extent in given]
 
 
+def _options(inputs: Iterable[str], recompute: bool, precision: str, frozen: Union[str, Iterable[str]],
+             lora: Optional[Mapping[str, Any]], quantize: int) -> Dict[str, Any]:
+    """Options of a model, in the form that jobs use; those that have their default are left out."""
+    spec: Dict[str, Any] = {}
+    if inputs:
+        spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
+    if recompute:
+        spec["recompute"] = True
+    if frozen:
+        spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
+    if lora is not None:
+        if not isinstance(lora, Mapping):
+            raise TypeError(f'lora is {lora!r}; give a dict: {{"layers": ["*.query"], "rank": 8}}')
+        spec["lora"] = json.loads(_schema.to_json(dict(lora)))
+    if quantize:
+        spec["quantize"] = quantize
+    if precision != "fp32":
+        spec["precision"] = precision
+    return spec
+
+
 class Model:
     """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a
     ready-made model: ``Model(models.cifar_resnet(depth=20))``.
@@ -103,20 +124,7 @@ class Model:
                 if not isinstance(layer, Spec) or layer.kind != "layers":
                     raise TypeError(f"{layer!r} is not a layer")
             spec = {"layers": _schema.plain(self.layers)}
-        if inputs:
-            spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
-        if recompute:
-            spec["recompute"] = True
-        if frozen:
-            spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
-        if lora is not None:
-            if not isinstance(lora, Mapping):
-                raise TypeError(f'lora is {lora!r}; give a dict: {{"layers": ["*.query"], "rank": 8}}')
-            spec["lora"] = json.loads(_schema.to_json(dict(lora)))
-        if quantize:
-            spec["quantize"] = quantize
-        if precision != "fp32":
-            spec["precision"] = precision
+        spec.update(_options(inputs, recompute, precision, frozen, lora, quantize))
         if loss_options and loss is None:
             spec["loss"] = json.loads(_schema.to_json(loss_options))
         _log.start()
@@ -137,20 +145,20 @@ class Model:
     @classmethod
     def from_onnx(cls, path: "StrPath", layers: Iterable[Layer] = (), until: str = "",
                   inputs: Iterable[str] = (), loss: Optional["LossName"] = None,
-                  frozen: Union[str, Iterable[str]] = (), **loss_options: "Unpack[LossOptions]") -> "Model":
+                  frozen: Union[str, Iterable[str]] = (), recompute: bool = False,
+                  precision: Literal["fp32", "bf16", "fp16"] = "fp32",
+                  lora: Optional[Mapping[str, Any]] = None, quantize: int = 0,
+                  **loss_options: "Unpack[LossOptions]") -> "Model":
         """Creates a model from an ONNX file, for fine-tuning: a trainer begins with the file's
         weights. ``until`` cuts the network behind a value, a node or a layer of that name, and
         ``layers`` follow there: ``Model.from_onnx("resnet.onnx", [layers.dense(10, name="head")],
         until="flatten")``. Fields have the names of the file's inputs unless ``inputs`` renames
-        them; images are [N, C, H, W] in the file and [N, H, W, C] here. Copies and pickles of the
-        model read the file again."""
+        them; images are [N, C, H, W] in the file and [N, H, W, C] here. The other options are those
+        of `Model`. Copies and pickles of the model read the file again."""
         spec: Dict[str, Any] = {"onnx": os.fspath(path), "layers": _schema.plain(list(layers))}
         if until:
             spec["until"] = until
-        if inputs:
-            spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
-        if frozen:
-            spec["frozen"] = [frozen] if isinstance(frozen, str) else list(frozen)
+        spec.update(_options(inputs, recompute, precision, frozen, lora, quantize))
         if loss is not None:
             spec["loss"] = {"loss": loss, **json.loads(_schema.to_json(loss_options))}
         elif loss_options:

@@ -432,8 +432,8 @@ class Pipeline(_NotPicklable):
 
     ``stages`` are `echotrain.stages`, a `source` of your own, and Python functions. The other
     options are those of a job's section "pipeline", such as ``threads``, ``seed``, ``epochs`` and
-    ``on_error``. Iterating again reads the next epoch. One thread reads; any thread may call
-    `cancel`, `stats` and `bad_records`.
+    ``on_error``. Iterating again reads the next epoch, and after a ``break`` the rest of this one.
+    One thread reads; any thread may call `cancel`, `stats` and `bad_records`.
     """
 
     def __init__(self, stages: Iterable[Union[Stage, source, map, _Function]],
