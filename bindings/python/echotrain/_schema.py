@@ -210,7 +210,7 @@ def check_option(function: str, option: _Option, value: Any) -> None:
     value, name = plain(value), option["name"]
     if not _HAS_TYPE[option["type"]](value):
         if option["type"] == "list of stages" and isinstance(value, list):
-            other = next(item for item in value if not isinstance(item, (dict, list)))
+            other = next(item for item in cast(Iterable[Any], value) if not isinstance(item, (dict, list)))
             raise TypeError(f"{function}(): {name} contains {other!r}; sources and functions of your own cannot be among the "
                             "stages within another stage")
         raise TypeError(f"{function}(): {name}={value!r} is a {type(value).__name__}; it takes type {option['type']}")
