@@ -19,5 +19,5 @@ mypy program.py mistakes.py
 pyright
 pyright --verifytypes echotrain --ignoreexternal > complete.txt || { cat complete.txt; exit 1; }
 grep 'Type completeness' complete.txt
-# Names and parameters of the stubs, compared with the modules.
-stubtest --allowlist stubtest.txt --ignore-unused-allowlist echotrain.{native,stages,layers,models,optimizers,_job}
+# Names and parameters of the stubs, compared with the modules, whose library lies elsewhere.
+LD_LIBRARY_PATH=$build/capi stubtest --allowlist stubtest.txt --ignore-unused-allowlist echotrain.{native,stages,layers,models,optimizers,_job}
