@@ -35,7 +35,7 @@ require_packages "${tools[@]}"
 export SOURCE_DATE_EPOCH
 
 build_python() { # what an extension with Python's stable ABI is built with on Windows: the headers, and the library that has the functions
-  mkdir -p "$prefix/include/python" && cp -r "$1/Include/." "$1"/PC/pyconfig.h "$prefix/include/python/" &&
+  mkdir -p "$prefix"/{include/python,lib} && cp -r "$1/Include/." "$1"/PC/pyconfig.h "$prefix/include/python/" &&
     sed -nE '1i LIBRARY python3.dll\nEXPORTS
              s/^EXPORT_FUNC\((\w+)\).*/\1/p; s/^EXPORT_DATA\((\w+)\).*/\1 DATA/p' "$1/PC/python3dll.c" >"$1/python3.def" &&
     x86_64-w64-mingw32-dlltool -d "$1/python3.def" -l "$prefix/lib/libpython3.dll.a"
