@@ -46,5 +46,5 @@ for device in null zero random urandom; do
   [ -e "$system/dev/$device" ] || cp -a "/dev/$device" "$system/dev/"
 done
 chroot "$system" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb \
-  bash -ec "cd /echotrain
+  bash -euo pipefail -c "cd /echotrain
 $command"

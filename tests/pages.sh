@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs blocks of the pages that need more than a build, as they are printed: those that install and build, in a Debian with nothing
-# installed; those of several machines; and those that need PyTorch 2, torchvision, WebDataset or TensorFlow, which pip fetches (6 GB).
+# Runs blocks of the pages that need more than a build: those that install, build or format, in a Debian with nothing installed; those of
+# several machines; and those that need PyTorch 2, torchvision, WebDataset or TensorFlow, which pip fetches (6 GB).
 #
 #   tests/pages.sh DIRECTORY      receives the system (bare_debian.sh), about 15 GB. As root, with debootstrap.
 set -euo pipefail
@@ -23,9 +23,9 @@ run_block docs/java.md "bash tests/setup.sh"
 ls ~/.m2/repository/io/echotrain/echotrain/*/*.jar
 run_block docs/csharp.md "bash tests/setup.sh"
 ls build/bindings/csharp/EchoTrain.*.nupkg
-run_block docs/tutorials/feed_pytorch.md "bash tests/setup.sh"
 run_block docs/python.md "bash tests/setup.sh"
 test -s echotrain-demo/report.html
+run_block docs/tutorials/feed_pytorch.md "bash tests/setup.sh"
 
 begin "beside PyTorch, WebDataset and TensorFlow"
 pip install -q torchvision webdataset tensorflow-cpu
@@ -60,16 +60,19 @@ page=$root/docs/parameter_server.md
 parallel=$(block "$page" '"parallel": {"algorithm": "downpour", "servers": 2')
 sed "1s|{|{ $parallel,|" digits.json >job.json
 readarray -t machines < <(block "$page" "echotrain parameter-server job.json --shard 0" | sed 's/ *#.*//')
-[ ${#machines[@]} = 3 ]
+[ ${#machines[@]} = 3 ] || { echo "pages.sh: not three machines, but ${machines[*]}" >&2; exit 1; }
 on_network "${machines[0]} >server0.log & server0=\$!; ${machines[1]} >server1.log & server1=\$!
   for worker in 1 2 3; do ${machines[2]} --set output.dir=runs/downpour >worker\$worker.log 2>&1 & workers+=(\$!); done
   for process in \$server0 \$server1 \${workers[@]}; do wait \$process; done"
 tail -n 1 server?.log worker?.log
-[ "$(grep -c ': 3 workers, ' server0.log server1.log | grep -c ':1$')" = 2 ] || { echo "pages.sh: a server did not have its three workers" >&2; exit 1; }
+for log in server0.log server1.log; do
+  grep -q ': 3 workers, ' $log || { echo "pages.sh: $log does not have its three workers" >&2; exit 1; }
+done
 
 begin "PyTorch's launcher"
 cp digits.json job.json
-on_network "$(block "$root/docs/distributed.md" torchrun)" 2>&1 | tee torchrun.log
+script=$(block "$root/docs/distributed.md" torchrun)
+on_network "$script" 2>&1 | tee torchrun.log
 grep -q '^2 ranks: ' torchrun.log
 
 begin "formatting"
@@ -79,6 +82,6 @@ git init -q
 git add -A
 git -c user.name=Reader -c user.email=reader@localhost commit -q -m "what is committed"
 sed -i '1i int  x ;' runtime/core/error.cpp
-(run_block CONTRIBUTING.md "pip install clang-format")
+run_block CONTRIBUTING.md "pip install clang-format"
 [ "$(head -n 1 runtime/core/error.cpp)" = "int x;" ] || { echo "pages.sh: the changed line was not formatted" >&2; exit 1; }
 begin "all passed"

@@ -32,14 +32,15 @@ other_release=${2:-} processor=$(uname -m) page=/echotrain/docs/releases.md  # w
 
 install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }; }
 passed() { echo "release.sh: $1 passed ($(getconf GNU_LIBC_VERSION))"; }
-demo() { # command, folder: both runs reach the target, and the one with the echo node does so sooner
-  local began=$SECONDS speedup
+demo() { # the folder of its report, command: both runs reach the target, and the one with the echo node does so sooner
+  local report=$1/report.html began=$SECONDS speedup
+  shift
   $trains || return 0
   "$@" >demo.log || { tail -n 5 demo.log; exit 1; }
   tail -n 6 demo.log
   speedup=$(sed -nE 's/^with echo .* ([0-9.]+) x .*/\1/p' demo.log)
   awk "BEGIN {exit !(${speedup:-0} > 1)}" || { echo "release.sh: echo did not win"; exit 1; }
-  test -s "${*: -1}/report.html" || { echo "release.sh: the demo left no report"; exit 1; }
+  test -s "$report" || { echo "release.sh: the demo left no report"; exit 1; }
   echo "release.sh: the demo took $((SECONDS - began)) s"
 }
 sample() { # name of a C sample
@@ -72,7 +73,8 @@ if ! venv/bin/echotrain devices >devices.log 2>&1; then
 fi
 [ -n "$other_release" ] || $trains || { cat devices.log; exit 1; }
 python3 -m venv reader
-demo bash -euc ". reader/bin/activate; cd /folder; $(block $page "pip install echotrain-")" pip /folder/echotrain-demo
+script=$(block $page "pip install echotrain-")
+demo /folder/echotrain-demo bash -euc ". reader/bin/activate; cd /folder; $script"
 passed "the wheel"
 
 install zstd gcc libc6-dev pkg-config
@@ -108,7 +110,8 @@ jars=$jar.jar:$jar-natives-linux-x86_64.jar:$jar-natives-linux-aarch64.jar
 trains_in Java java -cp "$jars" /echotrain/samples/java/Train.java images
 tar -C /folder --strip-components 1 -xf /folder/echotrain-*.tar.gz --wildcards '*/samples'
 ln -s /root/images /folder/images
-trains_in "Java, as the page says" bash -euc "cd /folder; $(block $page "java -cp")"
+script=$(block $page "java -cp")
+trains_in "Java, as the page says" bash -euc "cd /folder; $script"
 trains_in "Java, with modules" java -p "$jars" --add-modules io.echotrain /echotrain/samples/java/Train.java images
 
 install mono-mcs mono-runtime unzip
@@ -123,10 +126,10 @@ trains_in 'C#' mono csharp/Train.exe images
 sudo() { "$@"; }
 echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/90yes
 cd /folder
-run_block $page "tar xf echotrain-" >/root/apt.log 2>&1 || { tail -n 20 /root/apt.log; exit 1; }
+run_block $page "tar xf echotrain-"
 [ "$(pkg-config --variable=prefix echotrain)" = "$(echo "$PWD"/echotrain-*-linux-"$processor")" ] || { echo "release.sh: pkg-config does not find the archive"; exit 1; }
 unset PKG_CONFIG_PATH CMAKE_PREFIX_PATH
 cd /root
-demo echotrain demo deb-demo
+demo deb-demo echotrain demo deb-demo
 sample train
 passed "the Debian packages, and a C program with them"

@@ -70,13 +70,13 @@ commands=$(block docs/c.md x86_64-w64-mingw32-gcc)
 (
   cp samples/c/feed.c "$runs/app.c"
   cd "$runs"
-  pages=0
+  number=0
   while read -r command; do
     eval "${command//PREFIX/$package}"
-    pages=$((pages + 1))
-    mv app.exe page-$pages.exe
+    number=$((number + 1))
+    mv app.exe page-$number.exe
   done <<<"$commands"
-  [ $pages = 2 ]
+  [ $number = 2 ] || die "docs/c.md has $number commands for Windows, not 2"
 )
 
 # Wine reaches the Vulkan drivers of this machine, if it has a display.

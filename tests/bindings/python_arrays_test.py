@@ -104,7 +104,8 @@ class MisuseTest(DenseCase):
                             (lambda: s.normalize(mean=0.5), "type list of numbers"), (lambda: s.folder(3), "type string"),
                             (lambda: s.batch(8, drop_remainder=1), "type boolean"),
                             (lambda: layers.residual(layers.dense(2)), "type list of layers"),
-                            (lambda: s.zip([s.files("*"), et.source([{"x": 1}])]), r"sources contains source\(list\); sources and functions"),
+                            (lambda: s.zip([s.files("*"), et.source([{"x": 1}])]), r"sources contains source\(list\); it takes stages, but no"),
+                            (lambda: s.mix([[et.source([{"x": 1}]), s.take(3)]]), r"sources contains source\(list\); it takes stages"),
                             (lambda: et.schedule("fast"), "type number")):
             with self.assertRaisesRegex(TypeError, words):
                 make()

@@ -75,7 +75,7 @@ class Block:
     def left_to(self, path):
         """The test that runs the block instead; "" if there is none."""
         test = self.value("run by: ")
-        if test and (not (ROOT / test).is_file() or path.name not in (ROOT / test).read_text()):
+        if test and (not (ROOT / test).is_file() or str(path.relative_to(ROOT)) not in (ROOT / test).read_text()):
             raise Fault(f"line {self.line}: {test} reads no block of {path.name}")
         return test
 

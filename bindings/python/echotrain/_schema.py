@@ -200,7 +200,7 @@ _HAS_TYPE: Dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str), "list of numbers": _all(_number),
     "list of integers": _all(lambda v: _number(v) and v == v // 1),
     "list of strings": lambda value: isinstance(value, str) or _all(lambda v: isinstance(v, str))(value),
-    "list of stages": _all(lambda v: isinstance(v, (dict, list))),
+    "list of stages": _all(lambda v: isinstance(v, dict) or _all(lambda of: isinstance(of, dict))(v)),  # a branch may be a list
     "list of layers": _all(lambda v: isinstance(v, dict))}
 
 
@@ -210,9 +210,9 @@ def check_option(function: str, option: _Option, value: Any) -> None:
     value, name = plain(value), option["name"]
     if not _HAS_TYPE[option["type"]](value):
         if option["type"] == "list of stages" and isinstance(value, list):
-            other = next(item for item in cast(Iterable[Any], value) if not isinstance(item, (dict, list)))
-            raise TypeError(f"{function}(): {name} contains {other!r}; sources and functions of your own cannot be among the "
-                            "stages within another stage")
+            branches = [cast(List[Any], v) if isinstance(v, list) else [v] for v in cast(Iterable[Any], value)]
+            other = next(item for branch in branches for item in branch if not isinstance(item, dict))
+            raise TypeError(f"{function}(): {name} contains {other!r}; it takes stages, but no sources or functions of your own")
         raise TypeError(f"{function}(): {name}={value!r} is a {type(value).__name__}; it takes type {option['type']}")
     if "choices" in option and value not in option["choices"]:
         near = difflib.get_close_matches(value, option["choices"], 1)
