@@ -210,7 +210,7 @@ def check_option(function: str, option: _Option, value: Any) -> None:
     value, name = plain(value), option["name"]
     if not _HAS_TYPE[option["type"]](value):
         if option["type"] == "list of stages" and isinstance(value, list):
-            branches = [cast(List[Any], v) if isinstance(v, list) else [v] for v in cast(Iterable[Any], value)]
+            branches = [cast(Iterable[Any], v) if isinstance(v, list) else [v] for v in cast(Iterable[Any], value)]
             other = next(item for branch in branches for item in branch if not isinstance(item, dict))
             raise TypeError(f"{function}(): {name} contains {other!r}; it takes stages, but no sources or functions of your own")
         raise TypeError(f"{function}(): {name}={value!r} is a {type(value).__name__}; it takes type {option['type']}")
