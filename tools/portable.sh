@@ -43,7 +43,8 @@ target="-target $processor-linux-gnu.$glibc"
 [ $processor != x86_64 ] || target+=" -mcpu=x86_64-slow_3ops_lea-idivq_to_divl-macrofusion-vzeroupper"
 use_zig "$all/venv" "$target"
 echo $zig_version >"$directory/zig"
-mkdir -p "$directory/licences"
+rm -rf "$directory/licences"  # nothing stays of what an earlier version linked in
+mkdir "$directory/licences"
 cp "$(dirname "$zig")/LICENSE" "$directory/licences/zig"
 for library in libcxx libcxxabi libunwind; do cp "$(dirname "$zig")/lib/$library/LICENSE.TXT" "$directory/licences/$library"; done
 foreign=()

@@ -48,6 +48,7 @@ if [ $# = 2 ]; then
   use_packaging_tools "$directory/venv"
   further=("$(/usr/bin/python3 -c 'import sys; print(f"python3.{sys.version_info.minor}")') .")
 fi
+rm -rf "$directory/licences"  # nothing stays of what an earlier version linked in
 build_dependencies ${further[@]+"${further[@]}"}
 # DLLs: linked into ours, oneTBB stopped at the end of a thread that had used it. (strip dates them by SOURCE_DATE_EPOCH.)
 libraries=("$directory"/dlls/libtbb{12,malloc}.dll)

@@ -92,14 +92,15 @@ build() { # source package, folder of its CMakeLists.txt, options
   fetch "$name"
   if declare -F "build_${name%%[0-9]*}" >/dev/null; then how=build_${name%%[0-9]*}; fi
   recipe="$description $({ printf '%s\n' "$@" "${compiler[@]}"; "${compiler[0]#CC=}" --version; declare -f configure "$how"; cat "$toolchain"; } | sha256sum)"
-  if [ -e "$directory/$name.done" ] && [ "$(cat "$directory/$name.recipe" 2>/dev/null)" = "$recipe" ]; then return 0; fi
-  echo "$(basename "$0"): building $name" >&2
-  rm -rf "$directory/$name".{done,recipe} "$work/$name"/{source,build}
-  (cd "$work/$name" && dpkg-source -x "$description" source) >>"$log" 2>&1 || die "unpacking $description failed, see $log"
-  "$how" "$work/$name/source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
+  if [ ! -e "$directory/$name.done" ] || [ "$(cat "$directory/$name.recipe" 2>/dev/null)" != "$recipe" ]; then
+    echo "$(basename "$0"): building $name" >&2
+    rm -rf "$directory/$name".{done,recipe} "$work/$name"/{source,build}
+    (cd "$work/$name" && dpkg-source -x "$description" source) >>"$log" 2>&1 || die "unpacking $description failed, see $log"
+    "$how" "$work/$name/source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
+    sed -n 's/^Version: //p' "$work/$name/$description" | head -n 1 >"$directory/$name.done"
+    echo "$recipe" >"$directory/$name.recipe"
+  fi
   cp "$work/$name/source/debian/copyright" "$directory/licences/$name"
-  sed -n 's/^Version: //p' "$work/$name/$description" | head -n 1 >"$directory/$name.done"
-  echo "$recipe" >"$directory/$name.recipe"
 }
 
 headers() { # those without code: as Debian's packages have them
