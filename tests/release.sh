@@ -127,7 +127,7 @@ sudo() { "$@"; }
 echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/90yes
 cd /folder
 run_block $page "tar xf echotrain-"
-[ "$(pkg-config --variable=prefix echotrain)" = "$(echo "$PWD"/echotrain-*-linux-"$processor")" ] || { echo "release.sh: pkg-config does not find the archive"; exit 1; }
+[ "$(realpath "$(pkg-config --variable=prefix echotrain)")" = "$(realpath echotrain-*-linux-"$processor")" ] || { echo "release.sh: pkg-config does not find the archive"; exit 1; }
 unset PKG_CONFIG_PATH CMAKE_PREFIX_PATH
 cd /root
 demo deb-demo echotrain demo deb-demo
