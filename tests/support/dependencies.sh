@@ -1,6 +1,6 @@
 # Builds the libraries that EchoTrain needs, with another compiler, from the source packages of the installed Debian release. Sourced,
 # after apt.sh, by a script that sets root, directory (whose path has no spaces; it receives the logs, NAME.done with the version of each
-# library, NAME.older with the update that it lacks, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's
+# library, NAME.older with the update that it lacks, NAME.copyright, and licences/NAME), prefix (which receives the libraries), toolchain (CMake's
 # description of the compiler), and the arrays compiler (variables for make: CC, AR), jpeg_options and tbb_options, and then calls
 # build_dependencies. use_zig sets toolchain and compiler.
 
@@ -92,15 +92,16 @@ build() { # source package, folder of its CMakeLists.txt, options
   fetch "$name"
   if declare -F "build_${name%%[0-9]*}" >/dev/null; then how=build_${name%%[0-9]*}; fi
   recipe="$description $({ printf '%s\n' "$@" "${compiler[@]}"; "${compiler[0]#CC=}" --version; declare -f configure "$how"; cat "$toolchain"; } | sha256sum)"
-  if [ ! -e "$directory/$name.done" ] || [ "$(cat "$directory/$name.recipe" 2>/dev/null)" != "$recipe" ]; then
+  if [ ! -e "$directory/$name.done" ] || [ ! -e "$directory/$name.copyright" ] || [ "$(cat "$directory/$name.recipe" 2>/dev/null)" != "$recipe" ]; then
     echo "$(basename "$0"): building $name" >&2
     rm -rf "$directory/$name".{done,recipe} "$work/$name"/{source,build}
     (cd "$work/$name" && dpkg-source -x "$description" source) >>"$log" 2>&1 || die "unpacking $description failed, see $log"
     "$how" "$work/$name/source/$2" "$work/$name/build" "${@:3}" >>"$log" 2>&1 || die "building $name failed, see $log"
+    cp "$work/$name/source/debian/copyright" "$directory/$name.copyright"
     sed -n 's/^Version: //p' "$work/$name/$description" | head -n 1 >"$directory/$name.done"
     echo "$recipe" >"$directory/$name.recipe"
   fi
-  cp "$work/$name/source/debian/copyright" "$directory/licences/$name"
+  cp "$directory/$name.copyright" "$directory/licences/$name"
 }
 
 headers() { # those without code: as Debian's packages have them
