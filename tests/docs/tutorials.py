@@ -238,7 +238,7 @@ def look_up(page, path, variables, echotrain):
             wrong += [f"`{span}`: no option {option}" for option in re.findall(r"(?<= )--?[a-z][\w-]*", span)
                       if not re.search(re.escape(option) + r"(?![\w-])", said)]
     if python:
-        names = "import echotrain as et, numpy as np\nx = y = images = labels = samples = function = path = mean = std = a = b = []\n"
+        names = "import echotrain as et, numpy as np\nx = y = images = labels = samples = function = path = mean = std = []\na = b = et.stages.files('*')\n"
         checks = "".join(f"try: {span}\nexcept Exception as error: print({span!r}, 'is', repr(error))\n" for span in python)
         said = subprocess.run([sys.executable, "-c", names + checks], env=variables, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False).stdout
