@@ -68,11 +68,12 @@ class Decode final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const std::string name = field_.empty() ? find_image(item) : name_there(item, field_);
+    const Tensor& stored = require_field(item, name);
     if (name != "image" && item.find("image"))
       fail(Code::invalid_argument, "decode would replace the field 'image' by the decoded '", name,
            "'; a function in between can give one of them another name");
     std::string warning;
-    Tensor image = decode_image(require_field(item, name).bytes(), image_, &warning);
+    Tensor image = decode_image(stored.bytes(), image_, &warning);
     if (!warning.empty()) warn(item, warning);
     item.remove(name);
     item.set("image", std::move(image));
